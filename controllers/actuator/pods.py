@@ -1,7 +1,8 @@
 """Performs the requests of a drain: evictions and deletions of pods, and reads of pods and VolumeAttachments.
 
-Each request has the pod's UID as a precondition, so a new pod of the same name is not affected. A refused pod does not
-stop the requests for the others; any other error does. Concurrent reads of VolumeAttachments share one LIST.
+Each request has the pod's UID as a precondition, so a new pod of the same name is not affected. Only NotFound of that
+pod proves that it is gone: a 404 can be a proxy's and a 409 a webhook's. A refused pod does not stop the requests for
+the others; any other error does. Concurrent reads of VolumeAttachments share one LIST.
 
 Source: docs/references/karpenter.md#drain, docs/references/kubernetes.md#eviction,
 docs/references/kubernetes.md#volume-attachments.
@@ -106,7 +107,7 @@ async def _each(pods: tuple[Pod, ...], send: Callable[[Pod], Awaitable[None]]) -
         try:
             await send(pod)
         except KubeError as error:
-            if error.status == 404 or error.conflict:
+            if error.not_found and error.named == pod.metadata.name:
                 gone.append(uid)
             elif error.status == 429 or (error.status == 500 and SEVERAL_BUDGETS in error.message):
                 # The message is the same for every budget; only the causes name the budget.
@@ -114,7 +115,7 @@ async def _each(pods: tuple[Pod, ...], send: Callable[[Pod], Awaitable[None]]) -
             else:
                 failed[uid] = str(error)
                 log.warning("failed to evict or delete a pod", pod=pod.name, error=str(error))
-                if not error.refused:
+                if not (error.refused or error.conflict):
                     break
         else:
             accepted.append(uid)

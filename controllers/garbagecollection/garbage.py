@@ -209,7 +209,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
     if unsure is not None:
         return unsure
     for node in f.nodes:
-        if marked(node) and node.deleting and holds_finalizer(node):
+        if marked(node) and (f.claim is None or not belongs(node, f.claim)):
             draining = drain_node(f, node, _drain_deadline(f, node))
             if draining is not None:
                 return draining
@@ -222,9 +222,14 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
 
 
 def _drain_deadline(f: Facts, node: Node) -> datetime | None:
-    """The deadline to drain an orphan's Node: no claim sets a termination grace period, and the machine costs money."""
-    deleted = node.metadata.deletion_timestamp
-    return None if deleted is None else shifted(deleted, f.policy.draining_seconds)
+    """The deadline to drain an orphan's Node: no claim sets a termination grace period, and the machine costs money.
+
+    It counts from the deletion of the Node, else from the beginning of its drain.
+    """
+    began, drain = node.metadata.deletion_timestamp, f.drains.get(node.uid)
+    if began is None and drain is not None:
+        began = shifted(f.now, -drain.lasts(f.loop_now))
+    return None if began is None else shifted(began, f.policy.draining_seconds)
 
 
 def _older_than_crd(f: Facts, instance: Instance) -> bool:

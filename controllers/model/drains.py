@@ -38,8 +38,8 @@ class Volumes(msgspec.Struct, frozen=True, kw_only=True):
 class Drain(msgspec.Struct, frozen=True, kw_only=True):
     """One Node's pods as read at `read_at` (None: a new read is due); the drain began with its first read.
 
-    `evicted`: UIDs whose eviction was accepted; `failures`: refused evictions and deletions by UID; `had_evictable`:
-    at least one pod of this drain could be evicted.
+    By UID, `evicted`: when the eviction was accepted or the pod not found; `failures`: refused evictions and deletions.
+    `had_evictable`: at least one pod of this drain could be evicted.
     """
 
     began_at: float = 0.0
@@ -47,7 +47,7 @@ class Drain(msgspec.Struct, frozen=True, kw_only=True):
     read_at: float | None = None
     read_failure: RequestFailure | None = None
     had_evictable: bool = False
-    evicted: frozenset[str] = frozenset()
+    evicted: Mapping[str, float] = {}
     failures: Mapping[str, RequestFailure] = {}
     volumes: Volumes = Volumes()
 

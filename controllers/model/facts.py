@@ -69,12 +69,15 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     """The claim's Node is not Ready since `since`; this process has observed it since `observed_since` (loop times).
 
+    `lost`: the Node is gone; the claim says so, and by when it is replaced (`replaced_at`; None while AKS works on it).
     `remedies`: AKS's, as read at `remedies_read_at`; None if the API server does not allow to read them.
     """
 
     node_uid: str = ""
     since: float = 0.0
     observed_since: float = 0.0
+    lost: bool = False
+    replaced_at: datetime | None = None
     remedies: tuple[Remedy, ...] | None = ()
     remedies_read_at: float | None = None
 
@@ -99,13 +102,15 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The other unhealthy Nodes, as the repair of one Node needs them once it is due.
 
     `nodes`: all that were usable once; `unhealthy`: those not Ready; `simultaneous`: the most of these that became
-    unhealthy within one window; `going`: those that are being replaced; `place`: this Node's among the due repairs.
+    unhealthy within one window; `going`: those that are being replaced, except `overdue` ones, whose removal has passed
+    its deadline; `place`: this Node's among the due repairs.
     """
 
     nodes: int = 1
     unhealthy: int = 0
     simultaneous: int = 0
     going: int = 0
+    overdue: int = 0
     place: int = 1
 
 

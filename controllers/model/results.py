@@ -36,7 +36,7 @@ class Wrote(msgspec.Struct, frozen=True, kw_only=True):
 class Evicted(msgspec.Struct, frozen=True, kw_only=True):
     """The results of evictions or deletions of pods, by UID.
 
-    `accepted`: they terminate; `gone`: no such pod, or another one of that name; `blocked`: PodDisruptionBudgets do not
+    `accepted`: they terminate; `gone`: no such pod; `blocked`: PodDisruptionBudgets do not
     allow it, by the API server's message; `failed`: another error, after which no further pod was evicted if the API
     server did not refuse the request itself.
     """

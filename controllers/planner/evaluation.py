@@ -11,6 +11,7 @@ from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights
 from controllers.model.steps import Step
 from controllers.node.health import repair
 from controllers.nodeclaim.lifecycle import initialization
+from provisioner.api.time import shifted
 
 
 def evaluate(f: Facts) -> FirstSights:
@@ -34,9 +35,13 @@ def _unhealthy(f: Facts) -> Unhealthy | None:
         return None
     if known is None or known.node_uid != node.uid:
         since = f.loop_now - repair.reported_seconds(f, node)
-        known = Unhealthy(node_uid=node.uid, since=since, observed_since=f.loop_now)
+        lost = node not in f.nodes
+        known = Unhealthy(node_uid=node.uid, since=since, observed_since=f.loop_now, lost=lost)
     if garbage.in_maintenance(f):
-        known = msgspec.structs.replace(known, since=f.loop_now, observed_since=f.loop_now)
+        return msgspec.structs.replace(known, since=f.loop_now, observed_since=f.loop_now, replaced_at=None)
+    if known.lost and known.replaced_at is None:
+        left = f.policy.node_lost_seconds - known.age(f.loop_now)
+        known = msgspec.structs.replace(known, replaced_at=shifted(f.now, left))
     return known
 
 

@@ -41,7 +41,15 @@ from controllers.planner.plan import explain, plan
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
-from controllers.state.memory_updates import first_conflict, refresh, refuse, remember, update_from_instance, with_cause
+from controllers.state.memory_updates import (
+    first_conflict,
+    refresh,
+    refuse,
+    remember,
+    update_from_deletion,
+    update_from_instance,
+    with_cause,
+)
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.unhealthy_nodes import UnhealthyNodes
@@ -143,6 +151,7 @@ class Reconciler:
         now, wall = self._now(), self._clock.now()
         instance = with_cause(memory, self._inventory.get(key))
         claims = self._indexes.claims_of(key)
+        update_from_deletion(memory, instance, claim=claims[0] if claims else None, now=now)
         update_from_instance(memory, instance, claim=claims[0] if claims else None, now=now)
         self.offering_tracker.update_from_instance(key, instance, wall=wall, now=now)
         refresh(key, memory, self._indexes, self._inventory, now=now)

@@ -24,7 +24,7 @@ def with_pods(drain: Drain, pods: tuple[Pod, ...], *, began: float, evictable: b
         pods=pods,
         read_at=began,
         read_failure=None,
-        evicted=drain.evicted & present,
+        evicted={uid: at for uid, at in drain.evicted.items() if uid in present},
         failures={uid: failure for uid, failure in drain.failures.items() if uid in present},
         had_evictable=drain.had_evictable or evictable,
     )
@@ -54,7 +54,9 @@ def with_evictions(drain: Drain, step: EvictPods | DeletePods, result: Evicted, 
     for uid, message in result.failed.items():
         failures[uid] = _again(drain.failures.get(uid), message, verb, now)
     drain = replace(drain, failures={uid: failure for uid, failure in failures.items() if uid not in done})
-    return replace(drain, evicted=drain.evicted | done) if verb == "evict" else replace(drain, read_at=None)
+    if verb == "delete":
+        return replace(drain, read_at=None)
+    return replace(drain, evicted={**drain.evicted, **dict.fromkeys(done, now)})
 
 
 def _again(before: RequestFailure | None, message: str, verb: Verb, now: float) -> RequestFailure:

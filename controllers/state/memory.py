@@ -49,6 +49,15 @@ class Refusal:
 
 
 @dataclass(slots=True)
+class Deletion:
+    """An accepted DELETE of the pool with this ETag and this time of PUT; `failed`: the failures of those before."""
+
+    etag: str
+    put_time: datetime | None
+    failed: CloudFailure | None = None
+
+
+@dataclass(slots=True)
 class CrdRead:
     """The deletionTimestamp of the NodeClaim CRD as read for this deleting claim; None: it has none."""
 
@@ -63,6 +72,7 @@ class Memory:
     expectation: Expectation | None = None
     create_failed: CloudFailure | None = None
     delete_failed: CloudFailure | None = None
+    deletion: Deletion | None = None
     read_failed: CloudFailure | None = None
     restriction_reported: bool = False
     failed_etag: str = ""

@@ -1,6 +1,7 @@
 """Updates of one key's memory: from the caches before a pass, and from the result of each step.
 
-A success clears the failures of its kind: a read clears read failures, an accepted DELETE clears its failures.
+A success clears the failures of its kind: a read clears read failures, an accepted DELETE clears its failures until its
+operation fails.
 """
 
 from collections.abc import Callable
@@ -53,7 +54,7 @@ from provisioner.api.pod import Pod
 
 from .drain_memory import with_evictions, with_pods, with_read_failure, with_volumes
 from .indexes import Indexes
-from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Expectation, Memory, Refusal, remember_failure
+from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Deletion, Expectation, Memory, Refusal, remember_failure
 
 # No other step can take the place of the removal of a finalizer, so it is retried at least this often.
 RELEASE_MOST_SECONDS = 60.0
@@ -69,7 +70,8 @@ def refresh(key: str, memory: Memory, indexes: Indexes, inventory: Inventory, *,
         memory.proof_at = None
     elif memory.proof_at is None:
         memory.proof_at = now
-    uids = {node.uid for node in indexes.nodes_of(key)}
+    # The drain of a Node whose object is gone has the UID of its claim.
+    uids = {node.uid for node in indexes.nodes_of(key)} | {claim.uid for claim in indexes.claims_of(key)}
     memory.drains = {uid: drain for uid, drain in memory.drains.items() if uid in uids}
     memory.refused = {
         step: refusal
@@ -104,6 +106,7 @@ def remember(
                 memory.claim_read_at, memory.claim_read = began, written
         case Accepted():
             if isinstance(step, DeleteInstance):
+                memory.deletion = Deletion(step.instance.etag, step.instance.put_time, memory.delete_failed)
                 memory.delete_failed = None
         case Evicted() | ReadPods() | ReadAttached() | KubeFailed():
             _remember_drain(memory, step, result, evictable=evictable, began=began, now=now)
@@ -211,6 +214,26 @@ def update_from_instance(memory: Memory, instance: Instance | None, *, claim: No
         error = _as_error(instance.failure)
         failure = remember_failure(memory.create_failed, error, now=now, claim=claim)
         memory.create_failed = msgspec.structs.replace(failure, uncertain=False)
+
+
+def update_from_deletion(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
+    """Count an accepted DELETE whose operation failed as a refused one, so that it is retried with the same delays."""
+    deletion = memory.deletion
+    if deletion is None or (instance is not None and instance.state is InstanceState.DELETING):
+        return
+    if instance is None or instance.put_time != deletion.put_time:
+        memory.deletion = None
+        return
+    if instance.etag == deletion.etag:
+        # A read that lags behind the DELETE.
+        return
+    memory.deletion, memory.failed_etag = None, instance.etag
+    ended = f"the deletion of agent pool {instance.name} ended in {instance.raw_state}"
+    failure = instance.failure
+    cause = f"{failure.message} ({ended})" if failure is not None else f"{ended} without a cause"
+    error = Retryable(failure.reason if failure is not None else reasons.POOL_FAILED, cause)
+    failed = remember_failure(deletion.failed, error, now=now, claim=claim)
+    memory.delete_failed = msgspec.structs.replace(failed, uncertain=False, unanswered=False)
 
 
 def with_cause(memory: Memory, instance: Instance | None) -> Instance | None:

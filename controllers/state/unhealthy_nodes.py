@@ -9,6 +9,7 @@ from collections.abc import Callable
 import msgspec
 
 from controllers.model.conditions import was_usable
+from controllers.model.deadlines import is_overdue
 from controllers.model.facts import Unhealthy, UnhealthyCounts
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
@@ -75,11 +76,14 @@ class UnhealthyNodes:
     def _counts(self, due: float, key: str) -> UnhealthyCounts:
         usable = [claim for claim in self._indexes.claims() if managed(claim) and was_usable(claim)]
         queue = [(node.due, other) for other, node in self._unhealthy.items() if node.due is not None]
+        replaced = [claim for claim in usable if self._deleted_by_repair(claim)]
+        overdue = sum(any(is_overdue(one.message) for one in claim.status.conditions) for claim in replaced)
         return UnhealthyCounts(
             nodes=len(usable),
             unhealthy=len(self._unhealthy),
             simultaneous=self._simultaneous(),
-            going=sum(self._deleted_by_repair(claim) for claim in usable),
+            going=len(replaced) - overdue,
+            overdue=overdue,
             place=1 + sum(before < (due, key) for before in queue),
         )
 

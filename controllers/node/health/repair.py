@@ -2,18 +2,21 @@
 
 The claim's owner creates a replacement; the machine is removed as usual, with a deadline for its drain. The time counts
 from our first observation of the unready Node, and only Ready=True resets it; the claim's condition preserves it across
-restarts. AKS's node auto-repair takes precedence. Nodes that were never initialized, claims with `labels.REPAIR`
-"disabled", and Nodes that become unhealthy together are not repaired; `do-not-disrupt` does not prevent a repair.
+restarts. A Node that is gone while its pool is at rest is replaced later. AKS's node auto-repair takes precedence.
+Nodes that were never initialized, claims with `labels.REPAIR` "disabled", and Nodes that become unhealthy together are
+not repaired; `do-not-disrupt` does not prevent a repair.
 
 Source: docs/references/karpenter.md#node-repair, docs/references/agent-pools.md#machine-interruptions-and-auto-repair.
 """
 
 import msgspec
 
+from cloudprovider.interface import InstanceState
 from controllers.garbagecollection.garbage import block_removal
-from controllers.model.conditions import ConditionUpdate, was_usable
+from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.facts import Facts, Unhealthy, UnhealthyCounts
 from controllers.model.node_for_claim import node_for_claim
+from controllers.model.ownership import belongs, held_by
 from controllers.model.policy import Policy
 from controllers.model.steps import (
     DeleteClaim,
@@ -27,8 +30,10 @@ from controllers.model.steps import (
     Wait,
 )
 from controllers.node.termination import grace_period
+from controllers.nodeclaim import interruption
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
+from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import parse_duration, rfc3339, shifted
@@ -38,11 +43,23 @@ REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediato
 
 
 def unhealthy_node(f: Facts) -> Node | None:
-    """The Node of a live claim that was initialized, if Ready is now False, Unknown or missing."""
+    """The Node of a live claim that was initialized, if Ready is now False, Unknown or missing.
+
+    If the Node is gone although its pool runs, the name in the claim's status stands for it, with the claim's UID.
+    """
     claim, node = f.claim, node_for_claim(f)
-    if claim is None or claim.deleting or node is None or node.ready or not was_usable(claim):
+    if claim is None or claim.deleting or not was_usable(claim):
         return None
-    return node
+    if node is None:
+        return _lost_node(f, claim)
+    return None if node.ready else node
+
+
+def _lost_node(f: Facts, claim: NodeClaim) -> Node | None:
+    running = held_by(f.instance, claim) and f.instance is not None and f.instance.state is InstanceState.RUNNING
+    if not running or interruption.is_evicted(f, claim) or any(belongs(node, claim) for node in f.nodes):
+        return None
+    return Node(metadata=ObjectMeta(name=claim.status.node_name or f.key, uid=claim.uid))
 
 
 def deleted_by_repair(claim: NodeClaim) -> bool:
@@ -104,7 +121,8 @@ def _enabled(f: Facts, claim: NodeClaim) -> bool:
 def _wait_for_node(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
     """What delays the repair: its minimum age, the conditions of inferred removals, or AKS's auto-repair."""
     policy = f.policy
-    left = policy.repair_seconds - unhealthy.age(f.loop_now)
+    least = policy.node_lost_seconds if unhealthy.lost else policy.repair_seconds
+    left = least - unhealthy.age(f.loop_now)
     if left > 0:
         return Wait(after=left, why=f"Node {node.name} may recover")
     if "DeleteClaim" in f.refused:
@@ -156,7 +174,8 @@ def blocked_by_limits(policy: Policy, counts: UnhealthyCounts) -> str:
         return f"{failed} became unhealthy within {minutes} min; look for a common cause"
     at_once = max_concurrent(policy, counts.nodes)
     if counts.going + counts.place > at_once:
-        return f"{counts.unhealthy} of {counts.nodes} Nodes are unhealthy, repaired {at_once} at a time"
+        overdue = f", {counts.overdue} overdue not counted" if counts.overdue else ""
+        return f"{counts.unhealthy} of {counts.nodes} Nodes are unhealthy, repaired {at_once} at a time{overdue}"
     return ""
 
 
@@ -173,10 +192,20 @@ def blocked(f: Facts) -> str:
 
 def with_blocked_repair(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:
     """The Initialized condition, with the cause appended if a repair is due and delayed."""
-    if update is None or update.reason != reasons.NODE_NOT_READY:
+    if update is None or update.reason not in (reasons.NODE_NOT_READY, reasons.NODE_LOST):
         return update
-    why = blocked(f)
-    return msgspec.structs.replace(update, message=f"{update.message}; repair delayed: {why}") if why else update
+    text = f"; repair delayed: {why}" if (why := blocked(f)) else _replaced_text(f)
+    return msgspec.structs.replace(update, message=update.message + text) if text else update
+
+
+def _replaced_text(f: Facts) -> str:
+    """By when a claim whose Node is gone is replaced; "" if AKS is changing its pool."""
+    unhealthy = f.unhealthy
+    if f.claim is None or unhealthy is None or unhealthy.replaced_at is None:
+        return ""
+    if not _enabled(f, f.claim):
+        return "; its repair is disabled: delete the claim to stop paying for the machine"
+    return f"; the claim is deleted at {clock_text(unhealthy.replaced_at)} if no Node returns"
 
 
 # The removal
@@ -196,6 +225,8 @@ def _fresh_reads(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -
     read = f.claim_read
     if read is None or read.uid != claim.uid or read.deleting or not _enabled(f, read):
         return Wait(after=5.0, why="waiting for the cache to show the changed claim")
+    if unhealthy.lost and not any(belongs(seen, claim) for seen in f.nodes_read):
+        return None
     if not any(seen.uid == node.uid and not seen.ready and not seen.deleting for seen in f.nodes_read):
         return Wait(after=5.0, why="waiting for the cache to show the changed Node")
     return None
@@ -214,6 +245,7 @@ def _remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Ste
         )
     condition = node.ready_condition
     reason = condition.reason if condition is not None and condition.reason else "no reason given"
+    reason = "it is deleted" if unhealthy.lost else reason
     minutes = int(unhealthy.age(f.loop_now) // 60)
     message = (
         f"Deleted NodeClaim: Node {node.name} has not been Ready ({reason}) for {minutes} min;"

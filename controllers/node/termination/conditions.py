@@ -38,7 +38,9 @@ def drained(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         return None
     for node in nodes:
         known = f.drain_of(node)
-        message = _draining_message(f, claim, node) if known.known else _read_failure("pods", node, known.read_failure)
+        unread = known.read_failure is not None and (not known.known or _ended(f, claim))
+        message = _read_failure("pods", node, known.read_failure) if unread else ""
+        message = message or (_draining_message(f, claim, node) if known.known else "")
         if message and not deleting:
             waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=message)
             limit = f.policy.draining_seconds
@@ -166,8 +168,7 @@ def _remaining_finalizers(f: Facts, claim: NodeClaim) -> str:
 
 
 def _draining(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
-    nodes = (node for node in f.nodes if belongs(node, claim) and holds_finalizer(node))
-    return tuple(node for node in nodes if node.deleting or f.drain_of(node).known)
+    return tuple(n for n in drain.nodes_to_drain(f, claim) if n.deleting or f.drain_of(n).known)
 
 
 def _instance_deleting(f: Facts, claim: NodeClaim) -> bool:
@@ -179,6 +180,12 @@ def _instance_deleting(f: Facts, claim: NodeClaim) -> bool:
 def _drained_since(claim: NodeClaim, node: Node) -> datetime:
     deleted = node.metadata.deletion_timestamp or claim.metadata.deletion_timestamp
     return deleted or claim.metadata.creation_timestamp
+
+
+def _ended(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the deadline of the drain has passed."""
+    by = grace_period.deadline(claim)
+    return by is not None and f.now >= by
 
 
 def _late(f: Facts, claim: NodeClaim, node: Node) -> bool:

@@ -1,19 +1,25 @@
 """Drain of a Node before its machine is deleted.
 
 Pods are evicted through the Eviction API in four tiers (ordinary, daemon, critical, critical daemon), each pod once. A
-rejected eviction is retried. Pods of any tier that would not end by the deadline are deleted in time for it. Pods are
-listed while a drain is in progress, never cached.
+rejected eviction is retried, and an accepted one if the pod does not terminate. Pods of any tier that would not end by
+the deadline are deleted in time for it; pods that cannot be listed do not delay the removal beyond it. Pods are listed
+while a drain is in progress, never cached.
 
 Source: docs/references/karpenter.md#drain.
 """
 
+import math
 from datetime import datetime
 
 from controllers.model.drains import Drain
 from controllers.model.facts import Facts
 from controllers.model.failures import Verb
+from controllers.model.ownership import belongs, holds_finalizer
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, Step, Wait
+from provisioner.api import labels
+from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
 from . import grace_period
@@ -23,13 +29,20 @@ from .pod_predicates import is_evictable, is_waiting_eviction, tier
 LATE_BINDING_SECONDS = 5.0
 # Pods that have not ended within a minute are polled less often.
 SLOW_POLL_AFTER_SECONDS = 60.0
+# An accepted eviction sets the deletionTimestamp at once.
+REPEAT_EVICTION_SECONDS = 60.0
 
 
 def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     """The drain's next step; None if it is complete. `by`: the time by which all pods must have ended."""
     drain = f.drain_of(node)
-    if drain.read_failure is not None and (left := drain.read_failure.retry_in(f.loop_now)) > 0:
-        return Wait(after=left, why=f"failed to list the pods of Node {node.name}")
+    if drain.read_failure is not None:
+        # The machine is not kept past the deadline by pods that cannot be listed; the condition reports it.
+        if by is not None and f.now >= by:
+            return None
+        if (left := drain.read_failure.retry_in(f.loop_now)) > 0:
+            until = math.inf if by is None else (by - f.now).total_seconds()
+            return Wait(after=min(left, until), why=f"failed to list the pods of Node {node.name}")
     poll = poll_seconds(f, drain)
     if drain.age(f.loop_now) > poll:
         return ReadDrain(node=node)
@@ -45,6 +58,18 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     if due := _first_tier(f, drain, waiting):
         return EvictPods(node=node, pods=due)
     return Wait(after=min(poll, _seconds_until_forced(f, waiting, by)), why=f"waiting for pods on Node {node.name}")
+
+
+def nodes_to_drain(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
+    """The Nodes from which pods are evicted before this claim's machine is deleted: those that were registered.
+
+    A Node that lost our finalizer is one of them. If the Node object is gone, the pods of the machine still run: the
+    name in the claim's status stands for it, with the claim's UID.
+    """
+    own = tuple(node for node in f.nodes if belongs(node, claim))
+    if not own and claim.status.node_name:
+        return (Node(metadata=ObjectMeta(name=claim.status.node_name, uid=claim.uid)),)
+    return tuple(node for node in own if holds_finalizer(node) or labels.REGISTERED in node.metadata.labels)
 
 
 def waiting_pods(f: Facts, node: Node) -> tuple[Pod, ...]:
@@ -71,9 +96,7 @@ def _first_tier(f: Facts, drain: Drain, waiting: tuple[Pod, ...]) -> tuple[Pod, 
     """The pods of the first remaining tier that can be evicted now."""
     first = min((tier(pod) for pod in waiting), default=0)
     candidates = (pod for pod in waiting if tier(pod) == first and is_evictable(pod, f.now))
-    return tuple(
-        pod for pod in candidates if pod.metadata.uid not in drain.evicted and _may_request(f, drain, pod, "evict")
-    )
+    return tuple(pod for pod in candidates if _may_request(f, drain, pod, "evict"))
 
 
 def _late_binding_left(f: Facts, drain: Drain) -> float:
@@ -81,7 +104,9 @@ def _late_binding_left(f: Facts, drain: Drain) -> float:
 
 
 def _may_request(f: Facts, drain: Drain, pod: Pod, verb: Verb) -> bool:
-    failure = drain.failures.get(pod.metadata.uid)
+    failure, evicted_at = drain.failures.get(pod.metadata.uid), drain.evicted.get(pod.metadata.uid)
+    if verb == "evict" and evicted_at is not None and f.loop_now - evicted_at < REPEAT_EVICTION_SECONDS:
+        return False
     return failure is None or failure.verb != verb or failure.retry_in(f.loop_now) <= 0
 
 

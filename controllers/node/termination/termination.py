@@ -11,7 +11,7 @@ from cloudprovider.interface import Instance, InstanceState
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from controllers.model.patches import add_keys, replace_list
-from controllers.model.steps import DeleteInstance, DeleteNode, PatchNode, Step, Wait
+from controllers.model.steps import DeleteInstance, DeleteNode, PatchNode, Step
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node
@@ -19,7 +19,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from . import drain, grace_period, volumes
 from .finalize import finalize_claim, finalize_nodes, prove_gone
-from .instance_delete import wait_to_delete
+from .instance_delete import poll_deletion, wait_to_delete
 
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
@@ -28,20 +28,18 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     """The next step for a deleting claim, a Wait included; None if nothing of ours is left."""
     nodes = tuple(n for n in f.nodes if belongs(n, claim))
     if f.instance is not None and held_by(f.instance, claim):
-        return _delete_instance(f, claim, f.instance, nodes)
+        return _delete_instance(f, claim, f.instance, drain.nodes_to_drain(f, claim))
     return prove_gone(f) or finalize_nodes(f, nodes) or finalize_claim(f, claim)
 
 
 def _delete_instance(f: Facts, claim: NodeClaim, instance: Instance, nodes: tuple[Node, ...]) -> Step:
     if instance.state is InstanceState.DELETING:
-        return Wait(after=None, why="the agent pool is being deleted")
+        return poll_deletion(f)
     for node in nodes:
-        if not holds_finalizer(node):
-            continue
         recording = grace_period.record_deadline(f, claim)
         if recording is not None:
             return recording
-        if not node.deleting and "DeleteNode" not in f.refused:
+        if holds_finalizer(node) and not node.deleting and "DeleteNode" not in f.refused:
             return DeleteNode(node=node, cause="requested")
         draining = drain_node(f, node, grace_period.deadline(claim))
         if draining is not None:
@@ -54,7 +52,7 @@ def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
     `by`: the deadline, after which budgets and `do-not-disrupt` no longer apply.
     """
-    patch = _cordon(node)
+    patch = _cordon(node) if node in f.nodes else ()
     if patch and "PatchNode" not in f.refused:
         return PatchNode(node=node, patch=patch, why="taint a Node that is being removed")
     return drain.step(f, node, by) or volumes.step(f, node, by)

@@ -77,7 +77,7 @@ async def test_an_orphan_is_listed_before_its_removal(sim: Sim) -> None:
     head, row, blank, verdict, rest = ended.out.splitlines()
     assert head.split("   ")[0].strip() == "POOL"
     assert [cell.strip() for cell in row.split("   ") if cell.strip()] == [
-        NAME, "-", node, "orphan-pool", "delete the agent pool", "observed too recently", "-",
+        NAME, "-", node, "orphan-pool", "drain the Node, delete the agent pool", "observed too recently", "-",
     ]  # fmt: skip
     assert blank == ""
     assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"

@@ -13,6 +13,7 @@ from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure import agentpool
 from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
 from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
 from tests.world.kaito.test_kaito_races import OWNERS
@@ -527,3 +528,40 @@ async def test_a_node_that_comes_back_at_the_last_moment_stays(sim: Sim) -> None
     assert come_back not in sim.world.before
     assert not deleted(sim)
     assert not annotations(sim)
+
+
+# A Node that is gone
+
+
+@pytest.mark.parametrize("how", ["deleted while AKS updated its pool", "stripped of its finalizer and deleted"])
+@simulated(azure=FAST, gc_bound_seconds=1e9)
+async def test_a_machine_without_its_node_is_replaced(sim: Sim, how: str) -> None:
+    """The condition says by when; the claim is deleted half an hour after its pool is at rest without the Node."""
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    node = node_name(sim)
+
+    def change(state: str) -> None:
+        pool = agentpool.settled(sim.cloud.pools[NAME], state, sim.cloud.lifecycle.guid())
+        sim.cloud.pool_store.put("running", pool)
+
+    if how.startswith("stripped"):
+        sim.store.patch("nodes", node, {"metadata": {"finalizers": None}})
+        sim.store.delete("nodes", node)
+    else:
+        change("Updating")
+        await asyncio.sleep(70)
+        await sim.delete_node(node)
+        await asyncio.sleep(60)
+        change("Succeeded")
+    await asyncio.sleep(2 * MINUTE)
+    reported = claim_condition(sim, "Initialized")
+    assert reported[:2] == ("False", "NodeLost")
+    assert "the claim is deleted at 1" in reported[2], reported
+    await asyncio.sleep(25 * MINUTE)
+    assert not deleted(sim)
+    assert claim_condition(sim, "Initialized") == reported
+    await sim.until(lambda: sim.claim(NAME) is None, 15 * MINUTE, "the claim is gone")
+    assert deleted(sim)
+    assert pool_calls(sim, "DELETE")

@@ -5,6 +5,7 @@ Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that st
 """
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -430,3 +431,43 @@ async def test_the_clock_of_these_stories_is_the_worlds(sim: Sim) -> None:
     """`moment` uses the controller's clock."""
     await asyncio.sleep(90)
     assert moment(sim) == datetime(2026, 3, 1, 12, 1, 30, tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+# Evictions that are answered by others than the API server
+
+
+ANSWERS: dict[str, Callable[[], web.Response]] = {
+    "404 of a proxy": lambda: web.Response(status=404, text="404 page not found", content_type="text/plain"),
+    "409 of a webhook": lambda: web.json_response(
+        {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "status": "Failure",
+            "reason": "Conflict",
+            "code": 409,
+            "message": 'admission webhook "x" denied the request: try again',
+        },
+        status=409,
+    ),
+    "accepted without effect": lambda: web.json_response(
+        {"kind": "Status", "apiVersion": "v1", "status": "Success", "code": 201}, status=201
+    ),
+}
+
+
+@pytest.mark.parametrize("what", ANSWERS)
+@simulated(azure=FAST)
+async def test_a_pod_that_does_not_terminate_is_evicted_again(sim: Sim, what: str) -> None:
+    """Whatever the answer to its eviction: only NotFound of that pod, or a list without it, proves that it is gone."""
+    await up(sim)
+    run_pod(sim, "app", node_name(sim))
+    answers = [ANSWERS[what]]
+
+    async def answer(call: Call, _: web.Request) -> web.StreamResponse | None:
+        evicts = call.target.subresource == "eviction" and call.who.startswith("ctl")
+        return answers.pop()() if evicts and answers else None
+
+    sim.world.before.append(answer)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: sim.claim(NAME) is None, 600, "the claim is gone")
+    assert len(evictions(sim, "app")) == 2

@@ -39,6 +39,13 @@ TERMINATION = (
         "The agent pool is being deleted. There is a message only after `--deleting-deadline`; then check `az aks"
         " nodepool show --name POOL`.",
     ),
+    is_unknown(
+        INSTANCE,
+        r.POOL_FAILED,
+        "Azure accepted the deletion of the agent pool, and its operation ended without effect and without a cause.",
+        "`az aks nodepool show --name POOL`, and the activity log.",
+        "Wait: the controller deletes the pool again. If it fails again and again, remove what blocks it in Azure.",
+    ),
     is_false(
         INSTANCE,
         r.INSTANCE_TERMINATED,

@@ -107,13 +107,13 @@ def test_do_not_disrupt(case: str, value: str, started: float | None, stays: boo
 
 def test_a_pod_is_evicted_once() -> None:
     """A pod whose eviction was accepted is waited for."""
-    assert not isinstance(step(pod(), evicted=frozenset({"p"})), EvictPods | DeleteInstance)
+    assert not isinstance(step(pod(), evicted={"p": 0.0}), EvictPods | DeleteInstance)
 
 
 def test_a_new_pod_of_the_same_name_is_evicted() -> None:
     """Evictions are recorded by UID."""
     again = msgspec.structs.replace(pod(), metadata=msgspec.structs.replace(pod().metadata, uid="p2"))
-    assert isinstance(step(again, evicted=frozenset({"p"})), EvictPods)
+    assert isinstance(step(again, evicted={"p": 0.0}), EvictPods)
 
 
 BUDGET = "The disruption budget guard needs 1 healthy pods and has 1 currently"
@@ -135,8 +135,8 @@ def test_a_blocked_eviction_is_reported_and_retried() -> None:
 
 def test_poll_interval_of_a_drain() -> None:
     """Pods are listed each second for a minute, then every five seconds."""
-    assert isinstance(step(pod(), evicted=frozenset({"p"}), read_at=-1.1), ReadDrain)
-    unhealthy_node = {"evicted": frozenset({"p"}), "began_at": -61.0}
+    assert isinstance(step(pod(), evicted={"p": 0.0}, read_at=-1.1), ReadDrain)
+    unhealthy_node = {"evicted": {"p": 0.0}, "began_at": -61.0}
     assert not isinstance(step(pod(), read_at=-4.9, **unhealthy_node), ReadDrain)
     assert isinstance(step(pod(), read_at=-5.1, **unhealthy_node), ReadDrain)
 
@@ -262,7 +262,7 @@ def test_an_invalid_deadline_is_ignored() -> None:
 
 def test_volumes_are_read_after_the_drain() -> None:
     """Attachments are not read while pods remain."""
-    assert not isinstance(step(pod(), evicted=frozenset({"p"}), volumes=Volumes()), ReadVolumes)
+    assert not isinstance(step(pod(), evicted={"p": 0.0}, volumes=Volumes()), ReadVolumes)
     assert isinstance(step(volumes=Volumes()), ReadVolumes)
 
 

@@ -284,6 +284,8 @@ def test_live_claims(case: str, known: dict, expected: type) -> None:
     assert isinstance(plan(facts(**known)), expected), case
 
 
+ALONE = claim(up=UP, deleting=True)
+
 DELETING_TABLE = [
     (
         "a Node with our finalizer is deleted first",
@@ -312,23 +314,23 @@ DELETING_TABLE = [
     ),
     (
         "a pool being created is deleted at once",
-        {"claims": (GOING,), "instance": instance(CREATING)},
+        {"claims": (ALONE,), "instance": instance(CREATING)},
         steps.DeleteInstance,
     ),
     (
         "a rejected deletion is not retried before its delay",
-        {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0)},
+        {"claims": (ALONE,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0)},
         steps.PatchStatus,
     ),
     (
         "and retried after it",
-        {"claims": (GOING,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0, age=6.0)},
+        {"claims": (ALONE,), "instance": instance(CREATING), "delete_failed": failed("retryable", delay=5.0, age=6.0)},
         steps.DeleteInstance,
     ),
     (
         "after a deletion without an answer the pool is read first",
         {
-            "claims": (GOING,),
+            "claims": (ALONE,),
             "instance": instance(),
             "delete_failed": failed("retryable", delay=5.0, age=6.0, unanswered=True),
         },
@@ -337,7 +339,7 @@ DELETING_TABLE = [
     (
         "and deleted again if it still exists",
         {
-            "claims": (GOING,),
+            "claims": (ALONE,),
             "instance": instance(),
             "delete_failed": failed("retryable", delay=5.0, age=6.0, unanswered=True),
             "pool_read_age": 1.0,
@@ -348,6 +350,26 @@ DELETING_TABLE = [
         "a pool being deleted is not deleted again",
         {"claims": (GOING,), "instance": instance(DELETING)},
         steps.PatchStatus,
+    ),
+    (
+        "and read by name once no LIST has succeeded for longer than a deletion takes",
+        {"claims": (GOING,), "instance": instance(DELETING), "inventory_age": 301.0},
+        steps.LookUpPool,
+    ),
+    (
+        "at intervals",
+        {"instance": instance(DELETING), "inventory_age": 301.0, "pool_read_age": 100.0},
+        steps.Wait,
+    ),
+    (
+        "also for the next claim of its name",
+        {"claims": (claim(),), "instance": instance(DELETING, uid="other"), "inventory_age": 301.0},
+        steps.LookUpPool,
+    ),
+    (
+        "and without a claim",
+        {"instance": instance(DELETING), "inventory_age": 301.0},
+        steps.LookUpPool,
     ),
     ("a pool that is not listed is read by name", {"claims": (GOING,)}, steps.LookUpPool),
     (
@@ -388,9 +410,19 @@ DELETING_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
-        "a Node without our finalizer is never deleted while its pool exists",
+        "a Node without our finalizer is drained, and never deleted while its pool exists",
         {"claims": (GOING,), "instance": instance(), "nodes": (node(finalizers=()),)},
+        steps.PatchNode,
+    ),
+    (
+        "one that was not registered is not drained",
+        {"claims": (GOING,), "instance": instance(), "nodes": (node(finalizers=(), registered=False),)},
         steps.DeleteInstance,
+    ),
+    (
+        "the pods of a Node that is gone are listed by its name",
+        {"claims": (GOING,), "instance": instance()},
+        steps.ReadDrain,
     ),
     (
         "a rejected status write never blocks the removal",
@@ -523,7 +555,7 @@ GARBAGE_TABLE = [
     ),
     (
         "and lets them pass below its limit",
-        candidate_seen("crd-deleted", claims=(GOING,), instance=instance(), crd_deleting=True),
+        candidate_seen("crd-deleted", claims=(ALONE,), instance=instance(), crd_deleting=True),
         steps.DeleteInstance,
     ),
     (
@@ -663,7 +695,7 @@ def test_message_of_a_rejected_deletion(within: float | None, says: str) -> None
         refusal = msgspec.structs.replace(
             refusal, times=times, message="OperationNotAllowed: " + "busy " * 60 + ". Do this"
         )
-        known = facts(claims=(GOING,), instance=instance(CREATING), delete_failed=refusal)
+        known = facts(claims=(ALONE,), instance=instance(CREATING), delete_failed=refusal)
         reported.add(conditions(known)["InstanceTerminating"][2])
     (message,) = reported
     assert message.startswith("OperationNotAllowed: busy")
@@ -969,7 +1001,7 @@ def test_overdue_deletion_is_reported() -> None:
     known = msgspec.structs.replace(known, claims=(reported,))
     waiting = plan(known)
     assert isinstance(waiting, steps.Wait)
-    assert waiting.after == pytest.approx(1800 - 30)
+    assert waiting.after == pytest.approx(known.policy.unlisted_seconds)
     late = plan(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
     assert isinstance(late, steps.PatchStatus)
     assert late.overdue == "deleting"
@@ -979,11 +1011,11 @@ def test_due_deletion_waits_for_a_failed_read() -> None:
     """A DELETE that is due after a lost answer waits until the pool can be read."""
     unread = failed("retryable", delay=30.0, age=10.0)
     lost = failed("retryable", delay=5.0, age=6.0, unanswered=True)
-    known = facts(claims=(GOING,), instance=instance(), delete_failed=lost, read_failed=unread)
+    known = facts(claims=(ALONE,), instance=instance(), delete_failed=lost, read_failed=unread)
     reported = plan(known)
     assert isinstance(reported, steps.PatchStatus)
     stated = msgspec.structs.replace(
-        GOING, status=msgspec.structs.replace(GOING.status, conditions=reported.conditions)
+        ALONE, status=msgspec.structs.replace(ALONE.status, conditions=reported.conditions)
     )
     waiting = plan(msgspec.structs.replace(known, claims=(stated,)))
     assert isinstance(waiting, steps.Wait)
