@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from azure.core.credentials import AccessToken
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
+# Of Microsoft.ContainerService; a setting names another one for clouds that do not offer it.
 API_VERSION = "2026-08-01"
 CONNECT_SECONDS = 5.0
 # Longer than `CALL_SECONDS`, which applies first.
@@ -45,6 +46,7 @@ class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
     location: str = ""
     arm_endpoint: str = "https://management.azure.com"
     arm_scope: str = "https://management.azure.com/.default"
+    api_version: str = API_VERSION
     authority_host: str = ""
     tenant_id: str = ""
     client_id: str = ""
@@ -193,7 +195,7 @@ def build_client(
         bounded(credential),
         config.subscription_id,
         base_url=config.arm_endpoint,
-        api_version=API_VERSION,
+        api_version=config.api_version,
         credential_scopes=[config.arm_scope],
         transport=AioHttpTransport(
             session=session,

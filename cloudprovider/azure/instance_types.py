@@ -6,6 +6,7 @@ GPUs, and an Event of the claim states that.
 Source: docs/references/agent-pools.md#gpu-sizes.
 """
 
+import re
 from typing import Literal
 
 import msgspec
@@ -13,6 +14,7 @@ import msgspec
 from cloudprovider.interface import Gpus
 
 Vendor = Literal["nvidia", "amd"]
+AMD64, ARM64 = "amd64", "arm64"
 
 RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 
@@ -25,6 +27,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     gpus: int
     model: str
     memory_gb: int = 0
+    arch: str = AMD64
 
     @property
     def resource(self) -> str:
@@ -47,8 +50,8 @@ _INSTANCE_TYPES = (
     InstanceType("Standard_ND96amsr_A100_v4", "nvidia", 8, "A100 80", 640),
     InstanceType("Standard_ND96isr_H100_v5", "nvidia", 8, "H100 80", 640),
     InstanceType("Standard_ND96isr_H200_v5", "nvidia", 8, "H200 141", 1128),
-    InstanceType("Standard_ND128isr_NDR_GB200_v6", "nvidia", 4, "GB200", 768),
-    InstanceType("Standard_ND128isr_GB300_v6", "nvidia", 4, "GB300", 1152),
+    InstanceType("Standard_ND128isr_NDR_GB200_v6", "nvidia", 4, "GB200", 768, ARM64),
+    InstanceType("Standard_ND128isr_GB300_v6", "nvidia", 4, "GB300", 1152, ARM64),
     InstanceType("Standard_ND40rs_v2", "nvidia", 8, "V100 32", 256),
     InstanceType("Standard_NV36ads_A10_v5", "nvidia", 1, "A10", 24),
     InstanceType("Standard_NV36adms_A10_v5", "nvidia", 1, "A10", 24),
@@ -63,12 +66,24 @@ _INSTANCE_TYPES = (
     InstanceType("Standard_NG32adms_V620_v1", "amd", 1, "V620", 32),
 )
 
+_ARM = re.compile(r"(standard|basic)_[a-z]+\d+(-\d+)?[a-o]*p")
 _BY_NAME = {sku.name.lower(): sku for sku in _INSTANCE_TYPES}
 
 
 def lookup(size: str) -> InstanceType | None:
     """The data of a size; the case of the name is ignored (AKS returns that of the PUT)."""
     return _BY_NAME.get(size.lower())
+
+
+def arch_of(size: str) -> str:
+    """The CPU architecture of a size. In a name, the letter p after the vCPUs stands for Arm.
+
+    Source: https://learn.microsoft.com/en-us/azure/virtual-machines/vm-naming-conventions.
+    """
+    sku = lookup(size)
+    if sku is not None:
+        return sku.arch
+    return ARM64 if _ARM.match(size.lower()) is not None else AMD64
 
 
 def is_gpu_size(size: str) -> bool:

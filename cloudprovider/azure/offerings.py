@@ -18,36 +18,41 @@ from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid
 
+from .instance_types import arch_of
+
 # KAITO also sets the size under this key of karpenter-provider-azure
 # (docs/references/kaito.md#the-nodeclaim-that-kaito-creates).
 SKU_NAME = "karpenter.azure.com/sku-name"
 EXAMPLE_SIZE = "Standard_NC24ads_A100_v4"
 
 _SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
-_ZONE = re.compile(r"(?:[a-z0-9]+-)?([1-9])")
+_ZONE = re.compile(r"(?:([a-z0-9]+)-)?([1-9])")
 
 
-def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
-    """At least one offering. Raises Rejected (final)."""
-    reject(validate(claim))
+def offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
+    """At least one offering of a cluster in `location` ("": not known). Raises Rejected (final)."""
+    reject(validate(claim, location))
     return tuple(
         Offering(size=size, zone=zone, capacity_type=kind)
         for size in _sizes(claim)
         for kind in _capacity_types(claim)
-        for zone in _zones(claim) or ("",)
+        for zone in _zones(claim, location) or ("",)
     )
 
 
-def allowed_offerings(claim: NodeClaim) -> tuple[Offering, ...]:
+def allowed_offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
     """As `offerings`, but () for invalid requirements: creating the instance reports those."""
     try:
-        return offerings(claim)
+        return offerings(claim, location)
     except Rejected:
         return ()
 
 
-def validate(claim: NodeClaim) -> Iterator[FieldError]:
-    """The errors of the requirements. Invalid requirements are reported alone: their meaning is not evaluated."""
+def validate(claim: NodeClaim, location: str = "") -> Iterator[FieldError]:
+    """The errors of the requirements, of a cluster in `location` ("": what depends on it is not checked).
+
+    Invalid requirements are reported alone: their meaning is not evaluated.
+    """
     requirements = claim.spec.requirements
     unreadable = invalid(requirements)
     for message in unreadable or conflicts(requirements):
@@ -61,14 +66,39 @@ def validate(claim: NodeClaim) -> Iterator[FieldError]:
         yield FieldError(_field(labels.OS), reasons.OPERATING_SYSTEM_INVALID, message, remedy="allow linux")
     if not conflicting & {labels.INSTANCE_TYPE, SKU_NAME}:
         yield from _validate_sizes(claim)
-    for value in allowed_values(requirements, labels.ZONE) or ():
-        if _ZONE.fullmatch(value) is None:
-            message, remedy = f"{value[:40]!r} is not a zone", "use <location>-1, -2 or -3"
-            yield FieldError(_field(labels.ZONE), reasons.ZONE_INVALID, message, value, remedy)
+        if labels.ARCH not in conflicting:
+            yield from _validate_arch(claim)
+    if location and labels.REGION not in conflicting and not allows(requirements, labels.REGION, location):
+        message, value = f"the cluster is in {location}", ", ".join(allowed_values(requirements, labels.REGION) or ())
+        remedy = f"allow {location}, or remove the requirement"
+        yield FieldError(_field(labels.REGION), reasons.REQUIREMENTS_INVALID, message, value, remedy)
+    if labels.ZONE not in conflicting:
+        yield from _validate_zones(claim, location)
     if labels.CAPACITY_TYPE not in conflicting and not _capacity_types(claim):
         message, remedy = "neither on-demand nor spot is allowed", "allow one of them"
         value = ", ".join(allowed_values(requirements, labels.CAPACITY_TYPE) or ())
         yield FieldError(_field(labels.CAPACITY_TYPE), reasons.CAPACITY_TYPE_INVALID, message, value, remedy)
+
+
+def _validate_zones(claim: NodeClaim, location: str) -> Iterator[FieldError]:
+    values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
+    invalid_values = [value for value in values if _ZONE.fullmatch(value) is None]
+    for value in invalid_values:
+        message, remedy = f"{value[:40]!r} is not a zone", "use <location>-1, -2 or -3"
+        yield FieldError(_field(labels.ZONE), reasons.ZONE_INVALID, message, value, remedy)
+    if values and not invalid_values and not _zones(claim, location):
+        message, remedy = f"no zone of {location}, where the cluster is", f"use {location}-1, -2 or -3"
+        yield FieldError(_field(labels.ZONE), reasons.ZONE_INVALID, message, ", ".join(values), remedy)
+
+
+def _validate_arch(claim: NodeClaim) -> Iterator[FieldError]:
+    """An error if sizes are requested, and none of them has an allowed architecture."""
+    named = _named_sizes(claim)
+    if named and not _sizes(claim):
+        has = dict.fromkeys(arch_of(size) for size in named)
+        message, remedy = f"{', '.join(named)[:80]}: {' or '.join(has)}", f"allow {' or '.join(has)}"
+        value = ", ".join(allowed_values(claim.spec.requirements, labels.ARCH) or ())
+        yield FieldError(_field(labels.ARCH), reasons.REQUIREMENTS_INVALID, message, value, remedy)
 
 
 def _validate_sizes(claim: NodeClaim) -> Iterator[FieldError]:
@@ -77,7 +107,7 @@ def _validate_sizes(claim: NodeClaim) -> Iterator[FieldError]:
         message, remedy = "no instance type is specified", f"add {labels.INSTANCE_TYPE}, for example {EXAMPLE_SIZE}"
         yield FieldError("spec.requirements", reasons.INSTANCE_TYPE_MISSING, message, remedy=remedy)
         return
-    sizes = _sizes(claim)
+    sizes = _named_sizes(claim)
     if not sizes:
         message, remedy = (
             f"none of {', '.join(requested)[:80]} is allowed",
@@ -94,15 +124,21 @@ def _field(key: str) -> str:
     return f"spec.requirements[{key}]"
 
 
-def _sizes(claim: NodeClaim) -> tuple[str, ...]:
+def _named_sizes(claim: NodeClaim) -> tuple[str, ...]:
     wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
     return tuple(size for size in wanted if allows(claim.spec.requirements, SKU_NAME, size))
 
 
-def _zones(claim: NodeClaim) -> tuple[str, ...]:
-    """Zone numbers: `westeurope-1` and `1` are both zone 1."""
+def _sizes(claim: NodeClaim) -> tuple[str, ...]:
+    """The named sizes with an allowed CPU architecture."""
+    return tuple(s for s in _named_sizes(claim) if allows(claim.spec.requirements, labels.ARCH, arch_of(s)))
+
+
+def _zones(claim: NodeClaim, location: str) -> tuple[str, ...]:
+    """Zone numbers: `westeurope-1` and `1` are both zone 1. Zones of another location are left out."""
     values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
-    return tuple(dict.fromkeys(match[1] for value in values if (match := _ZONE.fullmatch(value))))
+    found = (match for value in values if (match := _ZONE.fullmatch(value)))
+    return tuple(dict.fromkeys(match[2] for match in found if match[1] in (None, location) or not location))
 
 
 def _capacity_types(claim: NodeClaim) -> tuple[CapacityType, ...]:

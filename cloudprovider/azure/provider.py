@@ -24,7 +24,7 @@ from provisioner.runtime.clock import Clock
 
 from .agentpool import from_agent_pool, to_agent_pool
 from .arm_reads import CALL_SECONDS, decode_object, get_object, is_arm_url, list_items, translate_errors
-from .client import API_VERSION, AzureConfig
+from .client import AzureConfig
 from .error_table import RETRIED
 from .errors import classify_operation
 from .offerings import offerings
@@ -86,14 +86,14 @@ class AzureProvider:
         self._config = config
         self._clock = clock
         self._owned = owned
-        self._location = config.location
+        self._location = _normal(config.location)
         self._cluster_ids = (config.resource_group, config.cluster_name)
         self._operations: dict[str, tuple[datetime | None, str]] = {}
 
     async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
         """PUT with `If-None-Match: *`."""
         async with self._write("create", name, claim.name, claim.uid, etag="") as exchange:
-            chosen = offering or offerings(claim)[0]
+            chosen = offering or offerings(claim, self._location)[0]
             body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
             await self._client.agent_pools.begin_create_or_update(
                 *self._cluster_ids,
@@ -153,6 +153,7 @@ class AzureProvider:
             async with asyncio.timeout(CALL_SECONDS):
                 body = await get_object(self._client, self._path())
             properties = _member(body, "properties")
+            self._location = self._location or _normal(str(body.get("location") or ""))
             state, most = str(properties.get("provisioningState") or ""), properties.get("maxAgentPools")
             power = str(_member(properties, "powerState").get("code") or "Running")
             return Cluster(
@@ -163,13 +164,14 @@ class AzureProvider:
                 if _member(properties, "networkProfile").get("networkPlugin") == "kubenet"
                 else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
-                location=str(body.get("location") or self._config.location),
+                location=_normal(str(body.get("location") or self._config.location)),
             )
 
     async def usages(self) -> Mapping[str, Usage]:
         with translate_errors("list", ""):
-            location = self._location.replace(" ", "").lower() or (await self.cluster()).location.lower()
-            rows = list_items(self._client, usages_url(self._config, location), self._config.arm_endpoint)
+            if not self._location:
+                await self.cluster()
+            rows = list_items(self._client, usages_url(self._config, self._location), self._config.arm_endpoint)
             return to_usages([row async for row in rows])
 
     async def close(self) -> None:
@@ -188,7 +190,7 @@ class AzureProvider:
 
     def _path(self, *below: str) -> str:
         path = "/".join((self._config.cluster_path, *below))
-        return f"{quote(path)}?api-version={API_VERSION}"
+        return f"{quote(path)}?api-version={self._config.api_version}"
 
     @asynccontextmanager
     async def _write(self, verb: Write, pool: str, claim: str, claim_uid: str, *, etag: str) -> AsyncIterator[Exchange]:
@@ -205,6 +207,11 @@ class AzureProvider:
             line.cancelled(exchange.request_id, exchange.status)
             raise
         line.accepted(exchange.request_id, exchange.status)
+
+
+def _normal(location: str) -> str:
+    """A location as in labels of Nodes: `West Europe` is westeurope."""
+    return location.replace(" ", "").lower()
 
 
 def _with_name(row: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@ it differs between Azure's lists. A token is decoded for its identity, and neith
 Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
 https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
 https://learn.microsoft.com/en-us/rest/api/authorization/permissions/list-for-resource (2022-04-01),
+https://learn.microsoft.com/en-us/rest/api/resources/providers/get (2021-04-01),
 docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#identity-and-clouds.
 """
 
@@ -22,7 +23,7 @@ import msgspec
 from cloudprovider.interface import Usage
 
 from .arm_reads import CALL_SECONDS, get_object, list_items, translate_errors
-from .client import API_VERSION, AzureConfig, Credential
+from .client import AzureConfig, Credential
 from .cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 from .quota import quota_name
 from .token_timeout import bounded
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
 PERMISSIONS_VERSION, USAGES_VERSION, SKUS_VERSION = "2022-04-01", "2024-07-01", "2021-07-01"
-IDENTITIES_VERSION = "2023-01-31"
+IDENTITIES_VERSION, PROVIDERS_VERSION = "2023-01-31", "2021-04-01"
 
 
 class Identity(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,8 +81,18 @@ class SubscriptionClient:
         """The profile of the managed cluster."""
         with translate_errors("cluster", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                url = f"{quote(self._config.cluster_path)}?api-version={API_VERSION}"
+                url = f"{quote(self._config.cluster_path)}?api-version={self._config.api_version}"
                 return to_cluster_profile(await get_object(self._client, url))
+
+    async def api_versions(self) -> tuple[str, ...]:
+        """The versions of the API of agent pools that the cloud offers, the newest first."""
+        path = f"/subscriptions/{self._config.subscription_id}/providers/Microsoft.ContainerService"
+        with translate_errors("list", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                body = await get_object(self._client, f"{quote(path)}?api-version={PROVIDERS_VERSION}")
+        types = {str(one.get("resourceType")).casefold(): one for one in _maps(body.get("resourceTypes"))}
+        found = types.get("managedclusters/agentpools") or types.get("managedclusters") or {}
+        return tuple(sorted(_texts(found.get("apiVersions")), reverse=True))
 
     async def managed_identity(self, group: str, name: str) -> ManagedIdentity:
         """A user-assigned identity of the subscription. Raises CloudError with status 404 if it does not exist."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
-from cloudprovider.azure.client import AzureConfig
+from cloudprovider.azure.client import API_VERSION, AzureConfig
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
 from provisioner.api.field_error import FieldError
@@ -110,6 +110,7 @@ def azure_config(settings: Settings) -> AzureConfig:
         location=settings.location,
         arm_endpoint=settings.arm_endpoint,
         arm_scope=settings.arm_scope,
+        api_version=settings.arm_api_version or API_VERSION,
         authority_host=settings.authority_host,
         tenant_id=settings.tenant_id,
         client_id=settings.client_id,

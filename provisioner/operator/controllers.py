@@ -12,6 +12,7 @@ from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.azure.quota import quota_of
+from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from controllers.actuator.actuator import Actuator
@@ -33,6 +34,7 @@ from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.offerings import register_offering_metrics
 from provisioner.metrics.observers.removals import register_removal_metrics
@@ -207,6 +209,9 @@ def build_offering_tracker(
     def location() -> str:
         return inventory.cluster.location if inventory.cluster is not None else ""
 
+    def offerings_of(claim: NodeClaim) -> tuple[Offering, ...]:
+        return allowed_offerings(claim, location())
+
     unavailable = UnavailableOfferings(queue.add)
     watch = QuotaWatch(
         clients.provider,
@@ -221,7 +226,7 @@ def build_offering_tracker(
     )
     tracker = OfferingTracker(
         unavailable,
-        allowed_offerings,
+        offerings_of,
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
         failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,

@@ -41,6 +41,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     cloud: str = "AzurePublicCloud"
     arm_endpoint: str = "https://management.azure.com"
     arm_audience: str = "https://management.azure.com"
+    arm_api_version: str = ""
 
     https_proxy: str = ""
     no_proxy: str = ""

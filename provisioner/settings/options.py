@@ -67,6 +67,7 @@ _NAME = kinds.text(
 _PATH = kinds.text("the path of a file")
 _HOSTS = kinds.text("hosts, separated by commas")
 _TENANT = kinds.text("the ID or the domain of a tenant", r"[A-Za-z0-9.-]{1,253}")
+_API_VERSION = kinds.text("a version such as 2026-08-01", r"20\d\d-\d\d-\d\d(-preview)?")
 _PORT = kinds.whole(0, 65535)
 _COUNT = kinds.whole(1, 10_000)
 
@@ -86,6 +87,8 @@ _AZURE = (
     _option("azure-environment", "AZURE_ENVIRONMENT", kinds.CLOUD, "AzurePublicCloud", "the cloud", field="cloud"),
     _option("arm-endpoint", "ARM_ENDPOINT", kinds.ADDRESS, "", "the address of Azure Resource Manager",
             unset="that of the cloud"),
+    _option("arm-api-version", "ARM_API_VERSION", _API_VERSION, "", "the version of the API of AKS",
+            unset="the one that this program was written for"),
     _option("arm-audience", "ARM_AUDIENCE", kinds.ADDRESS, "", "the audience of its tokens", unset="that of the cloud"),
 )  # fmt: skip
 

@@ -8,6 +8,7 @@
   "ARM_RESOURCE_GROUP" $values.azure.resourceGroup
   "AZURE_CLUSTER_NAME" (default (get ($values.settings.azure | default dict) "clusterName") $values.azure.clusterName)
   "LOCATION" $values.azure.location
+  "ARM_API_VERSION" ($values.azure.apiVersion | default "")
   "AZURE_ENVIRONMENT" $values.azure.environment
   "DEPLOYMENT_MODE" $values.deploymentMode
   "LOG_LEVEL" (default $values.logLevel $values.controller.logLevel)

@@ -35,6 +35,7 @@ ROLE = (
     " this can take an hour to take effect."
 )
 NAMES = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME."
+MAX_VERSIONS = 5
 SEE_MESSAGE = "Follow the message, then run check again."
 READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
 # Optional for the controller.
@@ -66,6 +67,7 @@ async def azure(
     role = ROLE.format(identity=config.client_id or "<its client ID>", scope=config.cluster_path)
     if not await _credential(arm, found):
         return found
+    await _api_version(arm, config.api_version, found)
     state = await _cluster(arm, found, cluster, location, role)
     if state is None:
         return found
@@ -93,6 +95,20 @@ async def _credential(arm: Azure, found: CheckResults) -> bool:
     whose = named if identity.name else ", without the name of an identity"
     found.ok("credential", f"token received{whose}")
     return True
+
+
+async def _api_version(arm: Azure, wanted: str, found: CheckResults) -> None:
+    try:
+        offered = await arm.inspector.api_versions()
+    except CloudError as error:
+        found.unknown("api version", f"{wanted} is used; failed to read those that the cloud offers: {error}", READER)
+        return
+    newest = ", ".join(offered[:MAX_VERSIONS]) or "none"
+    if wanted in offered:
+        found.ok("api version", f"{wanted} is offered; the newest are {newest}")
+    else:
+        remedy = "Set ARM_API_VERSION (azure.apiVersion in the chart) to one of these."
+        found.failed("api version", f"{wanted} is not offered in this cloud; the newest are {newest}", remedy)
 
 
 async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, role: str) -> Cluster | None:
@@ -168,6 +184,7 @@ async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found:
         skus = await arm.inspector.skus(location, names)
     except CloudError as error:
         found.unknown("sizes", f"failed to read the VM sizes: {error}", READER)
+        await _quota_readable(arm, location, found)
         return
     for size in names:
         _restrictions(size, skus.get(size.casefold()), location, demands, found)
@@ -177,6 +194,15 @@ async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found:
         found.unknown("quota", f"failed to read the usage: {error}", QUOTA_READER)
         return
     _quotas(demands, skus, usages, location, found)
+
+
+async def _quota_readable(arm: Azure, location: str, found: CheckResults) -> None:
+    try:
+        await arm.inspector.usages(location)
+    except CloudError as error:
+        found.unknown("quota", f"failed to read the usage: {error}", QUOTA_READER)
+    else:
+        found.ok("quota", f"the usage of {location} can be read: the controller skips sizes without quota")
 
 
 def _restrictions(

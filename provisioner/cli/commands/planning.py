@@ -31,7 +31,10 @@ DERIVED = "<c and 11 characters, from the UID of the claim>"
 SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
 # Labels that select the machine, and labels of KAITO and Karpenter without an effect on it.
 KNOWN_REQUIREMENTS = frozenset(
-    {labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE, labels.OS, labels.NODEPOOL, offerings.SKU_NAME}
+    {
+        *(labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE, labels.OS, labels.ARCH, labels.NODEPOOL),
+        offerings.SKU_NAME,
+    }
 )
 
 
@@ -201,7 +204,9 @@ def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
         elif is_excluded(key):
             yield f"metadata.labels[{key}]: not sent to AKS, which sets it; copied to the Node at registration"
     for key in dict.fromkeys(normalise_key(one.key) for one in claim.spec.requirements):
-        if key not in KNOWN_REQUIREMENTS:
+        if key == labels.REGION:
+            yield f"spec.requirements[{key}]: the controller rejects it unless it allows the location of the cluster"
+        elif key not in KNOWN_REQUIREMENTS:
             yield f"spec.requirements[{key}]: no effect: the Node need not meet it"
     if claim.spec.startup_taints:
         yield "startup taints are not part of the agent pool: they are added to the Node at registration"

@@ -18,7 +18,7 @@ from .agentpool import Pool
 from .routing import Call
 from .settings import AzureSettings
 
-VERBS = frozenset({"PERMISSIONS", "USAGES", "SKUS", "IDENTITY"})
+VERBS = frozenset({"PERMISSIONS", "USAGES", "SKUS", "IDENTITY", "PROVIDER"})
 TOTAL, LOW_PRIORITY = "cores", "lowPriorityCores"
 LIMIT = 1000
 ZONES = ("1", "2", "3")
@@ -52,11 +52,20 @@ def answer(compute: Compute, settings: AzureSettings, pools: Iterable[Pool], cal
     match call.verb:
         case "PERMISSIONS":
             return permissions(compute)
+        case "PROVIDER":
+            return provider(settings)
         case "USAGES":
             return usages(settings, pools) if call.item.lower() == settings.location else {"value": []}
     wanted = call.query.get("$filter", "")
     here = not wanted or wanted == f"location eq '{settings.location}'"
     return skus(compute, settings) if here else {"value": []}
+
+
+def provider(settings: AzureSettings) -> dict[str, Any]:
+    """Microsoft.ContainerService with the versions of its API."""
+    kinds = ("managedClusters", "managedClusters/agentPools")
+    types = [{"resourceType": kind, "apiVersions": list(settings.api_versions)} for kind in kinds]
+    return {"namespace": "Microsoft.ContainerService", "registrationState": "Registered", "resourceTypes": types}
 
 
 def usages(settings: AzureSettings, pools: Iterable[Pool]) -> dict[str, Any]:

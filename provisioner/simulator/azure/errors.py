@@ -8,7 +8,7 @@ Source: docs/references/agent-pools.md, from "Quota and capacity errors" to "Ser
 """
 
 import base64
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -147,6 +147,17 @@ def missing_api_version() -> Answer:
         400,
         "MissingApiVersionParameter",
         "The api-version query parameter (?api-version=) is required for all requests.",
+    )
+
+
+def no_registered_provider(location: str, version: str, offered: Sequence[str]) -> Answer:
+    """The cloud does not offer this version of the API."""
+    return gateway(
+        400,
+        "NoRegisteredProviderFound",
+        f"No registered resource provider found for location '{location}' and API version '{version}' for type "
+        f"'managedClusters'. The supported api-versions are '{', '.join(offered)}'. The supported locations are "
+        f"'{location}'.",
     )
 
 

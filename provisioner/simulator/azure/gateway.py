@@ -15,6 +15,9 @@ from .errors import Answer
 from .routing import ACTIONS, BEYOND_GROUPS, Call
 from .settings import AzureSettings
 
+# Requests to AKS; the version of other services is not checked.
+VERSIONED = frozenset({"CLUSTER", "LIST", "GET", "PUT", "DELETE", "ABORT", "DELETE_MACHINES", "MACHINES", "MACHINE"})
+
 
 def refusal(cloud: AzureCloud, call: Call) -> Answer | None:
     """The error of ARM or a rate limit; None: AKS processes the request."""
@@ -49,6 +52,8 @@ def _gateway(cloud: AzureCloud, call: Call) -> Answer | None:
         return _unauthorized(settings, call, f"/subscriptions/{call.subscription}")
     if call.verb == "OTHER":
         return errors.gateway(404, "InvalidResourceType", "The resource type or action could not be found.")
+    if call.verb in VERSIONED and call.query["api-version"] not in settings.api_versions:
+        return errors.no_registered_provider(settings.location, call.query["api-version"], settings.api_versions)
     if call.group != settings.resource_group:
         return errors.group_not_found(call.group)
     if call.verb == "IDENTITY":

@@ -38,11 +38,12 @@ _ROUTES = {
     ("GET", (*_IDENTITIES, "userassignedidentities", None)): "IDENTITY",
     ("GET", (*_COMPUTE, "locations", None, "usages")): "USAGES",
     ("GET", (*_COMPUTE, "skus")): "SKUS",
+    ("GET", ("subscriptions", None, "providers", "microsoft.containerservice")): "PROVIDER",
     ("GET", (*_REGION, "operations", None)): "OPERATION",
     ("GET", (*_REGION, "operationresults", None)): "RESULT",
 }
 # Resources of a subscription and a location, without a resource group.
-BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS"})
+BEYOND_GROUPS = frozenset({"OPERATION", "RESULT", "USAGES", "SKUS", "PROVIDER"})
 _CLUSTERS = "Microsoft.ContainerService/managedClusters"
 # The permission for each verb, at the cluster or above it. The URL of an operation is signed; that it needs no
 # permission is an assumption.
@@ -60,6 +61,7 @@ ACTIONS = {
     "IDENTITY": "Microsoft.ManagedIdentity/userAssignedIdentities/read",
     "USAGES": "Microsoft.Compute/locations/usages/read",
     "SKUS": "Microsoft.Compute/skus/read",
+    "PROVIDER": "Microsoft.Resources/subscriptions/providers/read",
 }
 
 

@@ -28,6 +28,7 @@ class AzureSettings:
     `ignore_preconditions`: ignore If-Match and If-None-Match. `token`: the only accepted bearer token.
     `oidc_issuer`, `workload_identity`, `managed_prometheus`: features of the cluster.
     `identities`: client ids of the group's user-assigned identities, by name.
+    `api_versions`: of AKS; other versions are refused.
     `actions`: the permissions of the caller's role, as ARM writes them; None: all.
     """
 
@@ -58,6 +59,7 @@ class AzureSettings:
     regional_cores: int | None = None
     low_priority_cores: int | None = None
     token: str | None = None
+    api_versions: tuple[str, ...] = ("2026-08-01", "2026-05-01", "2025-10-01")
     actions: frozenset[str] | None = None
     oidc_issuer: bool = True
     workload_identity: bool = True

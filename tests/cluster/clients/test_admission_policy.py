@@ -10,9 +10,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 import yaml
 
+from cloudprovider.azure.offerings import validate
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.commands.planning import plan
 from tests.cluster.charts import VALUES, rendered
 from tests.cluster.controlplane import ControlPlane
@@ -57,6 +60,14 @@ REFUSED: dict[str, tuple[Json, str]] = {
         "no instance type is specified",
     ),
     "no such size": (claim(spec={"requirements": [one_of(SIZE, "n1-standard-4")]}), "is not an Azure VM size"),
+    "arch": (
+        claim(spec=requiring(one_of("kubernetes.io/arch", "arm64"))),
+        "allow amd64",
+    ),
+    "not its arch": (
+        claim(spec=requiring(one_of("beta.kubernetes.io/arch", "amd64", operator="NotIn"))),
+        "allow amd64",
+    ),
     "zone": (claim(spec=requiring(one_of(ZONE, "westeurope"))), "use <location>-1, -2 or -3"),
     "terms": (claim(spec=requiring(one_of("karpenter.sh/capacity-type", "reserved"))), "neither on-demand nor spot"),
     "windows": (claim(spec=requiring(one_of("kubernetes.io/os", "windows"))), "linux is excluded"),
@@ -71,6 +82,18 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "bare label": (claim(labels={"agentpool": "x"}), "AKS reserves this key"),
     "taint": (claim(spec={"taints": [TAINT]}), "AKS reserves this key"),
 }
+# The same with `azure.location`, which `plan` does not know.
+ELSEWHERE: dict[str, tuple[Json, str]] = {
+    "region": (
+        claim(spec=requiring(one_of("topology.kubernetes.io/region", "eastus"))),
+        "the cluster is in westeurope; allow westeurope",
+    ),
+    "not its region": (
+        claim(spec=requiring(one_of("topology.kubernetes.io/region", "westeurope", operator="NotIn"))),
+        "the cluster is in westeurope; allow westeurope",
+    ),
+    "zone elsewhere": (claim(spec=requiring(one_of(ZONE, "eastus-1"))), "no zone of westeurope"),
+}
 # Valid claims that may not be intended.
 NOTED: dict[str, tuple[Json, str]] = {
     "startup taint": (
@@ -82,6 +105,13 @@ NOTED: dict[str, tuple[Json, str]] = {
 # Claims that get no warning, some of them at a boundary.
 FINE: dict[str, Json] = {
     "plain": claim(),
+    "several regions": claim(
+        spec=requiring(one_of("topology.kubernetes.io/region", "eastus", "westeurope"), one_of(ZONE, "eastus-1", "1"))
+    ),
+    "its arch": claim(spec=requiring(one_of("kubernetes.io/arch", "arm64", "amd64"))),
+    "arm": claim(
+        spec={"requirements": [one_of(SIZE, "Standard_ND128isr_GB300_v6"), one_of("beta.kubernetes.io/arch", "arm64")]}
+    ),
     "edges": claim(spec=requiring(one_of(ZONE, "westeurope-1", "2"), one_of("kubernetes.io/os", "linux", "windows"))),
     "least disk": claim(spec=asking(storage="30Gi")),
     "rounded up": claim(spec=asking(storage="31500000000")),
@@ -115,7 +145,8 @@ def warnings(output: Result) -> list[tuple[str, str]]:
 @contextlib.asynccontextmanager
 async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[Kubectl]:
     """kubectl, while the chart's policies are in force; the server applies and removes them with a delay."""
-    values = {**VALUES, "admissionPolicy": {"enabled": True, "action": action}}
+    azure = {**VALUES["azure"], "location": "westeurope"}
+    values = {**VALUES, "azure": azure, "admissionPolicy": {"enabled": True, "action": action}}
     objects = [
         obj
         for obj in rendered("gpu-provisioner", namespace="default", values=values)
@@ -147,6 +178,10 @@ async def test_kubectl_warns_of_claims_that_the_controller_refuses(cluster: Cont
             assert (name, output.code) == (name, 0)
             assert [(policy, message in text) for policy, text in warnings(output)] == [(CLAIMS, True)], (name, output)
             assert message.rpartition(": ")[2] in "\n".join(str(error) for error in plan(name, one).errors), name
+        for name, (one, message) in ELSEWHERE.items():
+            output = await dry_run(kubectl, one)
+            assert [(policy, message in text) for policy, text in warnings(output)] == [(CLAIMS, True)], (name, output)
+            assert message in "\n".join(map(str, validate(msgspec.convert(one, NodeClaim), "westeurope"))), name
 
 
 async def test_notes_and_claims_without_warnings(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -175,10 +175,10 @@ NOTES = [
         claim(
             requirements=[
                 {"key": TYPE, "operator": "In", "values": ["Standard_D4s_v5"]},
-                {"key": "beta.kubernetes.io/arch", "operator": "In", "values": ["arm64"]},
+                {"key": "beta.kubernetes.io/hostname", "operator": "In", "values": ["a"]},
             ]
         ),
-        "spec.requirements[kubernetes.io/arch]: no effect",
+        "spec.requirements[beta.kubernetes.io/hostname]: no effect",
     ),
 ]
 

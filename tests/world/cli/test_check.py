@@ -15,7 +15,8 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import Restriction
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.claims import ready
+from tests.world.azure_role import QUOTA_ACTIONS
+from tests.world.claims import ready, wait_for_condition
 from tests.world.commands import WHO, check, written
 from tests.world.harness import SIZE, Sim, node_claim, simulated
 
@@ -123,7 +124,30 @@ async def test_with_the_controllers_own_role_unreadable_checks_are_unknown(sim: 
     code, findings = await run_check(sim, besides=frozenset[str]())
     assert code == 0
     assert reported(findings, "failed") == []
-    assert reported(findings, "unknown") == [("azure", "permissions"), ("azure", "sizes")]
+    unreadable = ("api version", "permissions", "sizes", "quota")
+    assert reported(findings, "unknown") == [("azure", name) for name in unreadable]
+    (hint,) = (one["remedy"] for one in findings if one["check"] == "quota")
+    assert "azure-quota-role.json" in hint
+    _, findings = await run_check(sim, besides=QUOTA_ACTIONS)
+    assert reported(findings, "unknown") == [("azure", name) for name in unreadable[:-1]]
+
+
+@simulated()
+async def test_a_cloud_that_does_not_offer_the_version_of_the_api(sim: Sim) -> None:
+    """The versions that it offers are listed, and the refusal on the claim names the setting."""
+    sim.cloud.configure(api_versions=("2025-10-01", "2025-09-01"))
+    code, findings = await run_check(sim)
+    assert code == 3
+    assert reported(findings, "failed") == [("azure", "api version"), ("azure", "cluster")]
+    by_check = {one["check"]: one for one in findings}
+    assert by_check["api version"]["message"].endswith(
+        "is not offered in this cloud; the newest are 2025-10-01, 2025-09-01"
+    )
+    assert "ARM_API_VERSION" in by_check["api version"]["remedy"]
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    reported_on = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "NoRegisteredProviderFound")
+    assert "Set ARM_API_VERSION (azure.apiVersion in the chart)" in reported_on["message"]
 
 
 def denied(*rights: tuple[str, str]) -> Callable[[Sim], None]:

@@ -67,6 +67,19 @@ STORAGE = "spec.resources.requests.storage: "
 BOUNDS = "the OS disk must be 30Gi to 2048Gi; change the request"
 OF_THEIRS = "AKS reserves this key; remove the label or use another prefix"
 BAD = {
+    "another architecture": Bad(
+        "RequirementsInvalid",
+        (f"spec.requirements[kubernetes.io/arch]: {SIZE}: amd64", "allow amd64"),
+        also("kubernetes.io/arch", "arm64"),
+    ),
+    "another region": Bad(
+        "RequirementsInvalid",
+        ("spec.requirements[topology.kubernetes.io/region]: the cluster is in westeurope", "allow westeurope"),
+        also("topology.kubernetes.io/region", "eastus"),
+    ),
+    "a zone of another region": Bad(
+        "ZoneInvalid", (f"spec.requirements[{ZONE}]: no zone of westeurope", "use westeurope-1"), also(ZONE, "eastus-1")
+    ),
     "no instance type": Bad(
         "InstanceTypeMissing", MISSING, {"requirements": [{"key": OS, "operator": "In", "values": ["linux"]}]}
     ),

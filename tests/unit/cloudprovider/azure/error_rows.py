@@ -222,6 +222,19 @@ ADDRESSES = (
         )
         for verb in ("get", "delete", "list", "create")
     ),
+    *(
+        passing(ABSENT, code, says, statuses, ends="gpu-provisioner check lists them", after=MINUTE, verb=verb)
+        for code, says, statuses in (
+            (
+                "NoRegisteredProviderFound",
+                "No registered resource provider found for API version '2026-08-01'.",
+                (400,),
+            ),
+            ("InvalidResourceType", "The resource type could not be found for api version '2026-08-01'.", (404, 400)),
+            ("InvalidApiVersionParameter", "The api-version '2026-08-01' is invalid.", (400,)),
+        )
+        for verb in ("get", "list", "create")
+    ),
 )
 
 IN_PROGRESS = {"reason": "OperationInProgress", "conflict": True}

@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from cloudprovider.azure.offerings import SKU_NAME, offerings
+from cloudprovider.azure.offerings import SKU_NAME, allowed_offerings, offerings, validate
 from cloudprovider.errors import Rejected
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim, Requirement
@@ -64,6 +64,61 @@ def test_the_order_is_size_capacity_type_zone() -> None:
 def test_spot_is_used_if_listed_or_the_only_choice(requirement: Requirement, kinds: list[str]) -> None:
     """With both listed their order applies; with neither the capacity type is on-demand."""
     assert [offering.capacity_type for offering in offerings(of_type(requirement))] == kinds
+
+
+GB300 = "Standard_ND128isr_GB300_v6"
+
+
+def architecture(*values: str, operator: str = "In") -> Requirement:
+    return Requirement(key="beta.kubernetes.io/arch", operator=operator, values=values)
+
+
+def test_sizes_of_another_architecture_are_left_out() -> None:
+    """Grace-Blackwell machines and sizes with the letter p are arm64."""
+    sizes = (SIZE, GB300, "Standard_D4ps_v5")
+    assert reported(of_type(architecture("arm64"), sizes=sizes)) == [GB300, "Standard_D4ps_v5"]
+    assert reported(of_type(architecture("arm64", operator="NotIn"), sizes=sizes)) == [SIZE]
+    assert len(reported(of_type(architecture("arm64", "amd64"), sizes=sizes))) == 3
+
+
+def test_zones_of_another_location_are_left_out() -> None:
+    """The cluster is in one location; a zone without a location is one of it."""
+    requested = of_type(Requirement(key=labels.ZONE, values=("eastus-1", "westeurope-2", "3")))
+    assert [one.zone for one in offerings(requested, "westeurope")] == ["2", "3"]
+    assert [one.zone for one in offerings(requested)] == ["1", "2", "3"]
+
+
+REGIONS = Requirement(key=labels.REGION, values=("eastus",))
+
+
+@pytest.mark.parametrize(
+    ("requirement", "field", "remedy"),
+    [
+        (architecture("arm64"), "kubernetes.io/arch", "allow amd64"),
+        (architecture("amd64", operator="NotIn"), "kubernetes.io/arch", "allow amd64"),
+        (REGIONS, "topology.kubernetes.io/region", "allow westeurope, or remove the requirement"),
+        (
+            Requirement(key="failure-domain.beta.kubernetes.io/region", operator="NotIn", values=("westeurope",)),
+            "topology.kubernetes.io/region",
+            "allow westeurope, or remove the requirement",
+        ),
+        (
+            Requirement(key=labels.ZONE, values=("eastus-1",)),
+            "topology.kubernetes.io/zone",
+            "use westeurope-1, -2 or -3",
+        ),
+    ],
+)
+def test_requirements_that_no_machine_meets_are_rejected(requirement: Requirement, field: str, remedy: str) -> None:
+    """With field, value and remedy; what depends on the location is accepted where that is not known."""
+    requested = of_type(requirement)
+    (error,) = validate(requested, "westeurope")
+    assert error.field == f"spec.requirements[{field}]"
+    assert error.remedy == remedy
+    if requirement.operator == "In":
+        assert error.value == ", ".join(requirement.values)
+    assert allowed_offerings(requested, "westeurope") == ()
+    assert list(validate(requested)) == ([error] if "arch" in field else [])
 
 
 def test_only_sizes_that_both_keys_allow() -> None:
