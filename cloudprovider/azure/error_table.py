@@ -30,7 +30,10 @@ BRING_UP = "Retried automatically; if it recurs, check image, driver and the clu
 RETRIED = "Retried automatically"
 FIX_CLAIM = "Delete the claim and create a corrected one"
 FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME"
-FIX_API_VERSION = "Set ARM_API_VERSION (azure.apiVersion in the chart) to a version that the cloud offers; gpu-provisioner check lists them"
+FIX_API_VERSION = (
+    "Set ARM_API_VERSION (azure.apiVersion in the chart) to a version that the cloud offers;"
+    " gpu-provisioner check lists them"
+)
 FIX_SUBSCRIPTION = "The owner of the subscription must resolve this"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
 FEWER_IPS = "Raise the public IP quota or disable node public IPs"

@@ -198,6 +198,16 @@ def build_cluster_state(
     )
 
 
+def location_of(inventory: Inventory) -> str:
+    """The location of the cluster; "" before it was read."""
+    return inventory.cluster.location if inventory.cluster is not None else ""
+
+
+def offerings_in(inventory: Inventory) -> Callable[[NodeClaim], tuple[Offering, ...]]:
+    """The offerings of a claim in the location of the cluster."""
+    return lambda claim: allowed_offerings(claim, location_of(inventory))
+
+
 def build_offering_tracker(
     clients: Clients, queue: WorkQueue, observer: Observer, elector: LeaderElector | None, inventory: Inventory
 ) -> tuple[OfferingTracker, QuotaWatch]:
@@ -205,12 +215,6 @@ def build_offering_tracker(
 
     A key is added to the queue when its offering may be tried again.
     """
-
-    def location() -> str:
-        return inventory.cluster.location if inventory.cluster is not None else ""
-
-    def offerings_of(claim: NodeClaim) -> tuple[Offering, ...]:
-        return allowed_offerings(claim, location())
 
     unavailable = UnavailableOfferings(queue.add)
     watch = QuotaWatch(
@@ -220,13 +224,13 @@ def build_offering_tracker(
     )
     quota = QuotaReadings(
         unavailable,
-        lambda usages, offering: quota_of(usages, offering, location() or "<location>"),
+        lambda usages, offering: quota_of(usages, offering, location_of(inventory) or "<location>"),
         queue.add,
         watch.wake,
     )
     tracker = OfferingTracker(
         unavailable,
-        offerings_of,
+        offerings_in(inventory),
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
         failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,
@@ -244,7 +248,7 @@ def build_observer(
         indexes=caches.indexes,
         nodes=caches.nodes.items,
         inventory=inventory,
-        offerings_of=allowed_offerings,
+        offerings_of=offerings_in(inventory),
         clock=clients.clock,
         leading=lambda: remaining() > 0,
         prices=config.prices,

@@ -74,7 +74,7 @@ async def azure(
     await _pools(arm, policy, state, role, found)
     await _permissions(arm, role, found)
     where = (state.location or location).replace(" ", "").lower()
-    demands = tuple(wanted(claims or (), sizes))
+    demands = tuple(wanted(claims or (), sizes, where))
     if not demands:
         found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
     elif not where:
@@ -162,14 +162,14 @@ async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
 
 
-def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str]) -> Iterator[Demand]:
+def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str], location: str = "") -> Iterator[Demand]:
     """The offerings of the NodeClaims in the order of preference, and one more machine of each of `sizes`.
 
     A NodeClaim that is not launched counts as one machine of its preferred offering.
     """
     machines: Counter[Offering] = Counter()
     for claim in claims:
-        tried = allowed_offerings(claim)
+        tried = allowed_offerings(claim, location)
         launched = claim.condition(LAUNCHED, "True") is not None
         for place, offering in enumerate(tried):
             machines[offering] += int(place == 0 and not launched and not claim.deleting)
