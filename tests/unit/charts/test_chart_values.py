@@ -45,8 +45,8 @@ BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
     "tenant-id", "client-id", "metrics-port", "health-probe-port", "disable-leader-election", "leader-election-name",
     "leader-election-namespace", "log-level", "log-encoding",
-    "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "https-proxy", "no-proxy",
-    "ssl-cert-file", "kubeconfig",
+    "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "arm-api-version",
+    "https-proxy", "no-proxy", "ssl-cert-file", "kubeconfig",
 }  # fmt: skip
 
 
