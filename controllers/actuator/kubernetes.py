@@ -7,8 +7,10 @@ Source: docs/references/rules.md#field-ownership, docs/references/kubernetes.md#
 confirms the latter on a real API server.
 """
 
+from collections.abc import Mapping
+
 from controllers.model.facts import Remedy, Stage
-from controllers.model.patches import replace_list
+from controllers.model.patches import add_keys, replace_list
 from controllers.model.results import (
     Evicted,
     Kind,
@@ -64,7 +66,9 @@ class KubernetesActuator:
         """Perform one write. Raises KubeError."""
         match step:
             case AddFinalizer(claim=claim):
-                return await self._finalizers(claim, (*claim.metadata.finalizers, labels.FINALIZER))
+                finalizers = (*claim.metadata.finalizers, labels.FINALIZER)
+                known = add_keys("/metadata/labels", claim.metadata.labels, step.labels)
+                return await self._finalizers(claim, finalizers, *known)
             case ReleaseFinalizer(target=target):
                 kept = tuple(f for f in target.metadata.finalizers if f != labels.FINALIZER)
                 return await self._finalizers(target, kept)
@@ -87,9 +91,11 @@ class KubernetesActuator:
             case DeletePods():
                 return await self._pods.delete(step)
 
-    async def _finalizers(self, target: NodeClaim | Node, finalizers: tuple[str, ...]) -> Wrote:
+    async def _finalizers(
+        self, target: NodeClaim | Node, finalizers: tuple[str, ...], *more: Mapping[str, object]
+    ) -> Wrote:
         change = replace_list("/metadata/finalizers", target.metadata.finalizers, finalizers)
-        operations = [_same_object(target.uid), *change]
+        operations = [_same_object(target.uid), *change, *more]
         if isinstance(target, Node):
             node = await self._kube.patch(NODES, target.name, operations, patch_type="json")
             return _wrote("node", node.metadata)

@@ -44,7 +44,10 @@ class Event(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
+    """Adds our finalizer, and these labels in the same patch."""
+
     claim: NodeClaim
+    labels: Mapping[str, str] = EMPTY
 
 
 class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):

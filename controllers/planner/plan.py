@@ -138,7 +138,7 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
     if not holds_finalizer(claim):
         if "AddFinalizer" in f.refused:
             return Wait(after=None, why="the API server refuses our finalizer, without which nothing is launched")
-        return AddFinalizer(claim=claim)
+        return AddFinalizer(claim=claim, labels=instance_labels.known_before_launch(f))
     if not f.inventory_synced:
         return _report_unlisted(f, claim)
     removing = removal(f)

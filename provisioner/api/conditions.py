@@ -48,7 +48,8 @@ def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
 
 
 class ConditionSet(msgspec.Struct, frozen=True):
-    """The conditions of one claim, in stored order: ascending by transition time, `Ready` last.
+    """The conditions of one claim, in stored order: ascending by transition time, those that await their predecessors
+    behind the others, `Ready` last. The first that is not True is the cause, which kubectl shows as REASON.
 
     `generation`, `created` and `deleting` are those of the claim.
     """
@@ -150,7 +151,9 @@ def _update_ready(conditions: ConditionSet, now: datetime) -> ConditionSet:
 
 
 def _ordered(conditions: Iterable[Condition]) -> tuple[Condition, ...]:
-    return tuple(sorted(conditions, key=lambda c: (c.type == READY, c.last_transition_time)))
+    return tuple(
+        sorted(conditions, key=lambda c: (c.type == READY, c.reason == reasons.AWAITING, c.last_transition_time))
+    )
 
 
 def _whole_seconds(time: datetime) -> datetime:

@@ -49,6 +49,8 @@ def nodeclaim_crd() -> Schema:
             column("Node", ".status.nodeName"),
             column("Ready", '.status.conditions[?(@.type=="Ready")].status'),
             column("Age", ".metadata.creationTimestamp", kind="date"),
+            # The API server shows the first match; the order of the conditions makes it the cause.
+            column("Reason", '.status.conditions[?(@.status!="True")].reason', priority=1),
             column("ImageID", ".status.imageID", priority=1),
             column("ID", ".status.providerID", priority=1),
             column("NodePool", r".metadata.labels.karpenter\.sh/nodepool", priority=1),

@@ -1,15 +1,19 @@
 """Labels of the claim for instance type, capacity type and zone, which kubectl shows as columns.
 
-All are written at once; values that the user has set are kept. Labels of a machine that failed go with it, so that they
-reach neither the next machine nor its Node.
+The only instance type that a claim allows is written with the finalizer, as Karpenter labels a claim with requirements
+of one value; all others are written at once after the launch. Values that the user has set are kept. Labels of a
+machine that failed go with it, so that they reach neither the next machine nor its Node.
 
 Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads.
 """
+
+from collections.abc import Mapping
 
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import PatchClaim
 from provisioner.api import labels
+from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
 
 from .launch import launched_since
@@ -17,6 +21,14 @@ from .launch_failure import failed_launch_remains
 
 # The Node appears within seconds before or after the pool's creation has finished.
 NODE_USUAL_SECONDS = 60.0
+
+
+def known_before_launch(f: Facts) -> Mapping[str, str]:
+    """The instance type, if the claim allows only one."""
+    sizes = {offer.offering.size for offer in f.offers}
+    if len(sizes) != 1 or f.claim is None or labels.INSTANCE_TYPE in f.claim.metadata.labels:
+        return EMPTY
+    return {labels.INSTANCE_TYPE: sizes.pop()}
 
 
 def step(f: Facts) -> PatchClaim | None:

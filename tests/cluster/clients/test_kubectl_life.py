@@ -97,7 +97,11 @@ async def test_from_apply_to_deletion(life: Life) -> None:
 
 
 async def comes(life: Life) -> None:
-    """All conditions become True, in their order."""
+    """All conditions become True, in their order; meanwhile the size and what is waited for are shown."""
+    creating = """--for=jsonpath={.status.conditions[?(@.type=="Launched")].reason}=Creating"""
+    await life.kubectl("wait", creating, IT, "--timeout=60s")
+    shown = dict(zip(*await life.kubectl.table("get", "nodeclaims", "-o", "wide"), strict=True))
+    assert (shown["TYPE"], shown["REASON"], shown["READY"]) == (SIZE, "Creating", "Unknown")
     for condition in ("Launched", "Registered", "Initialized", "Ready"):
         await life.reached(condition)
     assert life.pools() == [NAME]
@@ -117,6 +121,7 @@ async def is_reported(life: Life) -> None:
         "READY": "True",
         "NODEPOOL": "",
         "NODECLASS": "default",
+        "REASON": "",
         "DRIFTED": "",
     }
     assert re.fullmatch(r"\d+s", age)

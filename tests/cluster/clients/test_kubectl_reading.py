@@ -28,8 +28,8 @@ async def test_get_shows_the_columns_of_the_crd(it: Stage) -> None:
     ]
     assert all(A_FEW_SECONDS.fullmatch(row[6]) for row in rows)
     wide = await it.kubectl.table("get", "nodeclaim", "ws1", "-o", "wide")
-    assert wide[0][7:] == ["IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED"]
-    assert wide[1][7:] == ["img", "azure:///x", "kaito", "default", ""]
+    assert wide[0][7:] == ["REASON", "IMAGEID", "ID", "NODEPOOL", "NODECLASS", "DRIFTED"]
+    assert wide[1][7:] == ["", "img", "azure:///x", "kaito", "default", ""]
     selected = await it.kubectl("get", "nodeclaims", "-l", "karpenter.sh/nodepool=kaito", "-L", "absent", "-o", "name")
     assert selected == "nodeclaim.karpenter.sh/ws1\n"
     (bare,) = (await it.kubectl("get", "nodeclaims", "--no-headers", "-l", "karpenter.sh/nodepool")).splitlines()

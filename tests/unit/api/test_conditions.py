@@ -180,6 +180,18 @@ def test_an_independent_condition_does_not_affect_ready() -> None:
     assert [c.type for c in conditions.items] == ["Launched", "Registered", "Initialized", "Drained", "Ready"]
 
 
+def test_the_first_condition_that_is_not_true_is_the_cause() -> None:
+    """Conditions that await their predecessors follow those that have a reason, whatever their transition times."""
+    conditions = opened().set("Launched", "Unknown", reason="Creating", message="", now=after(5))
+    assert [c.type for c in conditions.items] == ["Launched", "Registered", "Initialized", "Ready"]
+    conditions = conditions.set("Launched", "False", reason="QuotaExceeded", message="", now=after(45))
+    assert [c.type for c in conditions.items] == ["Launched", "Registered", "Initialized", "Ready"]
+    conditions = conditions.set_true("Launched", after(60))
+    conditions = conditions.set("Registered", "Unknown", reason="NodeNotFound", message="", now=after(61))
+    first = next(c for c in conditions.items if c.status != "True")
+    assert (first.type, first.reason) == ("Registered", "NodeNotFound")
+
+
 def test_conditions_are_ordered_by_transition_time_with_ready_last() -> None:
     conditions = opened().set("Initialized", "False", reason="NodeLost", message="", now=after(50))
     conditions = conditions.set_true("Drifted", after(20)).set_true("Launched", after(70))

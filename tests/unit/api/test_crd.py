@@ -177,6 +177,7 @@ def test_the_kaitonodeclass_is_an_empty_cluster_scoped_kind() -> None:
 
 
 def test_the_printer_columns_are_karpenters() -> None:
+    """And Reason, which answers why a claim is not Ready."""
     columns = version(crd.nodeclaim_crd())["additionalPrinterColumns"]
     assert [(c["name"], c["type"], c.get("priority", 0), c["jsonPath"]) for c in columns] == [
         ("Type", "string", 0, r".metadata.labels.node\.kubernetes\.io/instance-type"),
@@ -185,6 +186,7 @@ def test_the_printer_columns_are_karpenters() -> None:
         ("Node", "string", 0, ".status.nodeName"),
         ("Ready", "string", 0, '.status.conditions[?(@.type=="Ready")].status'),
         ("Age", "date", 0, ".metadata.creationTimestamp"),
+        ("Reason", "string", 1, '.status.conditions[?(@.status!="True")].reason'),
         ("ImageID", "string", 1, ".status.imageID"),
         ("ID", "string", 1, ".status.providerID"),
         ("NodePool", "string", 1, r".metadata.labels.karpenter\.sh/nodepool"),
