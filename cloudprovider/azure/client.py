@@ -52,6 +52,7 @@ class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
     client_id: str = ""
     federated_token_file: str = ""
     managed: bool = False
+    azure_cli: bool = False
     https_proxy: str = ""
     no_proxy: str = ""
     ca_file: str = ""
@@ -150,7 +151,8 @@ def disable_retries(session: aiohttp.ClientSession) -> aiohttp.ClientSession:
 
 
 def build_credential(config: AzureConfig) -> Credential:
-    """Workload identity, DefaultAzureCredential when `managed`, or a static token for a simulator.
+    """Workload identity, DefaultAzureCredential when `managed`, the login of the Azure CLI when `azure_cli`, or a
+    static token for a simulator.
 
     Raises ValueError for a static token without loopback, or if workload identity lacks one of its three values.
     """
@@ -158,6 +160,10 @@ def build_credential(config: AzureConfig) -> Credential:
         if not is_loopback(urlsplit(config.arm_endpoint).hostname or ""):
             raise ValueError("a static token is for a simulator on loopback only; use workload identity")
         return StaticToken(config.static_token)
+    if config.azure_cli:
+        from azure.identity.aio import AzureCliCredential
+
+        return AzureCliCredential(tenant_id=config.tenant_id)
     common: dict[str, Any] = {"authority": config.authority_host} if config.authority_host else {}
     common |= _proxies(config, config.authority_host or "https://login.microsoftonline.com")
     if config.ca_file:

@@ -41,6 +41,7 @@ ASSIGN_ROLE = (
     "Apply charts/gpu-provisioner/azure-role.json: az role assignment create; it can take an hour to take effect"
 )
 FIX_IDENTITY = "Check the workload identity: client id, federated credential, service account"
+LOG_IN = "Install the Azure CLI and run az login"
 MEET_POLICY = "Exempt the cluster from the policy or comply with it"
 FEWER_POOLS = "Delete unused agent pools; the cluster is at its limit"
 START_CLUSTER = "Start the managed cluster: az aks start"

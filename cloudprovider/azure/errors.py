@@ -29,7 +29,7 @@ from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
-from .error_table import ASSIGN_ROLE, FIX_IDENTITY, RETRIED, TABLE, UNKNOWN, Row, Verb
+from .error_table import ASSIGN_ROLE, FIX_IDENTITY, LOG_IN, RETRIED, TABLE, UNKNOWN, Row, Verb
 from .messages import denied_action, format_message, parse_location, parse_quota, parse_shortage, summarize
 from .token_timeout import TIMED_OUT
 
@@ -37,6 +37,8 @@ _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)
 # The first sentence; the ids and times after it differ in each response.
 _ENTRA = re.compile(r"(AADSTS\d{4,8}):\s*([^\r\n]{1,300}?\.)(?=\s|$)")
+# The messages of AzureCliCredential, which has no class of error for them.
+_AZURE_CLI = ("Azure CLI not found", "Please run 'az login'", "Timed out waiting for Azure CLI")
 LONGEST_AFTER_SECONDS = 3600.0
 CANCELED = ArmError(code="OperationCanceled", message="the operation was canceled by a user or by AKS")
 # Leaves room for the suffixes that the condition of a claim may add.
@@ -218,7 +220,8 @@ def _token_error(exc: ClientAuthenticationError) -> Retryable:
     failed = TIMED_OUT if timed_out else "failed to get an access token"
     code, text = (entra[1], summarize(entra[2])) if entra is not None else ("", failed)
     after = retry_after_seconds(getattr(exc.response, "headers", None) or {})
-    return Retryable("NoToken", format_message(code, text, FIX_IDENTITY), after=after, code=code, status=401)
+    remedy = LOG_IN if str(exc.message).startswith(_AZURE_CLI) else FIX_IDENTITY
+    return Retryable("NoToken", format_message(code, text, remedy), after=after, code=code, status=401)
 
 
 # Without a response the request may have been applied (status 0). The first matching type applies.

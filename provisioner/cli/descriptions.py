@@ -173,8 +173,8 @@ Exit codes: 0 nothing remains, 1 something remains or the command was refused, 2
 CONFIG = Command(
     summary="print every setting with its value and its source",
     description="""\
-Prints every setting with its value and its source: flag, environment variable, file or default. Credentials in
-addresses are masked.""",
+Prints every setting with its value and its source: flag, environment variable, file or default. Settings that are
+missing or invalid are marked with ✗. Credentials in addresses are masked.""",
     exit_codes="Exit codes: 0 done, 2 invalid usage or settings, all of them reported at once.",
     settings="listed",
 )
@@ -183,7 +183,8 @@ COMPLETION = Command(
     description="Prints a script that completes commands, flags and their choices in a shell.",
     examples="""\
   eval "$(gpu-provisioner completion bash)"     in ~/.bashrc
-  eval "$(gpu-provisioner completion zsh)"      in ~/.zshrc, after compinit""",
+  eval "$(gpu-provisioner completion zsh)"      in ~/.zshrc, after compinit
+  gpu-provisioner completion fish | source      in ~/.config/fish/config.fish""",
     exit_codes="Exit codes: 0 done, 2 invalid usage.",
 )
 VERSION = Command(summary="print the version", description="Prints the version.", exit_codes="Exit code: 0.")

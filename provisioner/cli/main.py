@@ -11,21 +11,21 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import TextIO
-
-import shtab
 
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
-from provisioner.settings import Settings, SettingsError, describe, load, read_file
+from provisioner.settings import Described, Settings, SettingsError, load, load_all, read_file
 from provisioner.version import own_commit, own_version
 
+from . import completion
 from .descriptions import INSTALL_TRY
 from .installation import shadowing_packages
-from .parser import CommandLine, UsageError, build_parser, parse
+from .output import encoded
+from .parser import CommandLine, UsageError, parse
 
 OK, FAILED, USAGE, INTERRUPTED = 0, 1, 2, 130
 
@@ -38,6 +38,8 @@ def main() -> None:
             "    Install aks-gpu-provisioner into its own virtual environment, and unset PYTHONPATH.\n"
         )
         sys.exit(USAGE)
+    if completion.REQUEST in os.environ:
+        completion.complete()
     try:
         sys.exit(run_command(sys.argv[1:], os.environ, sys.stdout, sys.stderr))
     except KeyboardInterrupt:
@@ -56,31 +58,62 @@ def run_command(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: 
         return OK
     match line.command:
         case "version":
-            out.write(f"gpu-provisioner {own_version()}{f' ({commit})' if (commit := own_commit()) else ''}\n")
-            return OK
+            return _version(line.arguments.output, out)
         case "completion":
-            out.write(shtab.complete(build_parser(list_settings=True), line.arguments.shell))
+            out.write(completion.script(line.arguments.shell))
             return OK
         case "try":
             return _try(line, out, err)
-        case "run" | "config":
-            return _run_or_describe(line, env, out, err)
+        case "run":
+            return _run_with(line, env, err)
+        case "config":
+            return _config(line, env, out, err)
     from .commands import command  # imports packages that only `shadowing_packages` has checked
 
     return command.run(line.command, line.arguments, line.flags, env, typed=sys.stdin, out=out, err=err)
 
 
-def _run_or_describe(line: CommandLine, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+def _version(output: str, out: TextIO) -> int:
+    version, commit = own_version(), own_commit()
+    if output == "table":
+        out.write(f"gpu-provisioner {version}{f' ({commit})' if commit else ''}\n")
+    else:
+        out.write(f"{encoded({'version': version, 'commit': commit}, output)}\n")
+    return OK
+
+
+def _run_with(line: CommandLine, env: Mapping[str, str], err: TextIO) -> int:
     try:
         settings = _settings(line, env)
     except SettingsError as error:
         err.write(f"gpu-provisioner: {error}\n")
         return USAGE
-    if line.command == "run":
-        return _run(settings, env, err)
-    width = max(len(name) for name, _, _ in describe(settings))
-    out.writelines(f"{name:<{width}}  {value}  ({origin})\n" for name, value, origin in describe(settings))
-    return OK
+    return _run(settings, env, err)
+
+
+def _config(line: CommandLine, env: Mapping[str, str], out: TextIO, err: TextIO) -> int:
+    """Print every setting, also if some are missing or invalid; these are marked, and reported with their remedies."""
+    try:
+        file = read_file(line.arguments.config) if line.arguments.config else None
+    except SettingsError as error:
+        err.write(f"gpu-provisioner: {error}\n")
+        return USAGE
+    rows, errors = load_all(line.flags, env, file)
+    if line.arguments.output == "table":
+        out.writelines(_settings_table(rows))
+    else:
+        out.write(f"{encoded(rows, line.arguments.output)}\n")
+    if not (errors or line.errors):
+        return OK
+    err.write(f"gpu-provisioner: {SettingsError([*line.errors, *errors])}\n")
+    return USAGE
+
+
+def _settings_table(rows: Sequence[Described]) -> Iterator[str]:
+    width = max(len(row.setting) for row in rows)
+    for row in rows:
+        mark, value = ("✗", f"({row.error})") if row.error else (" ", row.value)
+        yield f"{mark} {row.setting:<{width}}  {value}  ({row.source})\n"
 
 
 def _settings(line: CommandLine, env: Mapping[str, str]) -> Settings:

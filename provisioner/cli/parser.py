@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any, NoReturn
 
-import shtab
-
 from provisioner.api.field_error import FieldError
 from provisioner.settings import BY_FLAG, IGNORED, OPTIONS, assignment, masked
 from provisioner.settings.kinds import DURATION
 from provisioner.trial import flags as trial
 
 from .descriptions import COMMANDS, RELEASE_FLAG, Command
+from .output import FORMATS
 
 PROGRAM = "gpu-provisioner"
+SHELLS = ("bash", "zsh", "fish")
 SETTINGS = f"""\
 The settings of {PROGRAM} run (KUBECONFIG, ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, …) apply,
-as flags or as environment variables: {PROGRAM} run --help lists them. With DEPLOYMENT_MODE=managed, Azure's
-default credential chain finds your own login (az login)."""
+as flags or as environment variables: {PROGRAM} run --help lists them. Outside a Pod, the credential for
+Azure is your own login (az login), unless DEPLOYMENT_MODE or AZURE_FEDERATED_TOKEN_FILE is set."""
 
 
 class UsageError(Exception):
@@ -163,13 +163,13 @@ def _add(group: argparse._ActionsContainer, *names: str, is_file: bool = False, 
     """Add an argument; `is_file`: shells complete its value with the names of files."""
     action: Any = group.add_argument(*names, **options)
     if is_file:
-        action.complete = shtab.FILE
+        action.is_file = True
 
 
 def _plan(parser: Parser) -> None:
     text = "manifests; may be given repeatedly"
-    _add(parser, "-f", "--file", action="append", required=True, metavar="FILE|DIR|-", help=text, is_file=True)
-    _output(parser, "text", "json", "yaml")
+    _add(parser, "-f", "--filename", action="append", required=True, metavar="FILE|DIR|-", help=text, is_file=True)
+    _output(parser)
 
 
 def _schedule(parser: Parser) -> None:
@@ -184,7 +184,7 @@ def _schedule(parser: Parser) -> None:
 def _check(parser: Parser) -> None:
     text = "a VM size; may be given repeatedly"
     parser.add_argument("--size", action="append", default=[], metavar="SIZE", help=text)
-    _output(parser, "text", "json")
+    _output(parser)
 
 
 def _values(parser: Parser) -> None:
@@ -202,7 +202,7 @@ def _gc(parser: Parser) -> None:
     mode.add_argument("--dry-run", action="store_true", help="only list the removals (the default)")
     mode.add_argument("--confirm", action="store_true", help="let exactly the listed removals pass the circuit breaker")
     parser.add_argument("--yes", action="store_true", help="do not ask before --confirm writes")
-    _output(parser, "table", "json")
+    _output(parser)
 
 
 def _adopt(parser: Parser) -> None:
@@ -223,7 +223,7 @@ def _uninstall(parser: Parser) -> None:
     parser.add_argument("--yes", action="store_true", help="do not ask before NodeClaims are deleted")
     text = "how long to wait for the removals, such as 45m (30m)"
     parser.add_argument("--timeout", type=_duration, default=1800.0, metavar="DURATION", help=text)
-    _output(parser, "table", "json")
+    _output(parser)
 
 
 def _duration(written: str) -> float:
@@ -236,16 +236,15 @@ def _duration(written: str) -> float:
 
 
 def _completion(parser: Parser) -> None:
-    parser.add_argument("shell", choices=shtab.SUPPORTED_SHELLS, metavar="SHELL", help="the shell: %(choices)s")
+    parser.add_argument("shell", choices=SHELLS, metavar="SHELL", help="the shell: %(choices)s")
 
 
 def _help(parser: Parser) -> None:
     parser.add_argument("topic", nargs="?", choices=tuple(COMMANDS), metavar="COMMAND", help="a command")
 
 
-def _output(parser: Parser, default: str, *others: str) -> None:
-    formats = (default, *others)
-    parser.add_argument("-o", "--output", choices=formats, default=default, help="output format (%(default)s)")
+def _output(parser: Parser) -> None:
+    parser.add_argument("-o", "--output", choices=FORMATS, default=FORMATS[0], help="output format (%(default)s)")
 
 
 _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
@@ -258,6 +257,8 @@ _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
     "adopt": _adopt,
     "release": _release,
     "uninstall": _uninstall,
+    "config": _output,
     "completion": _completion,
+    "version": _output,
     "help": _help,
 }

@@ -116,6 +116,7 @@ def azure_config(settings: Settings) -> AzureConfig:
         client_id=settings.client_id,
         federated_token_file=settings.federated_token_file,
         managed=settings.deployment_mode == "managed",
+        azure_cli=settings.azure_cli,
         https_proxy=settings.https_proxy,
         no_proxy=settings.no_proxy,
         ca_file=settings.ssl_cert_file,
@@ -152,5 +153,5 @@ def check_files(settings: Settings, env: Mapping[str, str]) -> None:
 
 
 def _token_file(settings: Settings) -> str:
-    required = settings.deployment_mode == "self-hosted" and not settings.plain_arm
+    required = settings.deployment_mode == "self-hosted" and not settings.plain_arm and not settings.azure_cli
     return settings.federated_token_file if required else ""

@@ -9,20 +9,21 @@ docs/references/agent-pools.md#identity-and-clouds.
 """
 
 from .files import read_file
-from .loading import load
-from .model import Settings, SettingsError, assignment, describe, masked
+from .loading import load, load_all
+from .model import Described, Settings, SettingsError, assignment, masked
 from .options import BY_FLAG, IGNORED, OPTIONS, Option
 
 __all__ = [
     "BY_FLAG",
     "IGNORED",
     "OPTIONS",
+    "Described",
     "Option",
     "Settings",
     "SettingsError",
     "assignment",
-    "describe",
     "load",
+    "load_all",
     "masked",
     "read_file",
 ]

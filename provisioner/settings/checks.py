@@ -32,7 +32,7 @@ _IDENTITY = ("tenant-id", "client-id", "federated-token-file")
 def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True) -> tuple[list[FieldError], list[str]]:
     """All errors and warnings of a complete set of values; `wrong` names the fields that have an error already.
 
-    `acts`: the process itself acts as the identity, so that all of it is needed.
+    `acts`: the process itself uses the workload identity, so that all of it is needed.
     """
     return [*_missing(values, wrong, acts=acts), *_same_port(values)], [
         *_azure_warnings(values),

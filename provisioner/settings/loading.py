@@ -15,10 +15,12 @@ from provisioner.api.field_error import FieldError
 from .checks import check
 from .clouds import PUBLIC, find_cloud
 from .kinds import MalformedError
-from .model import Settings, SettingsError, masked
+from .model import Described, Settings, SettingsError, describe_values, masked
 from .options import BY_FLAG, IGNORED, OPTIONS, Option
 
 FILE = "the file of --config"
+# The kubelet sets it in every Pod.
+IN_POD = "KUBERNETES_SERVICE_HOST"
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +51,30 @@ def load(
 
     `acts`: the process uses the identity of the settings, which is then required.
     """
+    values, found = _load(argv_flags, env, file, acts=acts)
+    if found.errors:
+        raise SettingsError(found.errors)
+    return Settings(**values)
+
+
+def load_all(
+    argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None = None
+) -> tuple[list[Described], list[FieldError]]:
+    """Every setting, and all errors; a setting with an error has it in place of its value."""
+    values, found = _load(argv_flags, env, file, acts=True)
+    wrong = {error.field: error for error in found.errors}
+    rows = []
+    for row in describe_values(values, dict(values["origins"])):
+        names = (f"--{row.setting}", row.setting, *row.env)
+        error = next((wrong[name] for name in names if name in wrong), None)
+        rows.append(row if error is None else msgspec.structs.replace(row, error=error.message, remedy=error.remedy))
+    return rows, found.errors
+
+
+def _load(
+    argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None, *, acts: bool
+) -> tuple[dict[str, Any], _Findings]:
+    """The fields of the settings, complete unless there are errors."""
     found = _Findings()
     keys = _file_texts(file or {}, found)
     remedy = "Remove it; gpu-provisioner run --help lists the flags."
@@ -66,17 +92,24 @@ def load(
         values[option.field], origin = _value(option, argv_flags, env, keys, found, strict=strict)
         origins.append((option.field, origin))
     _complete(values)
-    errors, warnings = check(values, frozenset(found.wrong_fields), acts=acts)
+    azure_cli = _uses_azure_cli(values, dict(origins), env)
+    errors, warnings = check(values, frozenset(found.wrong_fields), acts=acts and not azure_cli)
     found.errors += errors
     notes, ignored_warnings = _ignored(argv_flags, env, keys)
-    if found.errors:
-        raise SettingsError(found.errors)
-    return Settings(
-        **values,
-        warnings=(*found.warnings, *warnings, *ignored_warnings),
-        notes=notes,
-        origins=tuple(origins),
-    )
+    values |= {
+        "warnings": (*found.warnings, *warnings, *ignored_warnings),
+        "notes": notes,
+        "origins": tuple(origins),
+        "azure_cli": azure_cli,
+    }
+    return values, found
+
+
+def _uses_azure_cli(values: Mapping[str, Any], origins: Mapping[str, str], env: Mapping[str, str]) -> bool:
+    """Whether the process runs outside a Pod and no setting names an identity: the user's `az login` applies."""
+    in_pod = bool(env.get(IN_POD))
+    named = origins["deployment_mode"] != "default" or values["federated_token_file"]
+    return not in_pod and not named and not values["arm_endpoint"].startswith("http://")
 
 
 def _value(

@@ -1,18 +1,20 @@
 """The settings as values, and the error of invalid settings.
 
-`Settings` is frozen and complete. Its `repr`, `describe` and all errors mask credentials in addresses.
+`Settings` is frozen and complete. Its `repr`, `describe_values` and all errors mask credentials in addresses.
 """
 
 import re
+from collections.abc import Mapping
 from decimal import Decimal
 from typing import Any, Literal
 
 import msgspec
 
 from provisioner.api.field_error import FieldError
+from provisioner.api.time import format_duration
 from provisioner.runtime.redaction import MASK, redact
 
-from .options import OPTIONS
+from .options import OPTIONS, Option
 
 SHOWN_CHARACTERS = 200
 _CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", re.DOTALL)
@@ -73,6 +75,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     deleting_seconds: float = 1800.0
     releasing_seconds: float = 600.0
 
+    # Whether tokens come from the Azure CLI: outside a Pod, unless the settings name an identity.
+    azure_cli: bool = False
+
     warnings: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     origins: tuple[tuple[str, str], ...] = ()
@@ -93,7 +98,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.arm_endpoint.startswith("http://")
 
     def __repr__(self) -> str:
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value, _ in describe(self))})"
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._described())})"
+
+    def _described(self) -> list[tuple[str, str]]:
+        return [(row.setting, row.value) for row in describe_values(msgspec.structs.asdict(self), {})]
 
 
 class SettingsError(Exception):
@@ -114,14 +122,34 @@ def assignment(error: FieldError) -> str:
     return f"{error.field}={error.value}" if error.value else error.field
 
 
-def describe(settings: Settings) -> list[tuple[str, str, str]]:
-    """Every setting as (name, value, origin) in the order of `OPTIONS`, with credentials masked."""
-    origins = dict(settings.origins)
-    described = []
-    for option in OPTIONS:
-        value = shown(getattr(settings, option.field)) or f"({option.unset or 'none'})"
-        described.append((option.flag, value, origins.get(option.field, "default")))
-    return described
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as text, with credentials masked. `env`: its variables; `error`: why it is missing or invalid."""
+
+    setting: str
+    value: str
+    source: str
+    env: tuple[str, ...]
+    error: str = ""
+    remedy: str = ""
+
+
+def describe_values(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[Described]:
+    """Every setting in the order of `OPTIONS`; `values` and `origins` are by field."""
+    return [
+        Described(
+            setting=option.flag,
+            value=_value_of(option, values),
+            source=origins.get(option.field, "default"),
+            env=option.env,
+        )
+        for option in OPTIONS
+    ]
+
+
+def _value_of(option: Option, values: Mapping[str, Any]) -> str:
+    if option.field == "deployment_mode" and values["azure_cli"]:
+        return "(your own login, az login, because the process runs outside a Pod)"
+    return shown(values[option.field]) or f"({option.unset or 'none'})"
 
 
 def shown(value: Any) -> str:
@@ -132,7 +160,7 @@ def shown(value: Any) -> str:
         case bool():
             return str(value).lower()
         case float():
-            return f"{value:g}s"
+            return format_duration(value)
         case tuple():
             return ",".join(f"{name}={shown(on)}" for name, on in value)
     return masked(str(value))

@@ -77,7 +77,8 @@ _AZURE = (
     _option("cluster-name", "AZURE_CLUSTER_NAME CLUSTER_NAME", _CLUSTER, "", "the name of the cluster in Azure"),
     _option("location", "LOCATION", kinds.REGION, "", "the region of the cluster", unset="read from the cluster"),
     _option("deployment-mode", "DEPLOYMENT_MODE", kinds.choice("self-hosted", "managed"), "self-hosted",
-            "self-hosted: workload identity; managed: the default credential chain of azure-identity"),
+            "self-hosted: workload identity; managed: the default credential chain of azure-identity; outside a Pod the"
+            " default is your own login (az login)"),
     _option("tenant-id", "AZURE_TENANT_ID", _TENANT, "", "the tenant that issues tokens"),
     _option("client-id", "AZURE_CLIENT_ID", _ID, "", "the client ID of the managed identity"),
     _option("federated-token-file", "AZURE_FEDERATED_TOKEN_FILE", _PATH, "",
@@ -96,7 +97,14 @@ _CONNECTIONS = (
     _option("https-proxy", "HTTPS_PROXY https_proxy", kinds.PROXY, "", "the proxy for https"),
     _option("no-proxy", "NO_PROXY no_proxy", _HOSTS, "", "hosts that are reached without the proxy"),
     _option("ssl-cert-file", "SSL_CERT_FILE", _PATH, "", "the trusted CA certificates", unset="those of the system"),
-    _option("kubeconfig", "KUBECONFIG", _PATH, "", "the kubeconfig", unset="the service account of the Pod"),
+    _option(
+        "kubeconfig",
+        "KUBECONFIG",
+        _PATH,
+        "",
+        "the kubeconfig",
+        unset="the service account of the Pod, elsewhere ~/.kube/config",
+    ),
 )
 
 _PROCESS = (

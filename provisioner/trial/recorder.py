@@ -20,7 +20,7 @@ from provisioner.simulator.world import World
 
 from .diff import Text, claim_changes, node_changes
 from .output.renderer import LogLine, Style
-from .rows import NO_EVENT, LastEvent, Moment, Row, rows
+from .rows import Moment, Row, rows
 
 Json = dict[str, Any]
 CONTROLLER = "gpu-provisioner"
@@ -104,7 +104,10 @@ class EventRecorder:
 
 
 class RowTracker:
-    """Keeps the rows of one world. `show` gets them, with the seconds since the start, on changes and on every tick."""
+    """Keeps the rows of one world, and the times to Ready of all claims.
+
+    `show` gets the rows, with the seconds since the start, on changes and on every tick.
+    """
 
     def __init__(
         self, world: World, time: Callable[[], float], clock: Clock, show: Callable[[Sequence[Row], float], None]
@@ -114,22 +117,22 @@ class RowTracker:
         self._start = time()
         self._clock = clock
         self._show = show
-        self._events: dict[str, LastEvent] = {}
+        self._events: dict[str, str] = {}
         self._rows: tuple[Row, ...] = ()
+        self.ready_seconds: dict[str, float] = {}
         world.store.subscribe(self._object_changed)
         world.cloud.subscribe(lambda *_: self._update())
 
     def line(self, line: LogLine) -> None:
         """Keep a log line as the last event of its claim."""
         if line.claim:
-            text, before = f"{line.source} {line.text}", self._events.get(line.claim, NO_EVENT)
-            self._events[line.claim] = LastEvent(any=text, own=text if line.source == "NodeClaim" else before.own)
+            self._events[line.claim] = f"{line.source} {line.text}"
             self._update()
 
     async def tick(self) -> None:
         """Show the rows regularly, because they contain durations; until cancelled."""
         while True:
-            self._show(self._rows, self._time() - self._start)
+            self._update()
             await asyncio.sleep(TICK_SECONDS)
 
     def _object_changed(self, _event: str, resource: str, _obj: Json, _old: Json | None) -> None:
@@ -141,4 +144,5 @@ class RowTracker:
         now = Moment(at=self._time() - self._start, time=self._clock.now())
         pools = self._world.cloud.pools.values()
         self._rows = rows(self._rows, store.each(CLAIMS), store.each("nodes"), pools, events=self._events, now=now)
+        self.ready_seconds |= {row.name: row.ready_seconds for row in self._rows if row.ready_seconds is not None}
         self._show(self._rows, now.at)

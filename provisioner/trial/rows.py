@@ -1,11 +1,12 @@
 """The rows of the table: a pure function of claims, Nodes, agent pools and the last events.
 
-A row changes only with its claim, and keeps the time at which its phase began. The row of a deleted claim stays, so
-that its end can be seen, until `MAX_TERMINATED` later ones were deleted.
+A row keeps the time at which its phase began. It shows what its claim waits for: the first condition that is not True,
+or the last event if there is none. The row of a deleted claim stays for `TERMINATED_SECONDS`, so that its end can be
+seen.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -14,14 +15,14 @@ import msgspec
 from cloudprovider.azure.instance_types import gpus_of
 from controllers.planner.plan import Phase, phase_of
 from provisioner.api import labels
+from provisioner.api.conditions import READY
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.reasons import AWAITING
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import allocatable, labels_of, pool_mark
 
 Json = dict[str, Any]
-MAX_TERMINATED = 50
-# Phases whose row shows the last event of the claim itself, not of its agent pool or Node.
-OWN_EVENT_PHASES = frozenset({Phase.FAILED, Phase.NOT_READY})
+TERMINATED_SECONDS = 10.0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,19 +34,11 @@ class Moment:
 
 
 @dataclass(frozen=True, kw_only=True)
-class LastEvent:
-    """The last event of a claim, its Node, pool or requests; and the last one of the claim itself."""
-
-    any: str
-    own: str
-
-
-NO_EVENT = LastEvent(any="", own="")
-
-
-@dataclass(frozen=True, kw_only=True)
 class Row:
-    """One claim. `entered`: when its phase began; `size`: of its machine, or the first one that it requests."""
+    """One claim. `entered`: when its phase began; `size`: of its machine, or the first one that it requests.
+
+    `created`: seconds since the start; `ready_seconds`: from then until the claim was Ready first, None before.
+    """
 
     name: str
     uid: str
@@ -54,7 +47,9 @@ class Row:
     entered: Moment
     gpus_allocatable: int
     gpus_expected: int
-    last_event: str
+    status: str
+    created: float = 0.0
+    ready_seconds: float | None = None
 
 
 def rows(
@@ -63,7 +58,7 @@ def rows(
     nodes: Iterable[Json],
     pools: Iterable[Pool],
     *,
-    events: Mapping[str, LastEvent],
+    events: Mapping[str, str],
     now: Moment,
 ) -> tuple[Row, ...]:
     """The rows at `now`: the previous ones in their order, then new claims. `events`: the last ones, by claim name."""
@@ -77,8 +72,7 @@ def rows(
     names = {row.name for row in found.values()}
     deleted = [row for uid, row in known.items() if uid not in found and row.name not in names]
     terminated = [_terminated(row, events, now) for row in deleted]
-    latest = sorted(terminated, key=lambda row: row.entered.at)[-MAX_TERMINATED:]
-    kept = {row.uid: row for row in latest} | found
+    kept = {row.uid: row for row in terminated if now.at - row.entered.at < TERMINATED_SECONDS} | found
     return tuple(kept[uid] for uid in dict.fromkeys((*known, *found)) if uid in kept)
 
 
@@ -88,14 +82,16 @@ def _row(
     pool: Pool | None,
     before: Row | None,
     *,
-    events: Mapping[str, LastEvent],
+    events: Mapping[str, str],
     now: Moment,
 ) -> Row:
     size = _size(claim, node, pool)
     expected = gpus_of(size)
     gpus = allocatable(node, expected.resource)
-    phase = phase_of(msgspec.convert(claim, NodeClaim))
-    last = events.get(claim["metadata"]["name"], NO_EVENT)
+    read = msgspec.convert(claim, NodeClaim)
+    phase = phase_of(read)
+    created = before.created if before is not None else now.at
+    ready = before.ready_seconds if before is not None else None
     return Row(
         name=claim["metadata"]["name"],
         uid=claim["metadata"]["uid"],
@@ -104,20 +100,25 @@ def _row(
         entered=before.entered if before is not None and before.phase == phase else now,
         gpus_allocatable=gpus,
         gpus_expected=expected.count,
-        last_event=(phase in OWN_EVENT_PHASES and last.own) or last.any,
+        status=_cause(read) or events.get(read.name, ""),
+        created=created,
+        ready_seconds=now.at - created if ready is None and phase is Phase.READY else ready,
     )
 
 
-def _terminated(row: Row, events: Mapping[str, LastEvent], now: Moment) -> Row:
-    return Row(
-        name=row.name,
-        uid=row.uid,
-        size=row.size,
+def _cause(claim: NodeClaim) -> str:
+    """The first condition that is not True, other than those that await the others; "" if there is none."""
+    waits = (c for c in claim.status.conditions if c.status != "True" and c.type != READY and c.reason != AWAITING)
+    return next((f"{c.type} = {c.status} ({c.reason}): {c.message}" for c in waits), "")
+
+
+def _terminated(row: Row, events: Mapping[str, str], now: Moment) -> Row:
+    return replace(
+        row,
         phase=Phase.TERMINATED,
         entered=row.entered if row.phase is Phase.TERMINATED else now,
         gpus_allocatable=0,
-        gpus_expected=row.gpus_expected,
-        last_event=events.get(row.name, NO_EVENT).any or row.last_event,
+        status=events.get(row.name, "") or row.status,
     )
 
 

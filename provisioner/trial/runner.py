@@ -4,7 +4,7 @@ The exit code is 0 only if everything expected was observed and no invariant was
 """
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,8 @@ async def _run(running: Session, plan: Plan, renderer: Renderer) -> Result:
         ticking = tasks.create_task(tracker.tick())
         try:
             if plan.once:
-                return await _once(running, recorder, plan)
+                result = await _once(running, recorder, plan)
+                return replace(result, ready_seconds=tracker.ready_seconds)
             never: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
             return await never
         finally:
@@ -70,7 +71,8 @@ def _started(running: Session, plan: Plan) -> Started:
     if not plan.once:
         names = [claim["metadata"]["name"] for claim in plan.claims]
         kubectl = messages.commands(settings.kubeconfig, plan.paths, names, running.scenario)
-        commands = f"{kubectl}\n\n{messages.check_command(running.addresses.arm, running.world.settings.azure)}"
+        check = messages.check_command(running.addresses.arm, running.world.settings.azure)
+        commands = f"{kubectl}\n\n{check}\n\nMetrics of the controller:\n  curl {running.metrics}"
     return Started(
         text=messages.introduction(settings.speed),
         scenario="" if running.scenario is None else messages.injected(running.scenario),
@@ -78,6 +80,7 @@ def _started(running: Session, plan: Plan) -> Started:
         kubeconfig=str(settings.kubeconfig.absolute()),
         api_server=running.addresses.kube,
         arm=running.addresses.arm,
+        metrics=running.metrics,
     )
 
 

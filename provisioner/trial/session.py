@@ -7,6 +7,7 @@ the end; a kubeconfig that was not written by `try` is never overwritten.
 
 import asyncio
 import errno
+import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
@@ -22,6 +23,7 @@ from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import LOOPBACK, Addresses, World, WorldSettings
 
+from . import addons
 from .recorder import CONTROLLER
 from .scenarios import SCENARIOS, Scenario
 
@@ -49,6 +51,12 @@ class Session:
     settings: SessionSettings
     world: World
     addresses: Addresses
+    metrics_port: int
+
+    @property
+    def metrics(self) -> str:
+        """The URL of the controller's metrics."""
+        return f"http://127.0.0.1:{self.metrics_port}/metrics"
 
     @property
     def scenario(self) -> Scenario | None:
@@ -66,22 +74,24 @@ async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
     async with World(crds=all_crds().values(), now=clock.now, settings=world_settings) as world:
         world.invariants.controllers[CONTROLLER] = None
         addresses = await _listen(world, settings.kube_port)
-        running = Session(settings=settings, world=world, addresses=addresses)
+        running = Session(settings=settings, world=world, addresses=addresses, metrics_port=_free_port())
         world.cloud.faults.extend(settings.faults)
         if running.scenario is not None:
             running.scenario.inject(world)
         with _kubeconfig(world, addresses, settings.kubeconfig):
-            controller = _controller_settings(azure, addresses, settings.kubeconfig)
+            controller = _controller_settings(azure, running, settings.kubeconfig)
             async with open_clients(controller) as clients, asyncio.TaskGroup() as tasks:
                 # An accepted PUT may be invisible to reads for this long, in simulated time.
                 config = replace(
                     config_from(controller), settle_seconds=SETTLE_SECONDS / settings.speed, bind_address=LOOPBACK
                 )
                 operator = tasks.create_task(Operator(clients, config).run())
+                others = tasks.create_task(addons.run(world, settings.speed))
                 try:
                     yield running
                 finally:
                     operator.cancel()
+                    others.cancel()
 
 
 async def _listen(world: World, port: int) -> Addresses:
@@ -111,7 +121,13 @@ def _kubeconfig(world: World, addresses: Addresses, path: Path) -> Iterator[None
             path.unlink()
 
 
-def _controller_settings(azure: AzureSettings, addresses: Addresses, kubeconfig: Path) -> Settings:
+def _free_port() -> int:
+    """A port of 127.0.0.1 that no process listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
+
+
+def _controller_settings(azure: AzureSettings, running: Session, kubeconfig: Path) -> Settings:
     """The controller's settings, read from environment variables as usual."""
     return load(
         {},
@@ -120,9 +136,9 @@ def _controller_settings(azure: AzureSettings, addresses: Addresses, kubeconfig:
             "ARM_RESOURCE_GROUP": azure.resource_group,
             "AZURE_CLUSTER_NAME": azure.cluster,
             "LOCATION": azure.location,
-            "ARM_ENDPOINT": addresses.arm,
+            "ARM_ENDPOINT": running.addresses.arm,
             "KUBECONFIG": str(kubeconfig),
-            "METRICS_PORT": "0",
+            "METRICS_PORT": str(running.metrics_port),
             "HEALTH_PROBE_PORT": "0",
             "LEADER_ELECTION_NAMESPACE": "kube-system",
         },

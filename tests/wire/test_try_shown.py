@@ -77,7 +77,7 @@ def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
         assert len(row_of(text)) == 3
         assert "  export KUBECONFIG=" in text
         shown.resize(160, 40)
-        text = shown.until(lambda text: "LAST EVENT" in text)
+        text = shown.until(lambda text: "STATUS" in text)
         assert row_of(text)[1:3] == ["Standard_NC24ads_A100_v4", "Ready"]
         assert "Traceback" not in text
         shown.press(b"\x03")

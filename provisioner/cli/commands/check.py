@@ -8,9 +8,8 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
-import msgspec
-
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.cli.output import encoded
 from provisioner.operator.clients import open_arm, open_kube
 from provisioner.operator.config import Config, azure_config, check_files, config_from
 from provisioner.runtime.clock import SystemClock
@@ -19,10 +18,11 @@ from provisioner.settings import Settings, SettingsError, assignment
 
 from .check_azure import azure
 from .check_kubernetes import kubernetes
-from .check_results import MARKS, CheckResult, CheckResults, passed
+from .check_results import MARKS, STYLES, CheckResult, CheckResults, passed
 from .console import Console
 from .refusal import OK
 from .tables import counted
+from .terminal import Terminal
 
 FAILED_CHECK = 3
 KUBECONFIG = "KUBECONFIG"
@@ -99,23 +99,25 @@ async def _azure(
 def print_results(found: Sequence[CheckResult], wanted: argparse.Namespace, console: Console) -> int:
     """Print the results; returns the exit code."""
     ok = passed(found)
-    if wanted.output == "json":
-        console.print(msgspec.json.format(msgspec.json.encode({"ok": ok, "results": found}), indent=2).decode())
+    if wanted.output == "table":
+        console.print(*_lines(found, Terminal(console.out)))
     else:
-        console.print(*_lines(found))
+        console.print(encoded({"ok": ok, "results": found}, wanted.output))
     return OK if ok else FAILED_CHECK
 
 
-def _lines(found: Sequence[CheckResult]) -> Iterator[str]:
+def _lines(found: Sequence[CheckResult], terminal: Terminal) -> Iterator[str]:
     section, width = "", max(len(one.check) for one in found)
     for one in found:
         if one.section != section:
             section = one.section
-            yield section
-        yield f"  {MARKS[one.state]} {one.check:<{width}}  {one.message}"
+            yield terminal.coloured(section, "bold")
+        mark = terminal.coloured(MARKS[one.state], STYLES[one.state])
+        yield f"  {mark} {one.check:<{width}}  {terminal.wrapped(one.message, width + 6)}"
         if one.remedy:
-            yield f"    {'':<{width}}  {one.remedy}"
+            yield f"    {'':<{width}}  {terminal.coloured(terminal.wrapped(one.remedy, width + 6), 'dim')}"
     failed, unknown = (sum(one.state == state for one in found) for state in ("failed", "unknown"))
     rest = f"; {unknown} unknown or unusual" if unknown else ""
     yield ""
-    yield f"{counted(failed, 'check')} failed{rest}" if failed else f"no check failed{rest}"
+    verdict = f"{counted(failed, 'check')} failed{rest}" if failed else f"no check failed{rest}"
+    yield terminal.coloured(verdict, "red" if failed else "green")

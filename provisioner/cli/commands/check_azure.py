@@ -37,12 +37,12 @@ ROLE = (
 NAMES = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME."
 MAX_VERSIONS = 5
 SEE_MESSAGE = "Follow the message, then run check again."
-READER = "Give the identity Reader on the subscription, or run check with your own login (DEPLOYMENT_MODE=managed)."
+READER = "Give the identity Reader on the subscription, or run check on your machine, with your own login."
 # Optional for the controller.
 QUOTA_READER = (
     "With the role of charts/gpu-provisioner/azure-quota-role.json on the subscription, the controller skips sizes"
-    " without quota and uses raised quota within a minute. To check it now, run check with your own login"
-    " (DEPLOYMENT_MODE=managed)."
+    " without quota and uses raised quota within a minute. To check it now, run check on your machine, with your own"
+    " login."
 )
 
 

@@ -11,6 +11,7 @@ import msgspec
 
 State = Literal["ok", "failed", "unknown"]
 MARKS: dict[State, str] = {"ok": "✓", "failed": "✗", "unknown": "-"}
+STYLES: dict[State, str] = {"ok": "green", "failed": "red", "unknown": "yellow"}
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):

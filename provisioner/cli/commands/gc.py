@@ -6,7 +6,7 @@ listed removals, which then pass the circuit breaker. The controller performs th
 
 import argparse
 
-import msgspec
+from provisioner.cli.output import encoded
 
 from .clients import Tools, read_state
 from .confirmation import confirm, current, leader
@@ -21,27 +21,23 @@ HEAD = ("POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS FOR", "SINCE")
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
     """Print the removals, and confirm them with `--confirm`. Raises Refused."""
     found = survey(await read_state(tools), tools, await current(tools))
-    as_json = wanted.output == "json"
-    console.print(*([_json(found)] if as_json else _lines(found)))
+    for_people = wanted.output == "table"
+    console.print(*(_lines(found) if for_people else [encoded(found, wanted.output)]))
     if not wanted.confirm or not found.removals:
         return OK
     lease = (await leader(tools)).metadata
     await console.confirm(f"Confirm {_these(found)}?", yes=wanted.yes)
     confirmed = await confirm(tools, tuple(removal.pool for removal in found.removals))
     done = f"lease {lease.namespace}/{lease.name}: {_these(found)} confirmed until {moment(confirmed.until)}"
-    if as_json:
-        console.err.write(f"{done}\n")
-    else:
+    if for_people:
         console.print(done)
+    else:
+        console.err.write(f"{done}\n")
     return OK
 
 
 def _these(found: Survey) -> str:
     return f"the {counted(len(found.removals), 'removal')} above"
-
-
-def _json(found: Survey) -> str:
-    return msgspec.json.format(msgspec.json.encode(found), indent=2).decode()
 
 
 def _lines(found: Survey) -> list[str]:

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from typing import TextIO
 
 import msgspec
-import yaml
 
 from cloudprovider.azure.client import API_VERSION
 from provisioner.api.field_error import FieldError
+from provisioner.cli.output import encoded
 
 from .console import Console
 from .manifests import Document, documents
@@ -25,19 +25,16 @@ GAP = 13
 
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Plan all NodeClaims and print the results; returns the exit code. Raises Refused."""
-    plans = _with_duplicates([_plan(document) for document in documents(wanted.file, typed)])
+    plans = _with_duplicates([_plan(document) for document in documents(wanted.filename, typed)])
     if not any(one.claim or one.managed or one.errors for one in plans):
-        read = ", ".join(wanted.file)
+        read = ", ".join(wanted.filename)
         raise Refused(f"{read}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
-    match wanted.output:
-        case "json":
-            console.print(msgspec.json.format(msgspec.json.encode(plans), indent=2).decode())
-        case "yaml":
-            console.out.write(yaml.safe_dump(msgspec.to_builtins(plans), sort_keys=False, allow_unicode=True))
-        case _:
-            for one in plans:
-                console.print(*_lines(one), "")
-            console.print(_summary(plans))
+    if wanted.output == "table":
+        for one in plans:
+            console.print(*_lines(one), "")
+        console.print(_summary(plans))
+    else:
+        console.print(encoded(plans, wanted.output))
     return FAILED if any(one.errors for one in plans) else OK
 
 

@@ -1,8 +1,8 @@
 """`values`: prints Helm values for an existing cluster, read from Azure.
 
 The command reads a token, the managed cluster and, if its client ID is not given, the managed identity. Values go to
-stdout; missing features and the commands to run next go to stderr. The token is that of the caller (azure-identity's
-default chain, as after `az login`); the identity in the settings is that of the controller and is not used.
+stdout; missing features and the commands to run next go to stderr. The token is that of the caller (`az login`); the
+identity in the settings is that of the controller and is not used.
 """
 
 import argparse
@@ -32,8 +32,8 @@ async def run(settings: Settings, wanted: argparse.Namespace, console: Console) 
 
 
 def as_caller(settings: Settings) -> Settings:
-    """The settings without an identity, so that the default chain uses the caller's login."""
-    return msgspec.structs.replace(settings, deployment_mode="managed", client_id="", tenant_id="")
+    """The settings without an identity, so that the caller's login is used."""
+    return msgspec.structs.replace(settings, azure_cli=True, client_id="", tenant_id="")
 
 
 async def print_values(arm: Azure, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:

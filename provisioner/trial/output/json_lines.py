@@ -19,18 +19,28 @@ class JsonRenderer:
     def __init__(self, out: TextIO) -> None:
         self._out = out
         self._rows: dict[str, ClaimRecord] = {}
+        self._ready_seconds: dict[str, float] = {}
 
     def live(self) -> AbstractContextManager[object]:
         return nullcontext()
 
     def started(self, started: Started) -> None:
-        self._write(StartedRecord(kubeconfig=started.kubeconfig, api_server=started.api_server, arm=started.arm))
+        self._write(
+            StartedRecord(
+                kubeconfig=started.kubeconfig,
+                api_server=started.api_server,
+                arm=started.arm,
+                metrics=started.metrics,
+            )
+        )
 
     def line(self, line: LogLine) -> None:
         self._write(EventRecord(at_seconds=round(line.at, 3), claim=line.claim, source=line.source, text=line.text))
 
     def rows(self, rows: Sequence[Row], at_seconds: float) -> None:
         for row in rows:
+            if row.ready_seconds is not None:
+                self._ready_seconds[row.name] = round(row.ready_seconds, 3)
             current = _claim(row, at_seconds)
             before = self._rows.get(row.uid)
             if before is None or current != msgspec.structs.replace(before, at_seconds=current.at_seconds):
@@ -38,12 +48,21 @@ class JsonRenderer:
                 self._write(current)
 
     def finished(self, result: Result) -> None:
-        calls, lists = result.arm_calls, result.arm_lists
-        record = FinishedRecord(ok=result.ok, stopped=False, missing=result.missing, arm_calls=calls, arm_lists=lists)
-        self._write(record)
+        self._finished(result, stopped=False)
 
     def stopped(self) -> None:
-        self._write(FinishedRecord(ok=True, stopped=True, missing=(), arm_calls=0, arm_lists=0))
+        self._finished(Result(ok=True, text=""), stopped=True)
+
+    def _finished(self, result: Result, *, stopped: bool) -> None:
+        record = FinishedRecord(
+            ok=result.ok,
+            stopped=stopped,
+            missing=result.missing,
+            ready_seconds=self._ready_seconds,
+            arm_calls=result.arm_calls,
+            arm_lists=result.arm_lists,
+        )
+        self._write(record)
 
     def _write(self, record: Record) -> None:
         self._out.write(msgspec.json.encode(record).decode() + "\n")

@@ -1,12 +1,12 @@
 """Output as lines of text: one line per event, in columns. Needs no library."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Protocol, TextIO
 
 from provisioner.trial.rows import Row
 
-from .renderer import LogLine, Result, Started
+from .renderer import LogLine, Result, Started, ready_lines
 
 
 class Writer(Protocol):
@@ -39,6 +39,7 @@ class LineRenderer:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
+        self._ready_seconds: dict[str, float] = {}
 
     def live(self) -> AbstractContextManager[object]:
         return nullcontext()
@@ -54,12 +55,21 @@ class LineRenderer:
         self._writer.line(line)
 
     def rows(self, rows: Sequence[Row], at_seconds: float) -> None:
-        """Ignored: each change was written as a line."""
+        """Each change was written as a line; the times to Ready are written at the end."""
+        self._ready_seconds |= {row.name: row.ready_seconds for row in rows if row.ready_seconds is not None}
 
     def finished(self, result: Result) -> None:
         self._writer.prose(f"\n{result.text}", "bold green" if result.ok else "bold red")
         for missing in result.missing:
             self._writer.prose(f"  {missing}")
+        self._write_ready(result.ready_seconds)
 
     def stopped(self) -> None:
+        if self._ready_seconds:
+            self._writer.verbatim("")
+        self._write_ready(self._ready_seconds)
         self._writer.prose("\nstopped; nothing is left running")
+
+    def _write_ready(self, ready_seconds: Mapping[str, float]) -> None:
+        for line in ready_lines(ready_seconds):
+            self._writer.verbatim(line)

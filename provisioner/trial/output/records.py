@@ -4,6 +4,8 @@
 Times are UTC with whole seconds; `at_seconds` is the time since the start.
 """
 
+from collections.abc import Mapping
+
 import msgspec
 
 
@@ -17,6 +19,7 @@ class StartedRecord(Record, tag="started", frozen=True, kw_only=True):
     kubeconfig: str
     api_server: str
     arm: str
+    metrics: str
 
 
 class EventRecord(Record, tag="event", frozen=True, kw_only=True):
@@ -41,11 +44,15 @@ class ClaimRecord(Record, tag="claim", frozen=True, kw_only=True):
 
 
 class FinishedRecord(Record, tag="finished", frozen=True, kw_only=True):
-    """The last line. `stopped`: by a signal; `missing`: what was expected and not observed."""
+    """The last line. `stopped`: by a signal; `missing`: what was expected and not observed.
+
+    `ready_seconds`: from the creation of each claim until it was Ready.
+    """
 
     ok: bool
     stopped: bool
     missing: tuple[str, ...]
+    ready_seconds: Mapping[str, float]
     arm_calls: int
     arm_lists: int
 

@@ -3,9 +3,9 @@
 The outputs are lines (`lines.py`), a live table (`terminal.py`) and JSON (`json_lines.py`).
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
 from provisioner.trial.rows import Row
@@ -43,15 +43,20 @@ class Started:
     kubeconfig: str
     api_server: str
     arm: str
+    metrics: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Result:
-    """`missing`: what was expected and not observed; `arm_calls`: the controller's requests for single agent pools."""
+    """`missing`: what was expected and not observed; `arm_calls`: the controller's requests for single agent pools.
+
+    `ready_seconds`: from the creation of each claim until it was Ready, in real time.
+    """
 
     ok: bool
     text: str
     missing: tuple[str, ...] = ()
+    ready_seconds: Mapping[str, float] = field(default_factory=dict)
     arm_calls: int = 0
     arm_lists: int = 0
 
@@ -67,3 +72,11 @@ class Renderer(Protocol):
 
     def finished(self, result: Result) -> None: ...
     def stopped(self) -> None: ...
+
+
+def ready_lines(ready_seconds: Mapping[str, float]) -> list[str]:
+    """The time to Ready of each claim; [] if none became Ready."""
+    if not ready_seconds:
+        return []
+    width = max(map(len, ready_seconds))
+    return ["time to Ready:", *(f"  {name:<{width}}  {seconds:.1f} s" for name, seconds in ready_seconds.items())]

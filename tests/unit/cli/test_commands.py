@@ -48,7 +48,7 @@ BAD_USAGE = [
     (("gc", "--dry-run", "--confirm"), "not allowed with argument"),
     (("gc", "--conf"), "unrecognized arguments: --conf"),
     (("gc", "stray"), "unrecognized arguments: stray"),
-    (("gc", "-o", "yaml"), "invalid choice: 'yaml'"),
+    (("gc", "-o", "text"), "invalid choice: 'text'"),
     (("release",), "the following arguments are required: NAME"),
     (("release", "a", "b"), "unrecognized arguments: b"),
     (("release", "a", "--i-know"), "unrecognized arguments: --i-know"),

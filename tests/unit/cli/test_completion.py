@@ -1,8 +1,12 @@
 """Shell completion offers the words that the parser accepts; bash runs the script."""
 
 import io
+import os
+import re
 import shutil
 import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 
@@ -19,13 +23,26 @@ def script(*words: str) -> tuple[int, str, str]:
 
 
 def offered(*typed: str) -> set[str]:
-    """The completions of bash for the last of these words."""
+    """The completions of bash for the last of these words; the script calls the installed program."""
     code, read, _ = script("bash")
     assert code == 0
+    line = " ".join(("gpu-provisioner", *typed))
     words = " ".join(f"'{word}'" for word in ("gpu-provisioner", *typed))
-    ask = f"COMP_WORDS=({words}) COMP_CWORD={len(typed)}; _shtab_gpu_provisioner; printf '%s\\n' \"${{COMPREPLY[@]}}\""
-    done = subprocess.run([BASH, "-c", f"{read}\n{ask}"], capture_output=True, text=True, check=False, timeout=30)
-    assert (done.returncode, done.stderr) == (0, "")
+    (function,) = re.findall(r"complete .*-F (\w+) gpu-provisioner", read)
+    request = (
+        f"COMP_WORDS=({words}) COMP_CWORD={len(typed)} COMP_LINE='{line}' COMP_POINT={len(line)} COMP_TYPE=9;"
+        f" {function} gpu-provisioner; printf '%s\n' \"${{COMPREPLY[@]}}\""
+    )
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        [BASH, "-c", f"{read}\n{request}"],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+        env={**os.environ, "PATH": path},
+    )
+    assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
 
 
@@ -48,11 +65,11 @@ def test_settings_are_completed_where_they_apply() -> None:
     ("typed", "words"),
     [
         (("gc", "--"), {"--dry-run", "--confirm", "--yes", "--output", "--config", "--help"}),
-        (("gc", "-o", ""), {"table", "json"}),
+        (("gc", "-o", ""), {"table", "json", "yaml"}),
         (("plan", "-o", "y"), {"yaml"}),
         (("try", "--fail", "q"), {"quota"}),
         (("try", "--on"), {"--once"}),
-        (("completion", ""), {"bash", "zsh", "tcsh"}),
+        (("completion", ""), {"bash", "zsh", "fish"}),
         (("help", "re"), {"release"}),
         (("run", "nothing"), set()),
     ],
@@ -70,7 +87,7 @@ def test_files_are_completed(tmp_path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("shell", "function"), [("zsh", "#compdef gpu-provisioner"), ("tcsh", "complete gpu-provisioner")]
+    ("shell", "function"), [("zsh", "#compdef gpu-provisioner"), ("fish", "complete --command gpu-provisioner")]
 )
 def test_other_shells_have_a_script(shell: str, function: str) -> None:
     code, read, err = script(shell)

@@ -122,7 +122,7 @@ def test_all_errors_are_reported_at_once(name: str) -> None:
     code, out, err = command(
         name, "--gpu-raediness=report", "--metrics-port=http", "stray", env={"DEPLOYMENT_MODE": "managed"}
     )
-    assert (code, out) == (2, "")
+    assert (code, bool(out)) == (2, name == "config")  # which prints the others
     head, *lines = err.splitlines()
     assert head == "gpu-provisioner: 6 settings are invalid:"
     causes, remedies = lines[::2], lines[1::2]

@@ -9,7 +9,7 @@ import pytest
 
 from provisioner.api.field_error import FieldError
 from provisioner.operator.config import policy_from
-from provisioner.settings import OPTIONS, Settings, SettingsError, describe, load
+from provisioner.settings import OPTIONS, Settings, SettingsError, load, load_all
 from provisioner.settings.options import BY_FLAG, IGNORED
 
 SUBSCRIPTION = "11111111-2222-3333-4444-555555555555"
@@ -46,7 +46,7 @@ def the_error(flags: Mapping[str, str] | None = None, file: Mapping[str, Any] | 
 
 def test_every_field_has_one_row_with_the_same_default() -> None:
     """Each field of Settings has one option with the same default."""
-    own = {"warnings", "notes", "origins"}
+    own = {"azure_cli", "warnings", "notes", "origins"}
     fields = {f.name: f.default for f in msgspec.structs.fields(Settings) if f.name not in own}
     assert sorted(option.field for option in OPTIONS) == sorted(fields)
     follow_the_cloud = {"arm_endpoint", "arm_audience", "authority_host"}
@@ -209,7 +209,7 @@ def test_a_map_as_a_value_is_rejected() -> None:
 
 def test_all_missing_settings_are_reported_with_a_remedy() -> None:
     with pytest.raises(SettingsError) as refusal:
-        load({}, {}, None)
+        load({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"}, None)
     found = refusal.value.errors
     assert [e.field for e in found] == [
         "ARM_SUBSCRIPTION_ID",
@@ -230,6 +230,25 @@ def test_managed_mode_requires_no_identity_variables() -> None:
     """It uses the default credential chain of azure-identity."""
     needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
     assert load({}, {**needed, "DEPLOYMENT_MODE": "Managed"}, None).deployment_mode == "managed"
+
+
+@pytest.mark.parametrize(
+    ("env", "own_login"),
+    [
+        ({}, True),
+        ({"KUBERNETES_SERVICE_HOST": "10.0.0.1", "DEPLOYMENT_MODE": "managed"}, False),
+        ({"DEPLOYMENT_MODE": "managed"}, False),
+        ({"ARM_ENDPOINT": "http://127.0.0.1:8443"}, False),
+    ],
+)
+def test_outside_a_pod_the_users_own_login_is_the_default(env: dict[str, str], own_login: bool) -> None:
+    """No identity is required then; in a Pod, or with a deployment mode, nothing changes."""
+    needed = {key: value for key, value in ENV.items() if key.startswith("ARM_") or key == "AZURE_CLUSTER_NAME"}
+    assert load({}, {**needed, **env}, None).azure_cli is own_login
+
+
+def test_a_token_file_names_the_workload_identity_outside_a_pod_too() -> None:
+    assert not load({}, {**ENV, "KUBERNETES_SERVICE_HOST": ""}, None).azure_cli
 
 
 def test_a_simulator_on_loopback_requires_no_identity_variables() -> None:
@@ -478,7 +497,7 @@ def test_the_password_of_a_proxy_is_masked_in_output() -> None:
     """The setting itself contains it."""
     settings = loaded(HTTPS_PROXY="http://user:p@ss word@proxy.example.com:3128")
     assert settings.https_proxy == "http://user:p@ss word@proxy.example.com:3128"
-    everything = repr(settings) + repr(describe(settings))
+    everything = repr(settings) + repr(load_all({}, {**ENV, "HTTPS_PROXY": settings.https_proxy}))
     assert "***@proxy.example.com:3128" in everything
     for secret in ("p@ss", "word@", "user:"):
         assert secret not in everything
@@ -501,23 +520,41 @@ def test_a_token_in_place_of_its_path_is_masked() -> None:
     assert token not in repr(loaded(AZURE_FEDERATED_TOKEN_FILE=token))
 
 
-# --- describe --------------------------------------------------------------------------------------------------------
+# --- the list --------------------------------------------------------------------------------------------------------
 
 
-def test_describe_lists_every_setting_with_value_and_origin() -> None:
+def test_every_setting_is_listed_with_value_and_source() -> None:
     """The output of `gpu-provisioner config`."""
-    described = {
-        name: (value, origin) for name, value, origin in describe(loaded({"metrics-port": "9"}, CREATING_DEADLINE="1h"))
-    }
+    rows, wrong = load_all({"metrics-port": "9"}, {**ENV, "CREATING_DEADLINE": "1h"})
+    described = {row.setting: (row.value, row.source) for row in rows}
+    assert not wrong
     assert list(described) == [option.flag for option in OPTIONS]
     assert described["subscription-id"] == (SUBSCRIPTION, "env ARM_SUBSCRIPTION_ID")
     assert described["metrics-port"] == ("9", "flag --metrics-port")
-    assert described["creating-deadline"] == ("3600s", "env CREATING_DEADLINE")
+    assert described["creating-deadline"] == ("1h", "env CREATING_DEADLINE")
+    assert described["launch-deadline"] == ("5m", "default")
     assert described["location"] == ("(read from the cluster)", "default")
     assert described["max-agent-pools"] == ("(the cluster's limit minus 10)", "default")
     assert described["disable-leader-election"] == ("false", "default")
     assert described["feature-gates"] == ("NodeRepair=true", "default")
     assert described["arm-endpoint"] == ("https://management.azure.com", "default")
+
+
+def test_missing_and_invalid_settings_are_listed_too() -> None:
+    """Each with its error; all others have their values."""
+    rows, wrong = load_all({}, {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "LOG_LEVEL": "chatty", "METRICS_PORT": "9"})
+    marked = {row.setting: row.error for row in rows if row.error}
+    assert set(marked) == {
+        "subscription-id",
+        "resource-group",
+        "cluster-name",
+        "tenant-id",
+        "client-id",
+        "federated-token-file",
+        "log-level",
+    }
+    assert len(wrong) == len(marked)
+    assert next(row.value for row in rows if row.setting == "metrics-port") == "9"
 
 
 def test_an_error_has_a_line_for_the_cause_and_one_for_the_remedy() -> None:

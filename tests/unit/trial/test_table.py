@@ -16,7 +16,7 @@ from provisioner.trial.output.json_lines import JsonRenderer
 from provisioner.trial.output.records import documented
 from provisioner.trial.output.renderer import LogLine, Result, Started
 from provisioner.trial.output.table_layout import duration, layout, truncate
-from provisioner.trial.rows import MAX_TERMINATED, LastEvent, Moment, Row, rows
+from provisioner.trial.rows import TERMINATED_SECONDS, Moment, Row, rows
 
 Json = dict[str, Any]
 SIZE = "Standard_NC24ads_A100_v4"
@@ -55,7 +55,7 @@ def moment(seconds: float) -> Moment:
 
 
 def update(
-    before: Sequence[Row], *claims: Json, at: float = 0.0, events: dict[str, LastEvent] | None = None, **more: Any
+    before: Sequence[Row], *claims: Json, at: float = 0.0, events: dict[str, str] | None = None, **more: Any
 ) -> tuple[Row, ...]:
     return rows(before, claims, more.get("nodes", ()), more.get("pools", ()), events=events or {}, now=moment(at))
 
@@ -81,10 +81,10 @@ def test_the_size_is_that_of_the_machine() -> None:
 def test_the_row_of_a_deleted_claim_stays_in_its_place() -> None:
     """With the time of the deletion and the last event; a new claim of the same name replaces it."""
     before = update((), claim("a", going=True), claim("b"), at=1)
-    after = update(before, claim("b"), at=4, events={"a": LastEvent(any="NodeClaim deleted", own="")})
+    after = update(before, claim("b"), at=4, events={"a": "NodeClaim deleted"})
     assert [(row.name, row.phase, row.entered.at) for row in after] == [("a", "Terminated", 4), ("b", "Pending", 1)]
-    assert after[0].last_event == "NodeClaim deleted"
-    assert update(after, claim("b"), at=9) == (after[0], replace(after[1], last_event=""))
+    assert after[0].status == "NodeClaim deleted"
+    assert update(after, claim("b"), at=9) == (after[0], replace(after[1], status=""))
     again = claim("a")
     again["metadata"]["uid"] = "another"
     assert [(row.name, row.phase) for row in update(after, claim("b"), again, at=9)] == [
@@ -93,22 +93,30 @@ def test_the_row_of_a_deleted_claim_stays_in_its_place() -> None:
     ]
 
 
-def test_the_number_of_terminated_rows_is_bounded() -> None:
-    """The latest ones stay."""
-    shown: tuple[Row, ...] = ()
-    for number in range(MAX_TERMINATED + 10):
-        shown = update(shown, claim(f"c{number}"), at=number)
-    shown = update(shown, at=1000)
-    assert [row.name for row in shown] == [f"c{number}" for number in range(10, MAX_TERMINATED + 10)]
+def test_the_row_of_a_deleted_claim_leaves_the_table_after_some_seconds() -> None:
+    before = update((), claim("a", going=True), at=1)
+    gone = update(before, at=4)
+    assert [row.phase for row in update(gone, at=4 + TERMINATED_SECONDS - 0.1)] == ["Terminated"]
+    assert update(gone, at=4 + TERMINATED_SECONDS) == ()
 
 
-def test_the_row_of_a_failed_claim_shows_the_cause() -> None:
-    """Not the events of its pool since then; rows in other phases show the last event."""
-    events = {"c": LastEvent(any="AgentPool deleted", own="NodeClaim Launched = False: AllocationFailed")}
+def test_a_row_shows_what_its_claim_waits_for() -> None:
+    """The first condition that is not True, and not the events of its pool since then; the last event without one."""
+    events = {"c": "AgentPool running"}
+    waits = claim(Launched="True", Registered="True", Initialized="Unknown ResourceNotRegistered")
+    (waiting,) = update((), waits, events=events, pools=[pool()])
+    assert waiting.status.startswith("Initialized = Unknown (ResourceNotRegistered)")
     (failed,) = update((), claim(Launched="False AllocationFailed"), events=events)
-    assert failed.last_event == "NodeClaim Launched = False: AllocationFailed"
-    (creating,) = update((), claim(Launched="Unknown Creating"), events=events, pools=[pool()])
-    assert creating.last_event == "AgentPool deleted"
+    assert failed.status.startswith("Launched = False (AllocationFailed)")
+    (pending,) = update((), claim(Launched="Unknown AwaitingReconciliation"), events=events)
+    assert pending.status == "AgentPool running"
+
+
+def test_the_time_to_ready_counts_from_the_creation_and_is_kept() -> None:
+    first = update((), claim(Launched="Unknown Creating"), at=1)
+    ready = update(first, claim(Ready="True"), at=4.5)
+    lost = update(ready, claim(Ready="False NodeLost"), at=9)
+    assert [row.ready_seconds for row in (*first, *ready, *lost)] == [None, 3.5, 3.5]
 
 
 # --- on a terminal ---------------------------------------------------------------------------------------------------
@@ -123,7 +131,7 @@ def row(name: str = "ws3f2a91c0d", phase: str = "Launching", at: float = 0.0, ev
         entered=moment(at),
         gpus_allocatable=0,
         gpus_expected=1,
-        last_event=event,
+        status=event,
     )
 
 
@@ -135,7 +143,7 @@ def test_a_wide_terminal_has_all_columns() -> None:
     """One line per claim, below the header."""
     event = "NodeClaim Launched = Unknown: Creating since 12:00:00Z"
     assert texts([row(event=event)], width=160) == [
-        "CLAIM        SIZE                      PHASE                FOR     GPUS  SINCE      LAST EVENT",
+        "CLAIM        SIZE                      PHASE                FOR     GPUS  SINCE      STATUS",
         f"ws3f2a91c0d  Standard_NC24ads_A100_v4  Launching            1m5s    0/1   12:00:00Z  {event}",
     ]
 
@@ -237,7 +245,15 @@ def test_json_lines_have_the_documented_fields() -> None:
     out = io.StringIO()
     renderer = JsonRenderer(out)
     renderer.started(
-        Started(text="t", scenario="", commands="", kubeconfig="/k", api_server="http://k", arm="http://a")
+        Started(
+            text="t",
+            scenario="",
+            commands="",
+            kubeconfig="/k",
+            api_server="http://k",
+            arm="http://a",
+            metrics="http://m",
+        )
     )
     renderer.line(LogLine(at=1.23456, claim="c", source="ARM", text="PUT agent pool -> 201 Created", style="dim"))
     renderer.rows([row("c")], 2.0)

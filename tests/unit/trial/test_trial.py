@@ -230,7 +230,9 @@ def printed(out: io.StringIO, monkeypatch: pytest.MonkeyPatch, **env: str) -> st
         monkeypatch.setenv(name, value)
     renderer, _ = select_renderer("lines", out, sys.stderr)
     renderer.started(
-        Started(text="prose " * 20, scenario="", commands="kubectl " * 20, kubeconfig="", api_server="", arm="")
+        Started(
+            text="prose " * 20, scenario="", commands="kubectl " * 20, kubeconfig="", api_server="", arm="", metrics=""
+        )
     )
     text = "[red]words " * 12 + "/a/long/path-with-dashes"
     renderer.line(LogLine(at=1.5, claim="ws1", source="NodeClaim", text=text, style="error"))

@@ -1,0 +1,65 @@
+"""What other controllers of a cluster do for the examples: the MIG manager of the GPU Operator, and an owner of startup
+taints.
+
+The MIG manager partitions the GPUs of a Node with the label `nvidia.com/mig.config` (strategy mixed: devices replace
+whole GPUs). The owner of startup taints removes those of a claim from its Ready Node.
+
+Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html,
+https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (devices of each profile).
+"""
+
+import asyncio
+from typing import Any, Never
+
+from provisioner.api import labels
+from provisioner.simulator.snapshot import allocatable, conditions, labels_of
+from provisioner.simulator.world import World
+
+Json = dict[str, Any]
+CLAIMS = "nodeclaims.karpenter.sh"
+MIG_CONFIG = "nvidia.com/mig.config"
+GPU = "nvidia.com/gpu"
+# Devices of one GPU with 80 GB.
+DEVICES = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
+# Simulated seconds that both take.
+WORK_SECONDS = 30.0
+POLL_SECONDS = 0.1
+
+
+async def run(world: World, speed: float) -> Never:
+    """Act on all Nodes until cancelled."""
+    seen: dict[str, float] = {}
+    now = asyncio.get_running_loop().time
+    while True:
+        claims = {claim["metadata"]["uid"]: claim for claim in world.store.list(CLAIMS)}
+        for node in world.store.list("nodes"):
+            claim = claims.get(labels_of(node).get(labels.CLAIM_UID, ""))
+            if claim is None or not _ready(node):
+                continue
+            if now() - seen.setdefault(node["metadata"]["uid"], now()) >= WORK_SECONDS / speed:
+                _partition(world, node)
+                _remove_startup_taints(world, node, claim)
+        await asyncio.sleep(POLL_SECONDS)
+
+
+def _ready(node: Json) -> bool:
+    return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions(node))
+
+
+def _partition(world: World, node: Json) -> None:
+    profile = labels_of(node).get(MIG_CONFIG, "").removeprefix("all-")
+    gpus = allocatable(node, GPU)
+    if profile not in DEVICES or not gpus:
+        return
+    name, count = node["metadata"]["name"], str(gpus * DEVICES[profile])
+    world.nodes.set_gpus(name, 0)
+    devices = {f"nvidia.com/mig-{profile}": count}
+    world.store.patch("nodes", name, {"status": {"capacity": devices, "allocatable": devices}}, subresource="status")
+
+
+def _remove_startup_taints(world: World, node: Json, claim: Json) -> None:
+    startup = {(taint["key"], taint["effect"]) for taint in claim["spec"].get("startupTaints", ())}
+    taints = node["spec"].get("taints") or []
+    kept = [taint for taint in taints if (taint["key"], taint["effect"]) not in startup]
+    if len(kept) < len(taints):
+        world.store.patch("nodes", node["metadata"]["name"], {"spec": {"taints": kept}})
