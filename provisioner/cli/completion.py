@@ -5,7 +5,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import argcomplete
-from argcomplete.completers import FilesCompleter
+from argcomplete.completers import BaseCompleter, FilesCompleter
+from argcomplete.shell_integration import shellcode
 
 from .parser import PROGRAM, build_parser
 
@@ -15,14 +16,17 @@ REQUEST = "_ARGCOMPLETE"
 
 def script(shell: str) -> str:
     """The script that completes commands, flags, choices and files in this shell of `SHELLS`."""
-    return f"{argcomplete.shellcode([PROGRAM], shell=shell).strip()}\n"
+    return f"{shellcode([PROGRAM], shell=shell).strip()}\n"
 
 
 def complete() -> None:
     """Print the completions that the environment requests, and exit."""
-    argcomplete.autocomplete(build_parser(list_settings=True), default_completer=_complete_files)
+    argcomplete.autocomplete(build_parser(list_settings=True), default_completer=_Files())
 
 
-def _complete_files(prefix: str, action: argparse.Action, **_: object) -> Iterable[str]:
-    is_file = getattr(action, "is_file", False) or action.type is Path
-    return FilesCompleter()(prefix) if is_file else ()
+class _Files(BaseCompleter):
+    """Completes the names of files where the value of a flag is one."""
+
+    def __call__(self, *, prefix: str, action: argparse.Action, **_: object) -> Iterable[str]:
+        is_file = getattr(action, "is_file", False) or action.type is Path
+        return list(FilesCompleter()(prefix)) if is_file else []

@@ -13,7 +13,7 @@ from inspect import isawaitable
 
 from aiohttp import web
 
-from . import discovery, openapi, requests, reviews
+from . import discovery, openapi, protobuf, requests, reviews
 from .errors import ApiError, unserved
 from .garbage_collector import Collector
 from .handlers import Handlers, body_of, json_response
@@ -150,7 +150,11 @@ class ApiServer:
 
     async def _reviewed(self, request: web.Request, resource: str) -> web.Response:
         body = await body_of(request)
-        sent = requests.decode(body, request.content_type, reviews.KINDS[resource]) if body else {}
+        kind = reviews.KINDS[resource]
+        if request.content_type == protobuf.CONTENT_TYPE and kind in protobuf.KINDS:
+            sent = protobuf.decode(body, kind)
+        else:
+            sent = requests.decode(body, request.content_type, kind) if body else {}
         now = rfc3339(self._store.now())
         return json_response(reviews.review(request.method, resource, sent, self.caller, now), 201)
 

@@ -13,17 +13,17 @@ import msgspec
 from aiohttp import web
 from multidict import CIMultiDict
 
-from . import requests
+from . import apply, requests
 from .errors import ApiError, method_not_allowed, not_found, unserved
 from .eviction import evict
-from .objects import Json, Record
+from .objects import Json, Record, rfc3339
 from .reads import ListOptions, Page, View
 from .requests import Target
 from .resources import Resource
 from .selectors import Predicate, selector
 from .store import Store
 from .table import table
-from .writes import WriteOptions
+from .writes import WriteOptions, check_identity
 
 _TOO_LARGE = "Request entity too large: limit is 3145728"
 
@@ -127,6 +127,9 @@ class Handlers:
         body, warnings = await body_of(request), list[str]()
         options = _options(request, warnings)
         where = (target.resource, target.name)
+        if verb == "PATCH" and request.content_type == apply.CONTENT_TYPE:
+            obj, status = self._apply(request, resource, target, body, options)
+            return self._answer(request, target, obj, status, warnings)
         if verb == "PUT":
             sent = requests.decode(body, request.content_type, resource.kind, custom=resource.schema is not None)
             obj = self._store.replace(*where, sent, target.namespace, subresource=target.subresource, options=options)
@@ -136,6 +139,23 @@ class Handlers:
                 *where, patch, target.namespace, how=how, subresource=target.subresource, options=options
             )
         return self._answer(request, target, obj, 200, warnings)
+
+    def _apply(
+        self, request: web.Request, resource: Resource, target: Target, body: bytes, options: WriteOptions
+    ) -> tuple[Json, int]:
+        """Server-side apply; creates the object if it is absent."""
+        where, query = (target.resource, target.name), request.query
+        sent, manager = requests.decode_apply(body), requests.field_manager(query)
+        check_identity(resource, sent, name=target.name, namespace=target.namespace)
+        old = self._store.get(*where, target.namespace)
+        if old is None and target.subresource:
+            raise not_found(*where)
+        force, now = requests.flag(query, "force"), rfc3339(self._store.now())
+        made = apply.applied(old, sent, manager=manager, force=force, now=now)
+        if old is None:
+            return self._store.create(target.resource, made, target.namespace, options=options), 201
+        kept = self._store.replace(*where, made, target.namespace, subresource=target.subresource, options=options)
+        return kept, 200
 
     def _answer(
         self, request: web.Request, target: Target, obj: Json, status: int, warnings: list[str]

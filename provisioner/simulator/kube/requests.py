@@ -186,12 +186,8 @@ def decode(body: bytes, content_type: str, kind: str, *, custom: bool = False) -
 
 
 def decode_patch(body: bytes, content_type: str, *, custom: bool) -> tuple[object, PatchKind]:
-    """A patch and its kind. Custom resources do not support strategic merge; server-side apply is not supported."""
+    """A patch and its kind. Custom resources do not support strategic merge."""
     how = PATCH_TYPES.get(content_type)
-    if content_type == "application/apply-patch+yaml":
-        raise unsupported_media_type(
-            "server-side apply is not served by this simulator: use `kubectl apply` without --server-side"
-        )
     if how is None or (custom and how == "strategic"):
         accepted = ", ".join(kind for kind, name in PATCH_TYPES.items() if not (custom and name == "strategic"))
         raise unsupported_media_type(
@@ -201,6 +197,26 @@ def decode_patch(body: bytes, content_type: str, *, custom: bool) -> tuple[objec
     if not isinstance(patch, list if how == "json" else dict):
         raise bad_request(f"error decoding patch: json: cannot unmarshal {type(patch).__name__} into Go value")
     return patch, how
+
+
+def decode_apply(body: bytes) -> Json:
+    """The object of a server-side apply. Raises ApiError 400."""
+    try:
+        sent = msgspec.yaml.decode(body)
+    except msgspec.DecodeError as error:
+        raise bad_request(f"error decoding YAML: {error}") from error
+    if not isinstance(sent, dict):
+        raise bad_request("error decoding YAML: the body of an apply is an object")
+    return sent
+
+
+def field_manager(query: Mapping[str, str]) -> str:
+    """The manager of a server-side apply. Raises ApiError 422."""
+    manager = query.get("fieldManager", "")
+    if not manager:
+        why = "Required value: is required for apply patch"
+        raise invalid_option("PatchOptions", FieldError("fieldManager", "FieldValueRequired", why))
+    return manager
 
 
 def _json(body: bytes, wrong: str) -> object:

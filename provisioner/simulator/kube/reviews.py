@@ -19,7 +19,9 @@ from .objects import Json
 
 WHO = "selfsubjectreviews.authentication.k8s.io"
 MAY = "selfsubjectaccessreviews.authorization.k8s.io"
-KINDS: Mapping[str, str] = {WHO: "SelfSubjectReview", MAY: "SelfSubjectAccessReview"}
+RULES = "selfsubjectrulesreviews.authorization.k8s.io"
+KINDS: Mapping[str, str] = {WHO: "SelfSubjectReview", MAY: "SelfSubjectAccessReview", RULES: "SelfSubjectRulesReview"}
+_ALL = ["*"]
 _NOT_BOTH = "cannot be specified in combination with resourceAttributes"
 _ONE_OF = "exactly one of nonResourceAttributes or resourceAttributes must be specified"
 
@@ -49,6 +51,13 @@ def review(method: str, resource: str, sent: Json, caller: Caller, now: str) -> 
     if resource == WHO:
         return {**head, "status": {"userInfo": {"username": caller.username, "groups": list(caller.groups)}}}
     spec = sent.get("spec") or {}
+    if resource == RULES:
+        rules: Json = {
+            "resourceRules": [{"verbs": _ALL, "apiGroups": _ALL, "resources": _ALL}],
+            "nonResourceRules": [{"verbs": _ALL, "nonResourceURLs": _ALL}],
+            "incomplete": bool(caller.denied),
+        }
+        return {**head, "spec": spec, "status": rules}
     wanted, other = spec.get("resourceAttributes"), spec.get("nonResourceAttributes")
     wrong = None
     if wanted is not None and other is not None:

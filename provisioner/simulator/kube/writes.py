@@ -118,7 +118,9 @@ def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: s
     meta |= {"uid": uid, "creationTimestamp": now}
     if resource.counts_generation:
         meta["generation"] = 1
-    meta |= {field: sent_meta[field] for field in ("generateName", *_SENT_FIELDS) if sent_meta.get(field)}
+    meta |= {
+        field: sent_meta[field] for field in ("generateName", "managedFields", *_SENT_FIELDS) if sent_meta.get(field)
+    }
     body = {k: v for k, v in sent.items() if k not in {"apiVersion", "kind", "metadata"}}
     if resource.has_status and resource.initial_status is not None:
         body.pop("status", None)
@@ -234,6 +236,8 @@ def _wanted(obj: Json, resource: Resource) -> Json:
 def _moved(old_meta: Json, sent_meta: Json) -> Json:
     """The old metadata with the sent values of the fields that clients own."""
     kept = {k: v for k, v in old_meta.items() if k not in _SENT_FIELDS}
+    if "managedFields" in sent_meta:
+        kept["managedFields"] = sent_meta["managedFields"]
     return kept | {field: sent_meta[field] for field in _SENT_FIELDS if sent_meta.get(field)}
 
 
