@@ -75,5 +75,6 @@ def parse_duration(text: str) -> float | None:
 
 
 def format_duration(seconds: float) -> str:
-    """The duration as Go prints it, in whole seconds and at least 0: 4s, 3m12s, 45m."""
-    return durationpy.to_str(timedelta(seconds=max(int(seconds), 0)))
+    """The duration in whole seconds, at least 0, as users write it: 0s, 4s, 3m12s, 45m."""
+    whole = max(int(seconds), 0)
+    return durationpy.to_str(timedelta(seconds=whole)) if whole else "0s"

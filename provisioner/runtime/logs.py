@@ -23,6 +23,18 @@ from .log_sampling import Sampling
 from .redaction import MASK, is_secret, redact
 
 FIRST_KEYS = ("level", "time", "logger", "message", "commit", "caller")
+# Those of a reconcile follow, in Karpenter's order; context variables have none.
+RECONCILE_KEYS = (
+    "controller",
+    "controllerGroup",
+    "controllerKind",
+    "NodeClaim",
+    "namespace",
+    "name",
+    "reconcileID",
+    "key",
+)
+ORDER = (*FIRST_KEYS, *RECONCILE_KEYS)
 NESTING_MAX = 6
 CALLSITE = structlog.processors.CallsiteParameterAdder(
     {structlog.processors.CallsiteParameter.MODULE, structlog.processors.CallsiteParameter.LINENO},
@@ -113,9 +125,7 @@ def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
     event["level"] = str(event.get("level", "info")).upper()
     if "exception" in event:
         event["error"] = event.pop("exception")
-    return {key: event[key] for key in FIRST_KEYS if key in event} | {
-        key: value for key, value in event.items() if key not in FIRST_KEYS
-    }
+    return {key: event[key] for key in ORDER if key in event} | event
 
 
 def _one_line(event: Mapping[str, Any], **_: Any) -> str:

@@ -109,7 +109,7 @@ def _row(
 def _cause(claim: NodeClaim) -> str:
     """The first condition that is not True, other than those that await the others; "" if there is none."""
     waits = (c for c in claim.status.conditions if c.status != "True" and c.type != READY and c.reason != AWAITING)
-    return next((f"{c.type} = {c.status} ({c.reason}): {c.message}" for c in waits), "")
+    return next((f"{c.reason}: {c.message}" for c in waits), "")
 
 
 def _terminated(row: Row, events: Mapping[str, str], now: Moment) -> Row:

@@ -105,9 +105,9 @@ def test_a_row_shows_what_its_claim_waits_for() -> None:
     events = {"c": "AgentPool running"}
     waits = claim(Launched="True", Registered="True", Initialized="Unknown ResourceNotRegistered")
     (waiting,) = update((), waits, events=events, pools=[pool()])
-    assert waiting.status.startswith("Initialized = Unknown (ResourceNotRegistered)")
+    assert waiting.status.startswith("ResourceNotRegistered: ")
     (failed,) = update((), claim(Launched="False AllocationFailed"), events=events)
-    assert failed.status.startswith("Launched = False (AllocationFailed)")
+    assert failed.status.startswith("AllocationFailed: ")
     (pending,) = update((), claim(Launched="Unknown AwaitingReconciliation"), events=events)
     assert pending.status == "AgentPool running"
 
