@@ -72,7 +72,7 @@ def _started(running: Session, plan: Plan) -> Started:
         names = [claim["metadata"]["name"] for claim in plan.claims]
         kubectl = messages.commands(settings.kubeconfig, plan.paths, names, running.scenario)
         check = messages.check_command(running.addresses.arm, running.world.settings.azure)
-        commands = f"{kubectl}\n\n{check}\n\nMetrics of the controller:\n  curl {running.metrics}"
+        commands = f"{kubectl}\n\n{check}\n\nMetrics of the controller: {running.metrics}"
     return Started(
         text=messages.introduction(settings.speed),
         scenario="" if running.scenario is None else messages.injected(running.scenario),

@@ -102,13 +102,6 @@ async def test_deleting_the_crd_removes_the_kind(tmp_path: Path) -> None:
         assert created == "nodeclaim.karpenter.sh/ws1 created\n"
 
 
-async def test_unsupported_requests_have_a_clear_error(tmp_path: Path) -> None:
-    """Server-side apply fails with a message that states the limitation."""
-    async with served(tmp_path) as (it, _):
-        message = await it.kubectl.refused("apply", "--server-side", "-f", it.kubectl.file(CLAIM))
-        assert "use `kubectl apply` without --server-side" in message
-
-
 def certificate(home: Path) -> ssl.SSLContext:
     """An SSL context of the server with a self-signed certificate for 127.0.0.1."""
     key = ec.generate_private_key(ec.SECP256R1())

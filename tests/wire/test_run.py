@@ -511,7 +511,7 @@ def test_invalid_settings_are_reported_at_once(tmp_path: Path) -> None:
         "AZURE_ENVIRONMENT": "moon",
         "ARM_ENDPOINT": "http://arm",
     }
-    message = refused(tmp_path, **{**AZURE, **wrong})
+    message = refused(tmp_path, **{**AZURE, **wrong}, DEPLOYMENT_MODE="self-hosted")
     assert message.startswith("gpu-provisioner: 7 settings are invalid:\n")
     for name in (*wrong, "AZURE_TENANT_ID", "AZURE_CLIENT_ID", "AZURE_FEDERATED_TOKEN_FILE"):
         assert re.search(rf"^  {name}\S*: .+\n    .+$", message, re.MULTILINE), name

@@ -313,7 +313,9 @@ def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
         with process:
             shown = process.communicate(timeout=60)[0]
         assert process.returncode == 1, f"{fail}\n{shown}"
-        assert re.search(rf"The run failed:\n  {NAME}: condition \w+ does not have reason \w+\n$", shown), shown
+        assert re.search(
+            rf"The run failed:\n  {NAME}: condition \w+ does not have reason \w+\ntime to Ready:\n", shown
+        ), shown
 
 
 # --- slow processes: started first, read last -------------------------------------------------------------------------
@@ -373,7 +375,8 @@ def test_the_demo_succeeds(demo: RunningProgram) -> None:
     assert re.search(
         r"\n3 NodeClaims became Ready and were deleted in the order instance, Node, NodeClaim\.\n"
         r"Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims \(listed from ARM and the API server\)\.\n"
-        r"ARM requests: 3 per claim, and \d shared LISTs\.\n$",
+        r"ARM requests: 3 per claim, and \d shared LISTs\.\n"
+        r"time to Ready:\n(  \w+ +\d+\.\d s\n){3}$",
         demo.out,
     ), demo.out
     assert "\x1b" not in demo.out

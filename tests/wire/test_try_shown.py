@@ -56,9 +56,9 @@ def test_no_color_leaves_the_table(tmp_path: Path) -> None:
     """With any value. The row of a failed claim shows the cause; logs are above the table."""
     arguments = ("try", "--once", "--fail", "quota", "--kubeconfig", str(tmp_path / "k"), "-v")
     with on_screen(tmp_path, *arguments, width=120, height=60, NO_COLOR="1") as shown:
-        text = shown.until(lambda text: "Failed" in row_of(text) and "└ NodeClaim Launched = False" in text)
+        text = shown.until(lambda text: "Failed" in row_of(text) and "└ QuotaExceeded: " in text)
         table = text[text.index(WIDE_HEAD) :].splitlines()
-        assert table[2].startswith("  └ NodeClaim Launched = False (QuotaExceeded): ")
+        assert table[2].startswith("  └ QuotaExceeded: ")
         assert len(table) <= 2 + 3 + 1
         assert "became leader" in text[: text.index(WIDE_HEAD)]
         assert shown.to_the_end(60) == 0
@@ -118,6 +118,7 @@ def test_json_output(tmp_path: Path) -> None:
     assert next(line["gpus_allocatable"] for line in lines if line.get("phase") == "Ready") == 1
     assert {"NodeClaim", "ARM", "Node", "AgentPool"} <= {line["source"] for line in lines if line["kind"] == "event"}
     assert lines[-1].pop("arm_lists") > 0
+    assert lines[-1].pop("ready_seconds")["ws3f2a91c0d"] > 0
     assert lines[-1] == {"kind": "finished", "ok": True, "stopped": False, "missing": [], "arm_calls": 3}
 
 

@@ -404,7 +404,6 @@ async def test_field_validation(it: Scene) -> None:
     ("method", "path", "content_type", "words"),
     [
         ("POST", NODES, "application/vnd.kubernetes.protobuf", "unknown format"),
-        ("PATCH", f"{NODES}/n1", "application/apply-patch+yaml", "server-side apply is not served"),
         ("PATCH", f"{WIDGET_PATH}/w", "application/strategic-merge-patch+json", "accepted media types include"),
         ("PATCH", f"{NODES}/n1", "text/plain", "accepted media types include"),
     ],
