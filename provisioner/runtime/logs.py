@@ -125,7 +125,7 @@ def _ordered(_logger: Any, _method: str, event: EventDict) -> EventDict:
     event["level"] = str(event.get("level", "info")).upper()
     if "exception" in event:
         event["error"] = event.pop("exception")
-    return {key: event[key] for key in ORDER if key in event} | event
+    return {**{key: event[key] for key in ORDER if key in event}, **event}
 
 
 def _one_line(event: Mapping[str, Any], **_: Any) -> str:

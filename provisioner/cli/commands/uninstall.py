@@ -15,6 +15,7 @@ from enum import Enum, auto
 
 import msgspec
 
+from provisioner.cli.output import encoded
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease, key_of
 from provisioner.runtime.resources import LEASES, NODECLAIMS
@@ -83,7 +84,7 @@ def decide(
 
 async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int:
     """Delete the NodeClaims and wait, or list them with `--dry-run`. Raises Refused."""
-    uninstall = Uninstall(tools, console, as_json=wanted.output == "json")
+    uninstall = Uninstall(tools, console, output=wanted.output)
     left = await uninstall.read()
     if wanted.dry_run:
         uninstall.show(left, planned=True)
@@ -126,10 +127,10 @@ def _warn(left: Remains, uninstall: "Uninstall", console: Console) -> None:
 class Uninstall:
     """The reads, the writes and the output of one run."""
 
-    def __init__(self, tools: Tools, console: Console, *, as_json: bool) -> None:
+    def __init__(self, tools: Tools, console: Console, *, output: str) -> None:
         self._tools = tools
         self._console = console
-        self._as_json = as_json
+        self._output = output
         self._observer = LeaseObserver()
         self._deleted: set[str] | None = None
         self._clear_since: float | None = None
@@ -267,7 +268,7 @@ class Uninstall:
 
     def show(self, left: Remains, *, planned: bool = False) -> None:
         """Print what remains, and the result."""
-        if self._as_json:
+        if self._output != "table":
             self._console.print(self._json(left))
             return
         self._console.print(*self.lines(left, planned=planned))
@@ -296,7 +297,7 @@ class Uninstall:
             controller=self._controller,
             remaining=items,
         )
-        return msgspec.json.format(msgspec.json.encode(result), indent=2).decode()
+        return encoded(result, self._output)
 
 
 def _idle(lease: Lease) -> str:
