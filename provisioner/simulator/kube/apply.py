@@ -41,7 +41,7 @@ def applied(old: Json | None, sent: Json, *, manager: str, force: bool, now: str
     lost = {path for _, path in conflicts}
     others = {other: paths - lost for other, paths in owners.items() if other != manager}
     kept = frozenset().union(*others.values()) if others else frozenset[Path]()
-    result = _merged(before, sent, ())
+    result: Json = _merged(before, sent, ())
     for path in owners.get(manager, frozenset()) - wanted - kept:
         _remove(result, path)
     entries = {**others, manager: wanted}
