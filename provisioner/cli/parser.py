@@ -178,7 +178,7 @@ def _schedule(parser: Parser) -> None:
     _add(source, "-f", "--filename", action="append", default=[], metavar="FILE|DIR|-", help=text, is_file=True)
     source.add_argument("--json-lines", action="store_true", help="read one scenario on each line of standard input")
     parser.add_argument("--region", default="eastus", metavar="REGION", help="whose sizes and prices (%(default)s)")
-    _output(parser, "table", "json", "yaml")
+    _output(parser)
 
 
 def _check(parser: Parser) -> None:
