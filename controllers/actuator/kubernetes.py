@@ -7,7 +7,8 @@ Source: docs/references/rules.md#field-ownership, docs/references/kubernetes.md#
 confirms the latter on a real API server.
 """
 
-from collections.abc import Mapping
+import math
+from collections.abc import Callable, Mapping
 
 from controllers.model.facts import Remedy, Stage
 from controllers.model.patches import add_keys, replace_list
@@ -49,6 +50,7 @@ from provisioner.runtime.objects import Event
 from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
 
 from .pods import PodActuator
+from .shared_read import SharedRead
 
 # The source of the Events of AKS node auto-repair, and the ends of their reasons: NodeRebootStart, NodeReimageEnd, …
 AUTO_REPAIR = "aks-auto-repair"
@@ -56,11 +58,12 @@ STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
 
 
 class KubernetesActuator:
-    """Writes and reads at the API server, through one `Kube`."""
+    """Writes and reads at the API server, through one `Kube`. `nodes`: the number of Nodes of the cluster."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, nodes: Callable[[], float] = lambda: math.inf) -> None:
         self._kube = kube
-        self._pods = PodActuator(kube)
+        self._pods = PodActuator(kube, nodes)
+        self._crd = SharedRead(self._read_crd)
 
     async def write(self, step: KubeWrite) -> Wrote | Evicted:
         """Perform one write. Raises KubeError."""
@@ -131,7 +134,11 @@ class KubernetesActuator:
             raise
 
     async def read_crd(self) -> ReadCrd:
-        """The current NodeClaim CRD. A LIST, since the role must allow it for the cache anyway."""
+        """The current NodeClaim CRD."""
+        return await self._crd.fresh(NODECLAIM_CRD)
+
+    async def _read_crd(self, _: frozenset[str]) -> ReadCrd:
+        # A LIST, since the role must allow it for the cache anyway.
         found = await self._kube.list(CRDS, field_selector=f"metadata.name={NODECLAIM_CRD}")
         return ReadCrd(crd=next((crd for crd in found.items if crd.metadata.name == NODECLAIM_CRD), None))
 

@@ -2,14 +2,15 @@
 
 Each request has the pod's UID as a precondition, so a new pod of the same name is not affected. Only NotFound of that
 pod proves that it is gone: a 404 can be a proxy's and a 409 a webhook's. A refused pod does not stop the requests for
-the others; any other error does. Concurrent reads of VolumeAttachments share one LIST.
+the others; any other error does. Concurrent reads of VolumeAttachments share one LIST; those of pods do as well if the
+cluster has few other Nodes.
 
 Source: docs/references/karpenter.md#drain, docs/references/kubernetes.md#eviction,
 docs/references/kubernetes.md#volume-attachments.
 """
 
-import asyncio
-from collections.abc import Awaitable, Callable
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
@@ -20,17 +21,25 @@ from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEATTACHMENTS
 
+from .shared_read import SharedRead
+
+# Pods of several Nodes are read in one LIST if the cluster has at most this many Nodes for each of them.
+NODES_PER_READ = 4
+SCHEDULED = "spec.nodeName!="
+
 SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
 log = structlog.get_logger("pods")
 
 
 class PodActuator:
-    """Writes and reads of drains, through one `Kube`."""
+    """Writes and reads of drains, through one `Kube`. `nodes`: the number of Nodes of the cluster."""
 
-    def __init__(self, kube: Kube) -> None:
+    def __init__(self, kube: Kube, nodes: Callable[[], float]) -> None:
         self._kube = kube
-        self._attachments = _SharedList(kube)
+        self._nodes = nodes
+        self._attachments = SharedRead(self._list_attachments)
+        self._scheduled = SharedRead(self._list_scheduled)
 
     async def evict(self, step: EvictPods) -> Evicted:
         """Evict each pod."""
@@ -49,17 +58,33 @@ class PodActuator:
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node. Raises KubeError."""
-        found = await self._kube.list(PODS, field_selector=f"spec.nodeName={step.node.name}")
-        return ReadPods(pods=found.items)
+        name = step.node.name
+        shared = await self._scheduled.fresh(name)
+        if shared is not None:
+            return ReadPods(pods=shared.get(name, ()))
+        return ReadPods(pods=(await self._kube.list(PODS, field_selector=f"spec.nodeName={name}")).items)
+
+    async def _list_scheduled(self, nodes: frozenset[str]) -> Mapping[str, tuple[Pod, ...]] | None:
+        """The pods of these Nodes, by Node, from one LIST of all scheduled pods; None if most are of other Nodes."""
+        if len(nodes) == 1 or self._nodes() > NODES_PER_READ * len(nodes):
+            return None
+        found = defaultdict[str, tuple[Pod, ...]](tuple)
+        for pod in (await self._kube.list(PODS, field_selector=SCHEDULED)).items:
+            if pod.spec.node_name in nodes:
+                found[pod.spec.node_name] += (pod,)
+        return found
 
     async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
         """All volumes attached to this Node, and those bound to the step's claims. Raises KubeError."""
-        attachments = await self._attachments.fresh()
+        attachments = await self._attachments.fresh(step.node.name)
         kept = [await self._volume_of(namespace, name) for namespace, name in step.claims]
         return ReadAttached(
             attachments=tuple(one for one in attachments if one.spec.node_name == step.node.name),
             kept=frozenset(name for name in kept if name),
         )
+
+    async def _list_attachments(self, _: frozenset[str]) -> tuple[VolumeAttachment, ...]:
+        return (await self._kube.list(VOLUMEATTACHMENTS)).items
 
     async def _volume_of(self, namespace: str, name: str) -> str:
         try:
@@ -69,34 +94,6 @@ class PodActuator:
                 return ""
             raise
         return claim.spec.volume_name
-
-
-class _SharedList:
-    """LISTs of all VolumeAttachments, one at a time; an answer serves all callers that came before its request."""
-
-    def __init__(self, kube: Kube) -> None:
-        self._kube = kube
-        self._lock = asyncio.Lock()
-        self._sent = 0
-        self._answered = 0
-        self._waiting = 0
-        self._answer: tuple[VolumeAttachment, ...] = ()
-
-    async def fresh(self) -> tuple[VolumeAttachment, ...]:
-        """An answer to a request sent after this call. Raises KubeError."""
-        before = self._sent
-        self._waiting += 1
-        try:
-            async with self._lock:
-                if self._answered <= before:
-                    self._sent += 1
-                    self._answer = (await self._kube.list(VOLUMEATTACHMENTS)).items
-                    self._answered = self._sent
-                return self._answer
-        finally:
-            self._waiting -= 1
-            if not self._waiting:
-                self._answer = ()
 
 
 async def _each(pods: tuple[Pod, ...], send: Callable[[Pod], Awaitable[None]]) -> Evicted:

@@ -14,13 +14,17 @@ from provisioner.api.time import utc
 
 
 class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
-    """`recheck`: seconds until time alone changes this value; `overdue`: the name of a deadline that has passed."""
+    """`recheck`: seconds until time alone changes this value; `overdue`: the name of a deadline that has passed.
+
+    `usual`: a step of a healthy life, which gets no Event.
+    """
 
     status: Status
     reason: str
     message: str = ""
     recheck: float | None = None
     warning: bool = False
+    usual: bool = False
     overdue: str = ""
 
 

@@ -30,6 +30,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     deleting_seconds: float = 1800.0
     releasing_seconds: float = 600.0
 
+    # A new Node is Ready within about a minute, and its device plugin, whose image is pulled then, serves within two
+    # more; until then, what the Node lacks is reported as its usual start.
+    usual_start_seconds: float = 180.0
+
     # The device manager keeps the devices of a stopped plugin for 5 min; one status period is added
     # (docs/references/kubernetes.md#extended-resources-and-the-device-manager).
     gpu_loss_seconds: float = 360.0

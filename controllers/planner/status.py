@@ -1,7 +1,7 @@
 """Computes a claim's status: all conditions of its phase, in one write, and only if something differs.
 
 Conditions follow Karpenter's mechanics: transition times, order, and Ready's message. A change of status or reason is
-also recorded as an Event. Ready and nodeName are written together.
+also recorded as an Event, unless it is a usual step of a healthy life. Ready and nodeName are written together.
 
 Source: docs/references/karpenter.md#condition-mechanics, docs/references/kaito.md#what-kaito-reads,
 docs/references/kaito.md#contract (K4).
@@ -9,7 +9,6 @@ docs/references/kaito.md#contract (K4).
 
 from collections.abc import Mapping
 
-from cloudprovider.interface import InstanceState
 from controllers.model import deadlines
 from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
@@ -19,11 +18,23 @@ from controllers.node.health import repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import initialization, launch, launch_failure, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
-from provisioner.api import conditions, labels
+from provisioner.api import conditions, labels, reasons
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
 
 ConditionUpdates = Mapping[str, ConditionUpdate]
+
+# The steps of a healthy life that get no Event, unless one is a warning: later steps imply them.
+WITHOUT_EVENT = frozenset(
+    {
+        reasons.CREATING,
+        reasons.LAUNCHED,
+        reasons.NODE_NOT_FOUND,
+        reasons.NODE_INITIALIZING,
+        reasons.DRAINED,
+        reasons.VOLUMES_DETACHED,
+    }
+)
 
 
 def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
@@ -88,7 +99,8 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
         updated = updated.set(name, update.status, reason=update.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
         late = bool(update.overdue) and (before is None or not deadlines.is_overdue(before.message))
-        if not unchanged or late:
+        usual = (update.usual or update.reason in WITHOUT_EVENT) and not update.warning
+        if not (unchanged or usual) or late:
             words = text or _event_message(f, claim, name)
             kind: EventType = "Warning" if update.warning else "Normal"
             events.append(Event(type=kind, reason=update.reason, message=words))
@@ -103,20 +115,10 @@ def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:
     """The message of the Event for a condition that is True, which has no message itself."""
     node = node_for_claim(f)
     match name:
-        case conditions.LAUNCHED if f.instance is None or f.instance.state is not InstanceState.RUNNING:
-            # A Node proves its machine before ARM reports the end of the operation.
-            named = f" as Node {node.name}" if node is not None else ""
-            return f"the machine of agent pool {f.key} is running{named}{_choice(f)}"
-        case conditions.LAUNCHED:
-            return f"agent pool {f.key} is running{_choice(f)}"
         case conditions.REGISTERED:
-            return f"Node {node.name if node is not None else f.key} belongs to this claim"
+            return f"Node {node.name if node is not None else f.key} belongs to this claim{_choice(f)}"
         case conditions.INITIALIZED:
             return _initialized_text(f, claim)
-        case conditions.DRAINED:
-            return "no pod holds the Node any longer"
-        case conditions.VOLUMES_DETACHED:
-            return "no volume is attached to the Node any longer"
         case _:
             return f"agent pool {f.key} is being deleted"
 

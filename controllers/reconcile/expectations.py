@@ -30,10 +30,15 @@ async def verify(memory: Memory, indexes: Indexes, actuator: Actuator, *, now: C
         expectation.at = now()
 
 
-def observed(memory: Memory) -> None:
-    """The cache shows the own write; if it was to a Node, this dates what is known of the Nodes of the key."""
+def update(memory: Memory, indexes: Indexes) -> None:
+    """Drop the own write once the cache shows it; if it was to a Node, it dates what is known of the Nodes of the key.
+
+    A Node that is gone from the cache after our last finalizer was removed dates it as well: its deletion is later.
+    """
     expectation = memory.expectation
-    if expectation is not None and expectation.kind == "node" and expectation.resource_version:
+    if expectation is None or not indexes.shows(expectation):
+        return
+    if expectation.kind == "node" and expectation.resource_version:
         memory.nodes_known_at = max(memory.nodes_known_at or 0.0, expectation.at)
     memory.expectation = None
 

@@ -112,6 +112,12 @@ class Reconciler:
         """The keys that were reconciled and still exist."""
         return tuple(self._memories)
 
+    def continues(self, key: str) -> bool:
+        """Whether the last own write on this key leads to its next step, and the cache shows it now."""
+        memory = self._memories.get(key)
+        expectation = memory.expectation if memory is not None else None
+        return expectation is not None and expectation.leads and self._indexes.shows(expectation)
+
     async def reconcile(self, key: str) -> float | None:
         """One pass: at most one write. Returns the seconds until the next one; None: when an object changes.
 
@@ -149,6 +155,7 @@ class Reconciler:
     def _observe(self, key: str, memory: Memory) -> Facts:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""
         now, wall = self._now(), self._clock.now()
+        expectations.update(memory, self._indexes)
         instance = with_cause(memory, self._inventory.get(key))
         claims = self._indexes.claims_of(key)
         update_from_deletion(memory, instance, claim=claims[0] if claims else None, now=now)
@@ -170,8 +177,6 @@ class Reconciler:
         self.cluster_state.evaluated(key, seen.candidate)
         counts = self.cluster_state.counts(facts, seen, unhealthy_counts, now)
         offers = self.offering_tracker.offers(facts, blocked=own_blocking_condition(facts) is not None)
-        if memory.expectation is not None and not facts.own_write_pending:
-            expectations.observed(memory)
         return with_judgements(facts, seen, counts=counts, offers=offers)
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Result, float]:

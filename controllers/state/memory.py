@@ -27,7 +27,10 @@ FORBIDDEN_FIRST_SECONDS = 5.0
 
 @dataclass(slots=True)
 class Expectation:
-    """The last own write on this key, which the cache must show before the next plan; `gone`: as a deletion."""
+    """The last own write on this key, which the cache must show before the next plan; `gone`: as a deletion.
+
+    `leads`: the next step follows from it at once.
+    """
 
     kind: Kind
     name: str
@@ -35,6 +38,7 @@ class Expectation:
     resource_version: str
     at: float
     gone: bool = False
+    leads: bool = False
 
 
 @dataclass(slots=True)

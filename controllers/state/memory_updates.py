@@ -31,6 +31,7 @@ from controllers.model.results import (
     Wrote,
 )
 from controllers.model.steps import (
+    AddFinalizer,
     AskCause,
     CreateInstance,
     DeleteInstance,
@@ -56,6 +57,8 @@ from .drain_memory import with_evictions, with_pods, with_read_failure, with_vol
 from .indexes import Indexes
 from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Deletion, Expectation, Memory, Refusal, remember_failure
 
+# The writes on the way to a PUT or DELETE of an agent pool, or to the end of a claim.
+LEADING = (AddFinalizer, DeleteNode, PatchNode, ReleaseFinalizer)
 # No other step can take the place of the removal of a finalizer, so it is retried at least this often.
 RELEASE_MOST_SECONDS = 60.0
 
@@ -99,6 +102,7 @@ def remember(
                 uid=result.uid,
                 resource_version=result.resource_version,
                 gone=result.gone,
+                leads=isinstance(step, LEADING),
                 at=began,
             )
             if written is not None:

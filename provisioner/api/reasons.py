@@ -54,6 +54,7 @@ POOL_FAILED = "PoolFailed"
 
 # Initialized
 INITIALIZED = "Initialized"
+NODE_INITIALIZING = "NodeInitializing"
 STARTUP_TAINTS_EXIST = "StartupTaintsExist"
 KNOWN_EPHEMERAL_TAINTS_EXIST = "KnownEphemeralTaintsExist"
 RESOURCE_NOT_REGISTERED = "ResourceNotRegistered"

@@ -102,7 +102,7 @@ def build_controllers(
     reconciler = Reconciler(
         indexes=caches.indexes,
         inventory=inventory,
-        actuator=build_actuator(clients, inventory, events, elector),
+        actuator=build_actuator(clients, caches, inventory, events, elector),
         clock=clients.clock,
         policy=config.policy,
         cluster_state=cluster_state,
@@ -131,6 +131,7 @@ def build_controllers(
             inventory=inventory,
             cluster_state=cluster_state,
             known_keys=reconciler.keys,
+            continues=reconciler.continues,
         ),
         observer=observer,
         quota_watch=quota_watch,
@@ -153,11 +154,11 @@ def lease_remaining(elector: LeaderElector | None) -> Callable[[], float]:
 
 
 def build_actuator(
-    clients: Clients, inventory: Inventory, events: EventRecorder, elector: LeaderElector | None
+    clients: Clients, caches: Caches, inventory: Inventory, events: EventRecorder, elector: LeaderElector | None
 ) -> Actuator:
     """Writes are refused without a Lease; a write that was cancelled in flight delays the release of the Lease."""
     return Actuator(
-        KubernetesActuator(clients.kube),
+        KubernetesActuator(clients.kube, lambda: len(caches.nodes.items())),
         CloudActuator(clients.provider, inventory),
         events,
         lease_remaining(elector),

@@ -144,7 +144,7 @@ class Kube:
             name,
             namespace,
             subresource=subresource,
-            body=_to_builtins(body),
+            body=body,
             content_type=CONTENT_TYPES[patch_type],
         )
         return await self._object(request, resource, name)
@@ -247,14 +247,9 @@ def _request(
     return Request(verb, method, path, plural, what, body=body, content_type=content_type)
 
 
-def _to_builtins(body: Any) -> Any:
-    # The SDK serializes with json.dumps, which accepts neither frozen mappings nor Structs.
-    return msgspec.json.decode(msgspec.json.encode(body, enc_hook=dict))
-
-
 def _with_type_meta(body: Any, resource: Resource[T]) -> dict[str, Any]:
     # Structs omit fields that equal their default, among them kind and apiVersion.
-    return {"apiVersion": resource.api_version, "kind": resource.kind, **_to_builtins(body)}
+    return {"apiVersion": resource.api_version, "kind": resource.kind, **msgspec.to_builtins(body, enc_hook=dict)}
 
 
 def _query(**values: str) -> tuple[tuple[str, str], ...]:

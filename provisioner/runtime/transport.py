@@ -12,8 +12,10 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 import aiohttp
+import msgspec
 
 from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_RESPONSE, TIMEOUT, KubeError, from_response, unexpected
 from .kubernetes_sdk import ApiClient, ConfigException, OpenApiException
@@ -37,13 +39,16 @@ class Request:
     kind: str
     what: str
     query: tuple[tuple[str, str], ...] = ()
-    body: dict[str, Any] | list[Any] | None = None
+    body: Any = None
     content_type: str = "application/json"
     bytes_max: int = OBJECT_BYTES
 
 
 class Transport:
-    """Sends requests with the SDK's authenticated client."""
+    """Sends requests on the session of the SDK's client, with the SDK's credentials.
+
+    The SDK's own method for a request serializes each part of it again, and passes it through a second HTTP layer.
+    """
 
     def __init__(
         self,
@@ -53,7 +58,9 @@ class Transport:
         renew_credentials: Callable[[], Awaitable[None]] | None = None,
         on_request: OnRequest | None = None,
     ) -> None:
-        self._api_client = api_client
+        self._configuration = api_client.configuration
+        self._rest = api_client.rest_client
+        self._headers = {"Accept": "application/json", **api_client.default_headers}
         self._timeout_seconds = timeout_seconds
         self._renew_credentials = renew_credentials
         self._on_request = on_request
@@ -96,15 +103,15 @@ class Transport:
         loop = asyncio.get_running_loop()
         started, status = loop.time(), 0
         try:
-            response: aiohttp.ClientResponse = await self._api_client.call_api(
-                request.path,
-                request.method,
-                query_params=list(request.query),
-                header_params={"Accept": "application/json", "Content-Type": request.content_type},
-                body=request.body,
-                auth_settings=["BearerToken"],
-                _preload_content=False,
-                _request_timeout=limits,
+            response: aiohttp.ClientResponse = await self._rest.pool_manager.request(
+                method=request.method,
+                url=f"{self._configuration.host}{request.path}{'?' if request.query else ''}{urlencode(request.query)}",
+                data=None if request.body is None else msgspec.json.encode(request.body, enc_hook=dict),
+                headers={**self._headers, "Content-Type": request.content_type, **await self._authorization()},
+                timeout=limits,
+                proxy=self._rest.proxy,
+                proxy_headers=self._rest.proxy_headers,
+                server_hostname=self._rest.server_hostname,
             )
             status = response.status
         except TimeoutError:
@@ -117,6 +124,11 @@ class Transport:
             if self._on_request is not None:
                 self._on_request(request.verb, request.kind, status, loop.time() - started)
         return response
+
+    async def _authorization(self) -> dict[str, str]:
+        """The SDK's credentials as headers; its hook reads a new token where necessary."""
+        settings = (await self._configuration.auth_settings()).values()
+        return {setting["key"]: setting["value"] for setting in settings if setting["value"]}
 
     async def _renew(self) -> None:
         if self._renew_credentials is None:

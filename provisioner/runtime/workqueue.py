@@ -1,8 +1,9 @@
 """A work queue of keys with the semantics of client-go's rate limiting queue.
 
 A key is queued at most once and processed by one worker at a time; a key that is added while it is processed is queued
-again afterwards. Of several delays the earliest applies. Keys come out in the order in which they became ready. Memory
-is bounded by the number of keys. A key is delayed, then waiting, then being processed.
+again afterwards. Of several delays the earliest applies. Keys come out in the order in which they became ready, those
+that were added as `first` before all others. Memory is bounded by the number of keys. A key is delayed, then waiting,
+then being processed.
 
 Source: https://pkg.go.dev/k8s.io/client-go/util/workqueue, https://docs.rs/kube-runtime/latest/kube_runtime/scheduler/
 (the earliest deadline wins).
@@ -27,6 +28,7 @@ class WorkQueue:
         self._cap_seconds = cap_seconds
         self._metrics = metrics or Metrics().workqueue("queue")
         self._waiting: dict[str, float] = {}
+        self._first: dict[str, None] = {}
         self._processing: dict[str, float] = {}
         self._dirty: dict[str, float] = {}
         self._deadlines: dict[str, float] = {}
@@ -52,9 +54,11 @@ class WorkQueue:
         """The number of keys that are being processed."""
         return len(self._processing)
 
-    def add(self, key: str) -> None:
-        """Queue the key."""
+    def add(self, key: str, *, first: bool = False) -> None:
+        """Queue the key; `first`: before the keys that were not added as first."""
         self._deadlines.pop(key, None)
+        if first:
+            self._first[key] = None
         if key in self._waiting or key in self._dirty:
             return
         self._metrics.adds.inc()
@@ -112,8 +116,9 @@ class WorkQueue:
                 elif self._waiting:
                     self._wake()
                 raise
-        key, since = next(iter(self._waiting.items()))
-        del self._waiting[key]
+        key = next((key for key in self._first if key in self._waiting), None) or next(iter(self._waiting))
+        self._first.pop(key, None)
+        since = self._waiting.pop(key)
         now = self._now()
         self._processing[key] = now
         self._metrics.wait_seconds.observe(now - since)

@@ -13,9 +13,11 @@ from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from provisioner.api.crd import all_crds
 from provisioner.operator.clients import open_clients
-from provisioner.operator.config import config_from
+from provisioner.operator.config import Config, config_from
 from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
@@ -81,10 +83,7 @@ async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
         with _kubeconfig(world, addresses, settings.kubeconfig):
             controller = _controller_settings(azure, running, settings.kubeconfig)
             async with open_clients(controller) as clients, asyncio.TaskGroup() as tasks:
-                # An accepted PUT may be invisible to reads for this long, in simulated time.
-                config = replace(
-                    config_from(controller), settle_seconds=SETTLE_SECONDS / settings.speed, bind_address=LOOPBACK
-                )
+                config = _at_speed(config_from(controller), settings.speed)
                 operator = tasks.create_task(Operator(clients, config).run())
                 others = tasks.create_task(addons.run(world, settings.speed))
                 try:
@@ -92,6 +91,13 @@ async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
                 finally:
                     operator.cancel()
                     others.cancel()
+
+
+def _at_speed(config: Config, speed: float) -> Config:
+    """On loopback, with the durations that it knows of Azure: of reads that lag behind a PUT, and of a Node's start."""
+    usual_start = config.policy.usual_start_seconds / speed
+    policy = msgspec.structs.replace(config.policy, usual_start_seconds=usual_start)
+    return replace(config, settle_seconds=SETTLE_SECONDS / speed, policy=policy, bind_address=LOOPBACK)
 
 
 async def _listen(world: World, port: int) -> Addresses:

@@ -1,5 +1,6 @@
 """`docs/reference/events.md`: every Event that the controller records."""
 
+from controllers.planner.status import WITHOUT_EVENT
 from provisioner.api.conditions import READY
 from provisioner.api.reasons import AWAITING
 from provisioner.runtime import events as runtime
@@ -23,8 +24,9 @@ missing; the conditions of the NodeClaim are complete.
 ## Changes of conditions
 
 When the status or the reason of a condition changes, and when a deadline is exceeded, the NodeClaim gets an Event
-with the reason and the message of the condition. Its type is Warning where an operator may have to act. The reasons
-are those of [Conditions](conditions.md), and ARM's error codes ([Errors of Azure](errors.md))."""
+with the reason and the message of the condition. Its type is Warning where an operator may have to act. Usual steps
+({usual}) get an Event only if they are a warning, so that a healthy life has three. The
+reasons are those of [Conditions](conditions.md), and ARM's error codes ([Errors of Azure](errors.md))."""
 
 OWN = """\
 ## Other Events
@@ -34,6 +36,7 @@ These Events do not accompany a change of a condition."""
 
 def render() -> str:
     """The page."""
+    usual = ", ".join(code(name) for name in sorted(WITHOUT_EVENT))
     troubles = {reason.name for reason in REASONS if reason.look}
     rows = [[on, ", ".join(_linked(name, troubles) for name in _reasons(on))] for on in ORDER if _reasons(on)]
     own = [
@@ -43,7 +46,7 @@ def render() -> str:
     return page(
         "Events",
         "tools/reference/explained/events.py",
-        INTRODUCTION.format(component=runtime.COMPONENT),
+        INTRODUCTION.format(component=runtime.COMPONENT, usual=usual),
         table(["Condition", "Reasons"], rows),
         OWN,
         table(["Reason", "Type", "About", "Meaning"], own),

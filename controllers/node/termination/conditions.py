@@ -42,7 +42,8 @@ def drained(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         message = _read_failure("pods", node, known.read_failure) if unread else ""
         message = message or (_draining_message(f, claim, node) if known.known else "")
         if message and not deleting:
-            waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=message)
+            usual = known.known and not blocking_pods(f, node)
+            waiting = ConditionUpdate(status="Unknown", reason=reasons.DRAINING, message=message, usual=usual)
             limit = f.policy.draining_seconds
             return watched(waiting, name="draining", since=_drained_since(claim, node), now=f.now, limit_seconds=limit)
         if message:

@@ -73,7 +73,7 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     evicted = interruption.condition(f, claim, "Unknown") if node is None or not node.ready else None
     if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
         return evicted
-    waiting = uninitialized(f, claim, node)
+    waiting = _starting(f, claim, node) or uninitialized(f, claim, node)
     if waiting is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else update_refused(f, node)
@@ -81,6 +81,19 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
     return watched(waiting, name="initialization", since=since, now=f.now, limit_seconds=limit)
+
+
+def _starting(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
+    """The condition of a Node that is not usable yet, which is usual shortly after its creation: one for all causes."""
+    age = (f.now - node.metadata.creation_timestamp).total_seconds()
+    left = f.policy.usual_start_seconds - age
+    if left <= 0 or failed_without_gpus(f, claim) or uninitialized(f, claim, node) is None:
+        return None
+    message = (
+        f"Node {node.name} is starting since {clock_text(node.metadata.creation_timestamp)}; it is usually Ready with"
+        " its GPUs within 3 min"
+    )
+    return ConditionUpdate(status="Unknown", reason=reasons.NODE_INITIALIZING, message=message, recheck=left)
 
 
 def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -> ConditionUpdate:

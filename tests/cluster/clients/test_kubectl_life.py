@@ -133,8 +133,7 @@ async def is_reported(life: Life) -> None:
     ]
     assert f"  Node Name:               {NODE}\n" in described
     events = await life.events()
-    assert re.fullmatch(r"Creating since \d\d:\d\d:\d\dZ; AKS usually takes 3 to 8 min", events["Creating"])
-    assert events["Launched"] == f"the machine of agent pool firstgpu is running as Node {NODE}"
+    assert set(events) == {"Registered", "Initialized"}
     assert events["Registered"] == f"Node {NODE} belongs to this claim"
     assert events["Initialized"] == "the Node is Ready with 1 of 1 nvidia.com/gpu allocatable"
     for reason, message in events.items():
@@ -190,7 +189,6 @@ async def goes(life: Life) -> None:
     assert life.pools() == []
     events = await life.events()
     assert events["Draining"] == held
-    assert events["Drained"] == "no pod holds the Node any longer"
     assert events["InstanceTerminating"] == "agent pool firstgpu is being deleted"
 
 

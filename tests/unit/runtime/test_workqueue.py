@@ -39,6 +39,23 @@ async def test_keys_come_out_once_and_in_order() -> None:
 
 
 @run_by(virtually, given=0)
+async def test_keys_added_as_first_come_before_the_others() -> None:
+    """In their own order; also a key that waits already, and one that is added again while it is processed."""
+    queue = WorkQueue(seeded())
+    for key in ("a", "b", "c"):
+        queue.add(key)
+    assert await queue.get() == "a"
+    queue.add("c", first=True)
+    queue.add("a", first=True)
+    queue.done("a")
+    assert [await queue.get() for _ in range(3)] == ["c", "a", "b"]
+    for key in ("a", "b", "c"):
+        queue.done(key)
+        queue.add(key)
+    assert [await queue.get() for _ in range(3)] == ["a", "b", "c"]
+
+
+@run_by(virtually, given=0)
 async def test_a_key_added_while_processed_is_queued_again() -> None:
     """Never two workers on one key; never a lost event."""
     queue = WorkQueue(seeded())

@@ -191,7 +191,7 @@ def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves() -> None:
         )
         assert kaito_predicates.error_of([sim.claim("gpu1")]) == f"ResourceNotRegistered: {shut['message']}"
         known = len(seen)
-        await asyncio.sleep(500)
+        await asyncio.sleep(400)
         assert len(seen) == known
         await ready(sim, "gpu1")
         assert 0 < first(seen, kaito_predicates.is_ready).at - first(nodes, kaito_predicates.has_gpus).at <= 0.3

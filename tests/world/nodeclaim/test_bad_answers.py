@@ -230,7 +230,7 @@ def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
         assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
         assert len(puts(sim, NAME)) == 1
         writes = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube"]
-        assert len(writes) <= 14 + 3
+        assert len(writes) <= 13 + 3
         await sim.settled()
 
     simulate(story, azure=FAST)

@@ -62,6 +62,13 @@ INITIALIZATION = (
         r.INITIALIZED,
         "The Node is Ready, has no startup taint, and all GPUs of its size are allocatable.",
     ),
+    is_unknown(
+        INITIALIZED,
+        r.NODE_INITIALIZING,
+        "The Node was created less than 3 minutes ago, and is not Ready or lacks GPUs, as is usual.",
+        DESCRIBE,
+        "None: after 3 minutes, the reason is the cause, and the NodeClaim gets an Event.",
+    ),
     is_not_true(
         INITIALIZED,
         r.NODE_NOT_READY,

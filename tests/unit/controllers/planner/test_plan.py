@@ -768,6 +768,26 @@ def test_missing_gpus_are_reported_with_counts() -> None:
     assert "gpu-readiness=report" in message
 
 
+@pytest.mark.parametrize(
+    ("age_seconds", "reason", "recorded"),
+    [(60.0, "NodeInitializing", []), (179.0, "NodeInitializing", []), (180.0, "NodeNotReady", ["NodeNotReady"])],
+)
+def test_a_new_node_has_its_usual_time_before_a_cause_is_reported(
+    age_seconds: float, reason: str, recorded: list[str]
+) -> None:
+    """A Node that is not Ready is reported with its cause, and with an Event, only after the usual time of a start."""
+    born = NOW - timedelta(seconds=age_seconds)
+    young = node(ready="False", initialized=False)
+    young = msgspec.structs.replace(young, metadata=msgspec.structs.replace(young.metadata, creation_timestamp=born))
+    known = facts(
+        claims=(claim(up=("Launched",), more_labels=COLUMNS, node_name=NODE),), instance=instance(), nodes=(young,)
+    )
+    step = plan(known)
+    assert isinstance(step, steps.PatchStatus)
+    assert conditions(known)["Initialized"][:2] == ("Unknown", reason)
+    assert [event.reason for event in step.events] == ["Registered", *recorded]
+
+
 @pytest.mark.parametrize("by", ["annotation", "policy"])
 def test_gpu_readiness_report_does_not_wait_for_gpus(by: str) -> None:
     """The annotation or the policy skips the check."""

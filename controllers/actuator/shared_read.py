@@ -1,0 +1,52 @@
+"""One request for all callers that need the same fresh answer.
+
+An answer serves a caller only if its request was sent after the call, so it is as fresh as one of the caller's own.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Generic, TypeVar
+
+from provisioner.runtime.kube import KubeError
+
+T = TypeVar("T")
+
+
+class SharedRead(Generic[T]):
+    """Reads one at a time; `read` gets the names that all waiting callers gave. They share its error as well."""
+
+    def __init__(self, read: Callable[[frozenset[str]], Awaitable[T]]) -> None:
+        self._read = read
+        self._lock = asyncio.Lock()
+        self._next = _Batch[T]()
+
+    async def fresh(self, name: str) -> T:
+        """An answer to a request sent after this call. Raises KubeError."""
+        batch = self._next
+        batch.names.add(name)
+        async with self._lock:
+            if batch.answer is None and batch.error is None:
+                await self._send(batch)
+        if batch.error is not None:
+            raise batch.error
+        if batch.answer is None:
+            raise AssertionError("unreachable: the request was answered or failed")
+        return batch.answer[0]
+
+    async def _send(self, batch: "_Batch[T]") -> None:
+        """Send the request of a batch. If this caller is cancelled, the next one of the batch sends it again."""
+        if self._next is batch:
+            self._next = _Batch[T]()
+        try:
+            batch.answer = (await self._read(frozenset(batch.names)),)
+        except KubeError as error:
+            batch.error = error
+
+
+class _Batch(Generic[T]):
+    """The callers that one request serves, and its answer or error."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.answer: tuple[T] | None = None
+        self.error: KubeError | None = None

@@ -1,0 +1,88 @@
+"""Reads that several callers share, on virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from controllers.actuator.shared_read import SharedRead
+from provisioner.runtime.kube import KubeError
+from provisioner.simulator import loop as sim
+from tests.stories import run_by
+
+EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+READ_SECONDS = 1.0
+
+
+def virtually(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+    return sim.run(main, seed=1, epoch=EPOCH)
+
+
+class Reads:
+    """The requests that were sent: the names, and when."""
+
+    def __init__(self, error: KubeError | None = None) -> None:
+        self.sent: list[tuple[list[str], float]] = []
+        self.error = error
+        self.shared = SharedRead(self._read)
+
+    async def _read(self, names: frozenset[str]) -> float:
+        sent_at = asyncio.get_running_loop().time()
+        self.sent.append((sorted(names), sent_at))
+        await asyncio.sleep(READ_SECONDS)
+        if self.error is not None:
+            raise self.error
+        return sent_at
+
+    async def at(self, seconds: float, name: str) -> float:
+        """Call after so many seconds. Raises AssertionError if the answer is older than the call."""
+        await asyncio.sleep(seconds)
+        called = asyncio.get_running_loop().time()
+        sent = await self.shared.fresh(name)
+        assert sent >= called
+        return sent
+
+
+@run_by(virtually, given=0)
+async def test_callers_that_wait_for_a_request_share_the_next_one() -> None:
+    """One request for the first caller, one for all that called while it was in flight; no answer is older than its
+    call.
+    """
+    reads = Reads()
+    async with asyncio.TaskGroup() as tasks:
+        for seconds, name in ((0.0, "a"), (0.1, "b"), (0.2, "c"), (0.9, "b"), (3.0, "d")):
+            tasks.create_task(reads.at(seconds, name))
+    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["d"]]
+
+
+@run_by(virtually, given=0)
+async def test_a_cancelled_caller_leaves_the_request_to_the_next_one() -> None:
+    """If the caller whose request is in flight is cancelled, the others of its batch send it again."""
+    reads = Reads()
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(reads.at(0.0, "a"))
+        sending = tasks.create_task(reads.at(0.1, "b"))
+        tasks.create_task(reads.at(0.2, "c"))
+        await asyncio.sleep(1.5)
+        sending.cancel()
+    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["b", "c"]]
+
+
+@run_by(virtually, given=0)
+async def test_an_error_is_shared_by_the_callers_of_its_request() -> None:
+    """A server that does not answer costs one timeout for all callers, not one for each; the next call tries again."""
+    reads = Reads(KubeError(0, "Timeout", "no response"))
+    async with asyncio.TaskGroup() as tasks:
+        calls = [tasks.create_task(_fails(reads, name)) for name in ("a", "b", "c")]
+    assert [call.result() for call in calls] == ["Timeout"] * 3
+    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"]]
+    reads.error = None
+    assert await reads.at(0.0, "a")
+
+
+async def _fails(reads: Reads, name: str) -> str:
+    with pytest.raises(KubeError) as failed:
+        await reads.shared.fresh(name)
+    return failed.value.reason
