@@ -22,6 +22,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
+from provisioner.api.restricted_labels import is_reserved_by_aks
 
 from . import pool_labels
 from .errors import classify_failure
@@ -159,7 +160,7 @@ def _os_sku(claim: NodeClaim) -> str:
 def _validate_taints(claim: NodeClaim) -> Iterator[FieldError]:
     for index, taint in enumerate(claim.spec.taints):
         valid = _TAINT_PART.fullmatch(taint.key) and _TAINT_VALUE.fullmatch(taint.value) and taint.effect in _EFFECTS
-        reserved = pool_labels.is_reserved_by_aks(taint.key) and taint.key != labels.AKS_SPOT
+        reserved = is_reserved_by_aks(taint.key) and taint.key != labels.AKS_SPOT
         if not valid or reserved:
             message = (
                 f"{str(taint)[:80]!r}: {'AKS reserves this key' if reserved else 'not a valid taint of an agent pool'}"

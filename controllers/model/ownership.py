@@ -7,6 +7,7 @@ UID in its annotation `labels.ADOPT`, which the rules see only if it is valid (`
 Source: docs/references/karpenter.md#managed-objects, docs/references/kaito.md#its-agent-pools.
 """
 
+import re
 from collections.abc import Iterable
 from enum import StrEnum
 
@@ -17,6 +18,10 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import label_time
 
 KIND = (NodeClaim().api_version, NodeClaim().kind)
+
+# docs/references/agent-pools.md#names-and-ids
+_NODE_NAME = re.compile(r"(aks-([a-z0-9]+)-[0-9]+-vmss)[0-9a-z]{6,}")
+_PROVIDER_ID = re.compile(r"azure:///.*/virtualMachineScaleSets/([^/]+)/virtualMachines/[0-9]+", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
@@ -104,9 +109,21 @@ def marked(node: Node) -> bool:
 
 
 def pool_of(node: Node) -> str:
-    """The agent pool of a Node, "" if it has no label. AKS sets both labels; the older one may be missing."""
-    own = node.metadata.labels
-    return own.get(labels.AKS_AGENTPOOL, "") or own.get(labels.AGENTPOOL, "")
+    """The agent pool whose scale set this Node is a machine of, "" if it is none of AKS.
+
+    By the Node's name, which its credential proves, and by its providerID once it has one. Its labels do not count: who
+    holds the credential of a kubelet can change most labels of its Node
+    (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
+    """
+    named, provider_id = _NODE_NAME.fullmatch(node.name), node.spec.provider_id
+    if named is None or (provider_id and _scale_set(provider_id) != named[1]):
+        return ""
+    return named[2]
+
+
+def _scale_set(provider_id: str) -> str:
+    found = _PROVIDER_ID.fullmatch(provider_id)
+    return found[1].lower() if found is not None else ""
 
 
 def holds_finalizer(thing: NodeClaim | Node) -> bool:

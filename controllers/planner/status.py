@@ -144,7 +144,7 @@ def _initialized_text(f: Facts, claim: NodeClaim) -> str:
 def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
     """The scalar status fields that differ. The providerID is copied from the Node, never computed."""
     node = node_for_claim(f)
-    if node is None or claim.deleting or labels.REGISTERED not in node.metadata.labels:
+    if node is None or claim.deleting or not registration.node_registered(claim, node):
         return {}
     if launch_failure.failed_launch_remains(f, claim):
         return {}

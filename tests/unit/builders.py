@@ -11,7 +11,7 @@ from controllers.model.facts import Facts, Offer
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
-from provisioner.api.meta import ObjectMeta, Taint
+from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
 from provisioner.api.node import Node, NodeCondition, NodeSpec, NodeStatus
 from provisioner.api.nodeclaim import (
     NodeClaim,
@@ -27,7 +27,12 @@ NOW = BORN + timedelta(minutes=10)
 KEY = "ws3f2a91c0d"
 UID = "uid-1"
 SIZE = "Standard_NC24ads_A100_v4"
-NODE = f"aks-{KEY}-12345678-vmss000000"
+SCALE_SET = f"aks-{KEY}-12345678-vmss"
+NODE = f"{SCALE_SET}000000"
+PROVIDER_ID = (
+    "azure:///subscriptions/s/resourceGroups/mc_rg/providers/Microsoft.Compute/virtualMachineScaleSets"
+    f"/{SCALE_SET}/virtualMachines/0"
+)
 
 KAITO_LABELS = {labels.NODEPOOL: "kaito", labels.KAITO_WORKSPACE: "w", "kaito.sh/workspacenamespace": "default"}
 UP = ("Launched", "Registered", "Initialized")
@@ -97,6 +102,7 @@ def node(
     age_seconds: float = 600.0,
 ) -> Node:
     """A Ready, registered and initialized Node of the claim, its GPU allocatable."""
+    owner = OwnerReference(api_version="karpenter.sh/v1", kind="NodeClaim", name=KEY, uid=uid_label)
     own = {labels.AKS_AGENTPOOL: KEY, labels.AGENTPOOL: KEY, labels.INSTANCE_TYPE: SIZE, **(more_labels or {})}
     if uid_label:
         own[labels.CLAIM_UID] = uid_label
@@ -113,9 +119,10 @@ def node(
             labels=own,
             annotations={"a": "b"},
             finalizers=finalizers,
+            owner_references=(owner,) if registered and uid_label else (),
             deletion_timestamp=NOW if deleting else None,
         ),
-        spec=NodeSpec(provider_id="azure:///x", taints=taints),
+        spec=NodeSpec(provider_id=PROVIDER_ID, taints=taints),
         status=NodeStatus(
             allocatable={"cpu": "24", "nvidia.com/gpu": gpus},
             conditions=(NodeCondition(type="Ready", status=ready, reason="KubeletNotReady", last_transition_time=NOW),),

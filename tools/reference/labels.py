@@ -181,8 +181,13 @@ LABELS = (
         USER,
         "`true` before the registration: the taints of the NodeClaim are not added to the Node.",
     ),
-    Mark(k.AGENTPOOL, ("Node",), "AKS", "The name of the agent pool, which assigns the Node to it."),
-    Mark(k.AKS_AGENTPOOL, ("Node",), "AKS", "The same; takes precedence."),
+    Mark(
+        k.AGENTPOOL,
+        ("Node",),
+        "AKS",
+        "The name of the agent pool. A Node is assigned to the pool whose scale set its name and providerID state.",
+    ),
+    Mark(k.AKS_AGENTPOOL, ("Node",), "AKS", "The same."),
     Mark(k.AKS_IMAGE_VERSION, ("Node",), "AKS", "Copied to `status.imageID`."),
     Mark(k.AKS_SPOT, ("Node",), "AKS", "`spot` on spot Nodes, as a label and as a taint that pods must tolerate."),
 )
@@ -219,10 +224,11 @@ TAGS = (
 
 PRIVILEGED = ", ".join(code(domain) for domain in k.PRIVILEGED_DOMAINS)
 INTRODUCTION = f"""\
-Labels and annotations of a NodeClaim are copied to its Node, labels also to the agent pool, with two exceptions.
+Labels and annotations of a NodeClaim are copied to its Node, labels also to the agent pool, with three exceptions.
 Those under {PRIVILEGED} are never copied, because they grant a Node privileges or identify objects of the
-controller. Labels that AKS reserves make the NodeClaim invalid:
-[LabelRefused](../troubleshooting/reasons.md#labelrefused).
+controller. Those that Azure or the controller sets are not copied, and what a Node has is never overwritten. Labels
+that AKS reserves make the NodeClaim invalid: [LabelRefused](../troubleshooting/reasons.md#labelrefused); labels and
+annotations of these keys that are added later are not copied.
 
 The controller writes only the keys that this page lists for it. It never changes labels, annotations, taints, owners
 and finalizers of other writers: patches contain single keys, and a list is replaced only if it is unchanged since it

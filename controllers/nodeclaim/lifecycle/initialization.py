@@ -29,7 +29,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .gpu_resources import allocatable_gpus, expected_gpus, lacks_gpus, whole_number
 from .launch_failure import failed_launch_remains, failed_without_gpus
-from .registration import pool_failed, registered, update_refused
+from .registration import node_registered, pool_failed, registered, update_refused
 
 # Taints of a Node that is starting; effect "" matches any (docs/references/karpenter.md#initialization).
 EPHEMERAL_TAINTS = (
@@ -54,7 +54,7 @@ PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 def step(f: Facts) -> Step | None:
     """Label the Node as initialized."""
     claim, node = f.claim, node_for_claim(f)
-    if claim is None or node is None or "PatchNode" in f.refused or labels.REGISTERED not in node.metadata.labels:
+    if claim is None or node is None or "PatchNode" in f.refused or not node_registered(claim, node):
         return None
     if labels.INITIALIZED in node.metadata.labels or uninitialized(f, claim, node) is not None:
         return None
@@ -71,7 +71,7 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     if current is not None and current.status in ("True", "False"):
         return _usable(f, claim, node, current)
     evicted = interruption.condition(f, claim, "Unknown") if node is None or not node.ready else None
-    if evicted is not None or node is None or labels.REGISTERED not in node.metadata.labels:
+    if evicted is not None or node is None or not node_registered(claim, node):
         return evicted
     waiting = _starting(f, claim, node) or uninitialized(f, claim, node)
     if waiting is None:

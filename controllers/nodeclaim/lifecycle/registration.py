@@ -25,6 +25,7 @@ from provisioner.api.conditions import REGISTERED, truncate
 from provisioner.api.meta import OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.restricted_labels import is_copied
 
 from .launch import launched_since
 from .launch_failure import failed_launch_remains
@@ -32,14 +33,6 @@ from .launch_failure import failed_launch_remains
 NODE_MANAGER_SECONDS = 10.0
 # The API server's message is long; the Node and the remedy must fit behind it.
 REFUSAL_BYTES = 110
-NEVER_COPIED = frozenset({"kubectl.kubernetes.io/last-applied-configuration"})
-
-
-def copyable(key: str) -> bool:
-    """Whether a claim's label or annotation is copied to the Node."""
-    domain = key.split("/", 1)[0] if "/" in key else ""
-    privileged = any(domain == d or domain.endswith("." + d) for d in labels.PRIVILEGED_DOMAINS)
-    return not privileged and key not in NEVER_COPIED | labels.OF_INSTANCE
 
 
 def step(f: Facts) -> Step | None:
@@ -48,7 +41,7 @@ def step(f: Facts) -> Step | None:
     if claim is None or node is None or "PatchNode" in f.refused or failed_launch_remains(f, claim):
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
-    if labels.REGISTERED not in node.metadata.labels:
+    if labels.REGISTERED not in node.metadata.labels or not (taken or node_registered(claim, node)):
         return PatchNode(
             node=node, patch=_registration_patch(claim, node, taken), why="register the Node with its claim"
         )
@@ -69,8 +62,7 @@ def _registration_patch(claim: NodeClaim, node: Node, taken: Mapping[str, str]) 
     meta = node.metadata
     finalizers = meta.finalizers if holds_finalizer(node) else (*meta.finalizers, labels.FINALIZER)
     owners = _owners(claim, node)
-    wanted = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
-    notes = {key: value for key, value in claim.metadata.annotations.items() if copyable(key)}
+    wanted, notes = _copied(claim.metadata.labels, meta.labels), _copied(claim.metadata.annotations, meta.annotations)
     operations = (
         *replace_list("/metadata/finalizers", meta.finalizers, finalizers),
         *replace_list("/metadata/ownerReferences", meta.owner_references, owners),
@@ -79,6 +71,11 @@ def _registration_patch(claim: NodeClaim, node: Node, taken: Mapping[str, str]) 
         *add_keys("/metadata/annotations", meta.annotations, {**notes, **taken}),
     )
     return tuple(dict(operation) for operation in operations)
+
+
+def _copied(of_claim: Mapping[str, str], of_node: Mapping[str, str]) -> dict[str, str]:
+    """The labels or annotations to add to the Node; those that it has are kept."""
+    return {key: value for key, value in of_claim.items() if key not in of_node and is_copied(key)}
 
 
 def _owners(claim: NodeClaim, node: Node) -> tuple[OwnerReference, ...]:
@@ -109,6 +106,12 @@ def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
 def registered(claim: NodeClaim) -> bool:
     """Whether this claim's Node has been registered."""
     return claim.condition(REGISTERED, "True") is not None
+
+
+def node_registered(claim: NodeClaim, node: Node) -> bool:
+    """Whether this Node is registered: the label alone can come from the labels of its agent pool."""
+    owned = any(owner.uid == claim.uid for owner in node.metadata.owner_references)
+    return labels.REGISTERED in node.metadata.labels and (owned or registered(claim))
 
 
 def wait_for_provider_id(f: Facts, claim: NodeClaim) -> Wait | None:
@@ -143,7 +146,7 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     if failed_launch_remains(f, claim):
         return pool_failed(f) if registered(claim) else None
     node = node_for_claim(f)
-    if node is not None and labels.REGISTERED in node.metadata.labels and holds_finalizer(node):
+    if node is not None and node_registered(claim, node) and holds_finalizer(node):
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     if registered(claim):
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)

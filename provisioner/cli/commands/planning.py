@@ -11,17 +11,16 @@ import msgspec
 
 from cloudprovider.azure import agentpool, offerings
 from cloudprovider.azure.instance_types import is_gpu_size, lookup
-from cloudprovider.azure.pool_labels import is_excluded
 from cloudprovider.interface import SPOT, Offering
 from controllers.model.ownership import managed
 from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
-from controllers.nodeclaim.lifecycle.registration import copyable
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.meta import ZERO_TIME, Taint
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
+from provisioner.api.restricted_labels import is_excluded
 
 from .validation import claim_errors
 
@@ -178,8 +177,7 @@ def _node_labels(claim: NodeClaim, offering: Offering, sent: Mapping[str, str]) 
         **({labels.AKS_SPOT: "spot"} if offering.capacity_type == SPOT else {}),
         **({labels.ZONE: f"<location>-{offering.zone}"} if offering.zone else {}),
     }
-    copied = {key: value for key, value in claim.metadata.labels.items() if copyable(key)}
-    return {**by_aks, **sent, **copied, labels.REGISTERED: "true", labels.INITIALIZED: "true"}
+    return {**sent, **by_aks, labels.REGISTERED: "true", labels.INITIALIZED: "true"}
 
 
 def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
@@ -199,10 +197,8 @@ def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
         where = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
         yield f"{where}: {family[:40]!r} is not one of {known}; the Node runs Ubuntu"
     for key in claim.metadata.labels:
-        if not copyable(key):
-            yield f"metadata.labels[{key}]: not copied to the Node: it is privileged or reserved"
-        elif is_excluded(key):
-            yield f"metadata.labels[{key}]: not sent to AKS, which sets it; copied to the Node at registration"
+        if is_excluded(key):
+            yield f"metadata.labels[{key}]: not copied to the Node: privileged, or set by Azure or this controller"
     for key in dict.fromkeys(normalise_key(one.key) for one in claim.spec.requirements):
         if key == labels.REGION:
             yield f"spec.requirements[{key}]: the controller rejects it unless it allows the location of the cluster"

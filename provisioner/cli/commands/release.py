@@ -14,7 +14,7 @@ from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError, NotFound
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
-from controllers.model.ownership import belongs, held_by, holds_finalizer, managed
+from controllers.model.ownership import belongs, held_by, holds_finalizer, managed, pool_of
 from controllers.model.steps import ReleaseFinalizer
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
@@ -121,7 +121,11 @@ async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
         found = await tools.clients.kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}")
     except KubeError as error:
         raise by_api_server(error) from None
-    return [node for node in found.items if belongs(node, claim) and holds_finalizer(node)]
+    return [
+        node
+        for node in found.items
+        if pool_of(node) == pool_name(claim) and belongs(node, claim) and holds_finalizer(node)
+    ]
 
 
 async def _record_event(tools: Tools, claim: NodeClaim, proof: str, things: list[NodeClaim | Node]) -> None:

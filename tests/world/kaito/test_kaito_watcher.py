@@ -46,7 +46,7 @@ def test_a_node_name_before_readiness_is_seen(monkeypatch) -> None:
 
 def test_a_node_without_its_pool_is_seen(monkeypatch) -> None:
     """A Node without the node pool's label is a violation: KAITO would count it besides its claim."""
-    monkeypatch.setattr(registration, "copyable", lambda key: key != "karpenter.sh/nodepool")
+    monkeypatch.setattr(registration, "is_copied", lambda key: key != "karpenter.sh/nodepool")
 
     async def story(sim) -> None:
         def strip(event, kind, node, _) -> None:

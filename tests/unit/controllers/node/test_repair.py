@@ -15,7 +15,7 @@ from controllers.node.health import repair
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
-from tests.unit.builders import BORN, COLUMNS, NODE, NOW, UID, claim, facts, instance, node
+from tests.unit.builders import BORN, COLUMNS, NODE, NOW, PROVIDER_ID, UID, claim, facts, instance, node
 
 MINUTE = 60.0
 REMEDIATOR = Taint(key=repair.REMEDIATOR_TAINTS[0], effect="NoSchedule")
@@ -32,7 +32,7 @@ def sick_claim(**fields: Any):
         more_labels=COLUMNS,
         **fields,
     )
-    status = msgspec.structs.replace(made.status, provider_id="azure:///x")
+    status = msgspec.structs.replace(made.status, provider_id=PROVIDER_ID)
     return msgspec.structs.replace(made, status=status)
 
 

@@ -20,7 +20,22 @@ from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim
-from tests.unit.builders import BORN, COLUMNS, KEY, NODE, NOW, SIZE, UID, UP, claim, facts, instance, node, offer
+from tests.unit.builders import (
+    BORN,
+    COLUMNS,
+    KEY,
+    NODE,
+    NOW,
+    PROVIDER_ID,
+    SIZE,
+    UID,
+    UP,
+    claim,
+    facts,
+    instance,
+    node,
+    offer,
+)
 from tests.unit.controllers.node.drains import GOING, cordoned, drained, pod
 
 CREATING, RUNNING = InstanceState.CREATING, InstanceState.RUNNING
@@ -35,7 +50,7 @@ READY_CLAIM = claim(up=UP, node_name=NODE, more_labels=COLUMNS)
 def ready_claim(**fields: Any):
     """A claim whose status is complete for the default Node and pool."""
     made = claim(up=UP, node_name=NODE, more_labels=COLUMNS, **fields)
-    status = msgspec.structs.replace(made.status, provider_id="azure:///x")
+    status = msgspec.structs.replace(made.status, provider_id=PROVIDER_ID)
     return msgspec.structs.replace(made, status=status)
 
 
@@ -827,7 +842,7 @@ def test_nothing_is_written_before_the_taints_of_a_recovered_node_are_removed() 
     """The node controller removes its taints with a delay, in which the condition is kept (K13)."""
     lost = ready_claim()
     status = claim(up=UP[:2], down={"Initialized": "NodeNotReady"}, node_name=NODE).status
-    lost = msgspec.structs.replace(lost, status=msgspec.structs.replace(status, provider_id="azure:///x"))
+    lost = msgspec.structs.replace(lost, status=msgspec.structs.replace(status, provider_id=PROVIDER_ID))
     back = {"claims": (lost,), "instance": instance()}
     behind = (Taint(key=labels.NOT_READY_TAINT, effect="NoSchedule"),)
     waiting = plan(facts(**back, nodes=(node(taints=behind),), now=NOW + timedelta(seconds=4)))
