@@ -1,8 +1,9 @@
 """Mapping from the requirements of a NodeClaim to its offerings, in the order in which they are tried.
 
-Pure. The order is that of the claim: by size, then capacity type, then zone. Invalid requirements and requirements that
-exclude everything are rejected, final. Without a zone requirement Azure chooses the zone; without a capacity-type
-requirement the capacity type is on-demand, so that nothing is evicted unless the claim allows it.
+Pure. The order is that of the claim: by size, then capacity type, then zone. Invalid requirements, requirements that
+exclude everything, and more values or offerings than can be tried are rejected, final. Without a zone requirement Azure
+chooses the zone; without a capacity-type requirement the capacity type is on-demand, so that nothing is evicted unless
+the claim allows it.
 
 Source: docs/references/karpenter.md#requirements, docs/references/kaito.md#the-nodeclaim-that-kaito-creates,
 docs/references/agent-pools.md#request-body.
@@ -16,7 +17,7 @@ from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid
+from provisioner.api.requirements import allowed_values, allows, combine, combine_key, conflicts, invalid
 
 from .instance_types import arch_of
 
@@ -25,6 +26,10 @@ from .instance_types import arch_of
 SKU_NAME = "karpenter.azure.com/sku-name"
 EXAMPLE_SIZE = "Standard_NC24ads_A100_v4"
 
+# Each pass evaluates all of them. There are about 30 GPU sizes, 3 zones and 2 capacity types.
+VALUES_MAX = 5000
+OFFERINGS_MAX = 500
+
 _SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
 _ZONE = re.compile(r"(?:([a-z0-9]+)-)?([1-9])")
 
@@ -32,11 +37,9 @@ _ZONE = re.compile(r"(?:([a-z0-9]+)-)?([1-9])")
 def offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
     """At least one offering of a cluster in `location` ("": not known). Raises Rejected (final)."""
     reject(validate(claim, location))
+    kinds, zones = _capacity_types(claim), _zones(claim, location) or ("",)
     return tuple(
-        Offering(size=size, zone=zone, capacity_type=kind)
-        for size in _sizes(claim)
-        for kind in _capacity_types(claim)
-        for zone in _zones(claim, location) or ("",)
+        Offering(size=size, zone=zone, capacity_type=kind) for size in _sizes(claim) for kind in kinds for zone in zones
     )
 
 
@@ -54,6 +57,11 @@ def validate(claim: NodeClaim, location: str = "") -> Iterator[FieldError]:
     Invalid requirements are reported alone: their meaning is not evaluated.
     """
     requirements = claim.spec.requirements
+    values = sum(len(requirement.values) for requirement in requirements)
+    if values > VALUES_MAX:
+        message, remedy = f"{values} values, at most {VALUES_MAX} are evaluated", "list fewer values"
+        yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy=remedy)
+        return
     unreadable = invalid(requirements)
     for message in unreadable or conflicts(requirements):
         remedy = "recreate the claim with valid requirements"
@@ -68,6 +76,7 @@ def validate(claim: NodeClaim, location: str = "") -> Iterator[FieldError]:
         yield from _validate_sizes(claim)
         if labels.ARCH not in conflicting:
             yield from _validate_arch(claim)
+        yield from _validate_number(claim, location)
     if location and labels.REGION not in conflicting and not allows(requirements, labels.REGION, location):
         message, value = f"the cluster is in {location}", ", ".join(allowed_values(requirements, labels.REGION) or ())
         remedy = f"allow {location}, or remove the requirement"
@@ -120,18 +129,27 @@ def _validate_sizes(claim: NodeClaim) -> Iterator[FieldError]:
             yield FieldError(_field(labels.INSTANCE_TYPE), reasons.INSTANCE_TYPE_INVALID, message, size, remedy)
 
 
+def _validate_number(claim: NodeClaim, location: str) -> Iterator[FieldError]:
+    number = len(_sizes(claim)) * len(_capacity_types(claim)) * max(1, len(_zones(claim, location)))
+    if number > OFFERINGS_MAX:
+        message = f"{number} combinations of size, capacity type and zone, at most {OFFERINGS_MAX} are tried"
+        yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy="list fewer sizes")
+
+
 def _field(key: str) -> str:
     return f"spec.requirements[{key}]"
 
 
 def _named_sizes(claim: NodeClaim) -> tuple[str, ...]:
     wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
-    return tuple(size for size in wanted if allows(claim.spec.requirements, SKU_NAME, size))
+    sku_name = combine_key(claim.spec.requirements, SKU_NAME)
+    return tuple(size for size in wanted if sku_name.allows(size))
 
 
 def _sizes(claim: NodeClaim) -> tuple[str, ...]:
     """The named sizes with an allowed CPU architecture."""
-    return tuple(s for s in _named_sizes(claim) if allows(claim.spec.requirements, labels.ARCH, arch_of(s)))
+    arch = combine_key(claim.spec.requirements, labels.ARCH)
+    return tuple(size for size in _named_sizes(claim) if arch.allows(arch_of(size)))
 
 
 def _zones(claim: NodeClaim, location: str) -> tuple[str, ...]:

@@ -9,6 +9,7 @@ Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#e
 docs/references/karpenter.md#garbage-collection.
 """
 
+import re
 from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
@@ -43,6 +44,7 @@ from provisioner.api.time import shifted
 
 from .circuit_breaker import counts_toward_limit
 
+_NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 # The reason of the Event about a deleted claim, by cause; any other cause: its Node was deleted.
 _EVENT_REASONS: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
 
@@ -190,7 +192,8 @@ def _claim_name(f: Facts) -> str:
     """The name of the claim that this key's machine was created for: the pool's tag, the Node's owner, or the key."""
     owners = [o.name for n in f.nodes for o in n.metadata.owner_references if o.kind == NodeClaim().kind]
     tagged = f.instance.claim_name if f.instance is not None else ""
-    return tagged or next(iter(owners), f.key)
+    # A text that is no name is the name of no claim, and a request with it would fail.
+    return next((name for name in (tagged, *owners) if _NAME.fullmatch(name)), f.key)
 
 
 def _remove_orphan(f: Facts, age: float) -> Step | None:
@@ -213,7 +216,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
             draining = drain_node(f, node, _drain_deadline(f, node))
             if draining is not None:
                 return draining
-    message = f"Deleted agent pool {instance.name}: NodeClaim {instance.claim_name or instance.name} no longer exists"
+    message = f"Deleted agent pool {instance.name}: NodeClaim {_claim_name(f)} no longer exists"
     return DeleteInstance(
         instance=instance,
         cause="orphan-pool",

@@ -16,6 +16,7 @@ from cloudprovider.interface import Instance
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.text import quoted
 from provisioner.api.time import parse_rfc3339, rfc3339, shifted
 
 from .ownership import belongs, marks, owned_by_another
@@ -38,12 +39,12 @@ def refusal(
         return ""
     owner = living(wanted)
     if owner is not None:
-        return f"claim {owner.name} is there and has UID {wanted}"
+        return f"claim {owner.name} is there and has UID {quoted(wanted)}"
     created_for = {node.metadata.labels.get(labels.CLAIM_UID, "") for node in nodes}
     found = (marks(instance) if instance is not None else frozenset()) | created_for
     if instance is not None and wanted not in found:
-        bears = ", ".join(sorted(uid for uid in found if uid)) or "no UID of ours"
-        return f"agent pool {instance.name} bears {bears}, not {wanted}"
+        bears = ", ".join(quoted(uid) for uid in sorted(found) if uid) or "no UID of ours"
+        return f"agent pool {instance.name} bears {bears}, not {quoted(wanted)}"
     return ""
 
 

@@ -20,6 +20,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.text import quoted
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,8 +63,8 @@ def _of_node(f: Facts, node: Node) -> list[Notice]:
     found += [_unreadable(pod) for pod in f.drain_of(node).pods if pod.metadata.unreadable]
     for pod in f.drain_of(node).pods:
         if has_invalid_do_not_disrupt(pod):
-            value = pod.metadata.annotations[labels.DO_NOT_DISRUPT]
-            message = f'{labels.DO_NOT_DISRUPT}="{value}" is neither "true" nor a duration such as 1h30m; ignored'
+            value = quoted(pod.metadata.annotations[labels.DO_NOT_DISRUPT])
+            message = f'{labels.DO_NOT_DISRUPT}={value} is neither "true" nor a duration such as 1h30m; ignored'
             found.append(_warning(pod, reasons.INVALID_DO_NOT_DISRUPT, message))
     return found
 

@@ -17,6 +17,7 @@ import msgspec
 from . import reasons
 from .meta import Condition
 from .nodeclaim import NodeClaim
+from .text import printable
 
 Status = Literal["True", "False", "Unknown"]
 
@@ -37,8 +38,8 @@ _ELLIPSIS = "..."
 
 
 def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
-    """The message in at most `limit` bytes of UTF-8; a longer one is cut between characters and ends with `...`."""
-    encoded = message.encode("utf-8", "replace")
+    """The message, printable, in at most `limit` bytes of UTF-8; a longer one is cut and ends with `...`."""
+    encoded = printable(message).encode("utf-8", "replace")
     if len(encoded) <= limit:
         return encoded.decode("utf-8")
     room = limit - len(_ELLIPSIS)

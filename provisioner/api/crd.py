@@ -151,6 +151,7 @@ def _requirements() -> Schema:
         "description": "The values of the operator, in order of preference.",
         "type": "array",
         "items": {"type": "string"},
+        "maxItems": 1000,
         # Limits of a string on a list, which no API server enforces; kept as in Karpenter's CRD.
         "maxLength": 63,
         "pattern": LABEL_VALUE,
@@ -202,7 +203,7 @@ def _taints(description: str) -> Schema:
         },
         required=["effect", "key"],
     )
-    return atomic_list(description, taint)
+    return atomic_list(description, taint, maxItems=100)
 
 
 def _status() -> Schema:

@@ -1,13 +1,14 @@
 """Intersection of `spec.requirements`: all requirements on one key are combined into one.
 
 Deprecated keys count as their stable names. The user's order of values is kept, because offerings are tried in that
-order. `minValues` is ignored: it concerns the choice among offerings, and a claim gets one machine.
+order. `minValues` is ignored: it concerns the choice among offerings, and a claim gets one machine. The work grows with
+the number of values, not with its square.
 
 Source: docs/references/karpenter.md#requirements.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
@@ -21,14 +22,14 @@ _BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 
 class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The intersection of all requirements on one key. `allowed` is None without a list of values.
+    """The intersection of all requirements on one key. `allowed` is None without a list of values, else it is ordered.
 
     `least` and `most` bound the value as an integer, inclusive. `present` requires the key, `absent` forbids it.
     """
 
     key: str
-    allowed: tuple[str, ...] | None = None
-    excluded: tuple[str, ...] = ()
+    allowed: Mapping[str, None] | None = None
+    excluded: frozenset[str] = frozenset()
     least: int | None = None
     most: int | None = None
     present: bool = False
@@ -87,8 +88,12 @@ def allowed_values(requirements: Iterable[Requirement], key: str) -> tuple[str, 
 
 def allows(requirements: Iterable[Requirement], key: str, value: str) -> bool:
     """Whether this value satisfies all requirements on the key."""
-    demand = _combined(requirements, key)
-    return demand is None or demand.allows(value)
+    return combine_key(requirements, key).allows(value)
+
+
+def combine_key(requirements: Iterable[Requirement], key: str) -> CombinedRequirement:
+    """The intersection of the requirements on the key. Raises ValueError for requirements that `invalid` reports."""
+    return _combined(requirements, key) or CombinedRequirement(key=normalise_key(key))
 
 
 def conflicts(requirements: Iterable[Requirement]) -> tuple[str, ...]:
@@ -116,10 +121,11 @@ def _intersect(demand: CombinedRequirement, requirement: Requirement) -> Combine
     replace = msgspec.structs.replace
     match requirement.operator:
         case "In":
-            kept = dict.fromkeys(values) if demand.allowed is None else [v for v in demand.allowed if v in values]
-            return replace(demand, allowed=tuple(kept), present=True)
+            listed = dict.fromkeys(values)
+            kept = listed if demand.allowed is None else {v: None for v in demand.allowed if v in listed}
+            return replace(demand, allowed=kept, present=True)
         case "NotIn":
-            return replace(demand, excluded=(*demand.excluded, *values))
+            return replace(demand, excluded=demand.excluded.union(values))
         case "Exists":
             return replace(demand, present=True)
         case "DoesNotExist":

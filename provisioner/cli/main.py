@@ -15,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import redirect_stdout
 from typing import TextIO
 
+from provisioner.api.text import printable
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
@@ -113,7 +114,7 @@ def _settings_table(rows: Sequence[Described]) -> Iterator[str]:
     width = max(len(row.setting) for row in rows)
     for row in rows:
         mark, value = ("✗", f"({row.error})") if row.error else (" ", row.value)
-        yield f"{mark} {row.setting:<{width}}  {value}  ({row.source})\n"
+        yield f"{printable(f'{mark} {row.setting:<{width}}  {value}  ({row.source})')}\n"
 
 
 def _settings(line: CommandLine, env: Mapping[str, str]) -> Settings:

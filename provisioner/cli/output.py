@@ -5,12 +5,14 @@ from typing import Any
 import msgspec
 import yaml
 
+from provisioner.api.text import printable
+
 FORMATS = ("table", "json", "yaml")
 
 
 def encoded(value: Any, output: str) -> str:
-    """The value as indented JSON or as YAML, without a newline at the end."""
+    """The value as indented JSON or as YAML, printable, without a newline at the end."""
     if output == "json":
-        return msgspec.json.format(msgspec.json.encode(value), indent=2).decode()
-    text = yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False, allow_unicode=True)
+        return printable(msgspec.json.format(msgspec.json.encode(value), indent=2).decode(), keep="\n")
+    text = yaml.safe_dump(msgspec.to_builtins(value), sort_keys=False)
     return str(text).rstrip("\n")

@@ -2,7 +2,7 @@
 
 `record` neither waits nor fails; Events beyond the rate limit are dropped and counted. The same message about the same
 object is one Event with a count. Its name is a hash of them, so the count continues after a restart. Messages are
-redacted and at most 1024 bytes long.
+redacted, printable and at most 1024 bytes long.
 
 Source: docs/references/karpenter.md#events,
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (message 1024 bytes, reason 128).
@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal, Never
 
+from provisioner.api.text import printable
 from provisioner.api.time import rfc3339
 
 from .clock import Clock
@@ -96,7 +97,7 @@ class EventRecorder:
         It is also dropped if fewer than `reserve` further Events would be possible: for Events that come in bulk.
         """
         subject = about if isinstance(about, ObjectReference) else _reference(about)
-        text = truncate(redact(message), MESSAGE_BYTES)
+        text = _message(message)
         name = _name(subject, type, reason, text)
         now = self._clock.now()
         if (queued := self._queued.get(name)) is not None:
@@ -111,7 +112,7 @@ class EventRecorder:
 
     async def record_now(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
         """Write one Event before returning, for actions that require a record. Raises KubeError."""
-        subject, text, now = _reference(about), truncate(redact(message), MESSAGE_BYTES), self._clock.now()
+        subject, text, now = _reference(about), _message(message), self._clock.now()
         pending = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
         await self._create_or_count(_name(subject, type, reason, text), pending)
 
@@ -206,6 +207,10 @@ class EventRecorder:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _message(text: str) -> str:
+    return truncate(printable(redact(text)), MESSAGE_BYTES)
 
 
 def truncate(text: str, bytes_max: int) -> str:

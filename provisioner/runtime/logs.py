@@ -18,6 +18,8 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import EventDict, Processor
 
+from provisioner.api.text import printable
+
 from .clock import Clock
 from .log_sampling import Sampling
 from .redaction import MASK, is_secret, redact
@@ -146,8 +148,7 @@ def _redacted(value: Any, depth: int) -> Any:
 
 
 def _printable(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    return {key: _escaped(value) if isinstance(value, str) else value for key, value in event.items()}
-
-
-def _escaped(text: str) -> str:
-    return "".join(c if c.isprintable() or c in "\n\t" else c.encode("unicode_escape").decode() for c in text)
+    return {
+        key: printable(value, keep="\n\t" if key == "exception" else "") if isinstance(value, str) else value
+        for key, value in event.items()
+    }

@@ -11,6 +11,7 @@ from typing import Any, Literal
 import msgspec
 
 from provisioner.api.field_error import FieldError
+from provisioner.api.text import printable
 from provisioner.api.time import format_duration
 from provisioner.runtime.redaction import MASK, redact
 
@@ -114,7 +115,9 @@ class SettingsError(Exception):
     def __str__(self) -> str:
         count = len(self.errors)
         head = "1 setting is invalid:" if count == 1 else f"{count} settings are invalid:"
-        return "\n".join((head, *(f"  {assignment(e)}: {e.message}\n    {e.remedy}" for e in self.errors)))
+        return "\n".join(
+            (head, *(f"  {printable(f'{assignment(e)}: {e.message}')}\n    {e.remedy}" for e in self.errors))
+        )
 
 
 def assignment(error: FieldError) -> str:

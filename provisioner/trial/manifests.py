@@ -9,6 +9,8 @@ from typing import Any
 
 import yaml
 
+from provisioner.api.text import printable
+from provisioner.settings import bounded_yaml
 from provisioner.simulator.azure import fault_plan
 from provisioner.simulator.azure.faults import Fault
 
@@ -20,7 +22,7 @@ class InvalidFile(Exception):
     """A file that cannot be used. The message has a line for the cause and a line for the remedy."""
 
     def __init__(self, path: Path, cause: str, remedy: str) -> None:
-        super().__init__(f"{path}: {cause}\n    {remedy}")
+        super().__init__(f"{printable(f'{path}: {cause}', keep=chr(10))}\n    {remedy}")
 
 
 def examples() -> list[Path]:
@@ -54,10 +56,13 @@ def read_faults(path: Path) -> tuple[Fault, ...]:
 
 def _read(path: Path) -> list[Json]:
     try:
-        documents = list(yaml.safe_load_all(path.read_text(encoding="utf-8")))
+        with path.open(encoding="utf-8") as file:
+            documents = list(bounded_yaml.load_all(bounded_yaml.read(file)))
     except OSError as error:
         raise InvalidFile(path, _cause(error), "Use a readable file.") from None
-    except (yaml.YAMLError, UnicodeError) as error:
+    except bounded_yaml.LimitExceeded as error:
+        raise InvalidFile(path, str(error), "Write plain YAML.") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise InvalidFile(path, f"invalid YAML{_position(error)}", "Correct it, or use another file.") from None
     objects = [document for document in documents if isinstance(document, dict)]
     claims = [found for found in objects if found.get("kind") == "NodeClaim"]

@@ -152,8 +152,9 @@ def uninitialized(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | N
     """The first check that the Node fails, in Karpenter's order; None if it passes all."""
     if not node.ready:
         return _not_ready(node, status="Unknown")
+    startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
     for taint in node.spec.taints:
-        if any(taint.matches(start) for start in claim.spec.startup_taints):
+        if (taint.key, taint.effect) in startup:
             return _waiting(
                 reasons.STARTUP_TAINTS_EXIST,
                 f'StartupTaint "{taint}" still exists; the component that owns it must remove it',

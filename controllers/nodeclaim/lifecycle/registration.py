@@ -95,9 +95,11 @@ def _owner(claim: NodeClaim) -> OwnerReference:
 def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
     """The Node's taints without the unregistered one, plus the claim's where no taint has that key and effect."""
     merged = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
+    present = {(taint.key, taint.effect) for taint in merged}
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
         for taint in (*claim.spec.taints, *claim.spec.startup_taints):
-            if not any(taint.matches(other) for other in merged):
+            if (taint.key, taint.effect) not in present:
+                present.add((taint.key, taint.effect))
                 # Of a Node's taint the API server accepts fewer times than of a claim's, and sets it where it matters.
                 merged.append(msgspec.structs.replace(taint, time_added=None))
     return tuple(merged)

@@ -8,8 +8,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TextIO
 
+from provisioner.api.text import printable
+
 from .refusal import USAGE, Refused
 
+# Of output with several lines, such as JSON.
+LAYOUT = "\n"
 Prompt = Callable[[str], Awaitable[str]]
 
 
@@ -22,8 +26,8 @@ class Console:
     prompt: Prompt | None = None
 
     def print(self, *lines: str) -> None:
-        """Print lines of the result."""
-        self.out.writelines(f"{line}\n" for line in lines)
+        """Print lines of the result; characters that are not printable are escaped."""
+        self.out.writelines(f"{printable(line, keep=LAYOUT)}\n" for line in lines)
 
     async def confirm(self, question: str, *, yes: bool) -> None:
         """Return if `--yes` was given or the answer is yes. Raises Refused."""

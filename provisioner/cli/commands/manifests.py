@@ -13,6 +13,7 @@ import msgspec
 import yaml
 
 from provisioner.api.time import rfc3339
+from provisioner.settings import bounded_yaml
 
 from .refusal import USAGE, Refused
 
@@ -36,17 +37,19 @@ def documents(names: Sequence[str], typed: TextIO) -> tuple[Document, ...]:
 def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:
     try:
         if name == STDIN:
-            yield "standard input", typed.read()
+            yield "standard input", bounded_yaml.read(typed)
             return
         path = Path(name)
         if not path.is_dir():
-            yield name, path.read_text(encoding="utf-8")
+            yield name, _text(path)
             return
         found = sorted(file for file in path.iterdir() if file.suffix in SUFFIXES and file.is_file())
         if not found:
             raise Refused(f"{name}: no file with the suffix {', '.join(SUFFIXES)}", "Name the files.", USAGE)
         for file in found:
-            yield str(file), file.read_text(encoding="utf-8")
+            yield str(file), _text(file)
+    except bounded_yaml.LimitExceeded as error:
+        raise _beyond(name, error) from None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise Refused(
@@ -54,13 +57,24 @@ def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:
         ) from None
 
 
+def _text(path: Path) -> str:
+    with path.open(encoding="utf-8") as file:
+        return bounded_yaml.read(file)
+
+
+def _beyond(source: str, error: bounded_yaml.LimitExceeded) -> Refused:
+    return Refused(f"{source}: {error}", "Write plain YAML or JSON in files of at most 1 MiB.", USAGE)
+
+
 def _read(source: str, text: str) -> Iterator[Document]:
     found: list[Any] = []
     error_text = ""
     try:
         # JSON is valid YAML. Documents are read one by one, so that those before an error are kept.
-        for body in yaml.safe_load_all(text):
+        for body in bounded_yaml.load_all(text):
             found.append(body)  # noqa: PERF402 - list() would lose the documents before an error
+    except bounded_yaml.LimitExceeded as error:
+        raise _beyond(source, error) from None
     except (yaml.YAMLError, ValueError, RecursionError) as error:
         error_text = _describe(error)
     several = len(found) + bool(error_text) > 1

@@ -12,6 +12,7 @@ import msgspec
 
 from cloudprovider.azure.client import API_VERSION
 from provisioner.api.field_error import FieldError
+from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
 from .console import Console
@@ -62,7 +63,7 @@ def _with_duplicates(plans: list[Plan]) -> list[Plan]:
 
 
 def _lines(one: Plan) -> Iterator[str]:
-    yield f"{one.source}: nodeclaim/{one.claim}" if one.claim else f"{one.source}:"
+    yield printable(f"{one.source}: nodeclaim/{one.claim}" if one.claim else f"{one.source}:")
     if one.offerings:
         yield _line("pool", one.pool_name)
         for number, offering in enumerate(one.offerings, start=1):
@@ -99,7 +100,7 @@ def _gpus(node: ExpectedNode) -> str:
 
 
 def _line(head: str, text: str) -> str:
-    return f"  {head:<{GAP - 2}}  {text}".rstrip()
+    return f"  {head:<{GAP - 2}}  {printable(text)}".rstrip()
 
 
 def _summary(plans: list[Plan]) -> str:

@@ -4,18 +4,19 @@ Errors of the API server and of ARM become a `Refused` with a remedy for their k
 """
 
 from cloudprovider.errors import CloudError
+from provisioner.api.text import printable
 from provisioner.runtime.kube_errors import KubeError
 
 OK, FAILED, USAGE = 0, 1, 2
 
 
 class Refused(Exception):
-    """`cause` and `remedy` are one line each; `code` is the exit code."""
+    """`cause` and `remedy` are one printable line each; `code` is the exit code."""
 
     def __init__(self, cause: str, remedy: str, code: int = FAILED) -> None:
         super().__init__(cause)
-        self.cause = cause
-        self.remedy = remedy
+        self.cause = printable(cause)
+        self.remedy = printable(remedy)
         self.code = code
 
 

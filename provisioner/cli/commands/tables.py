@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 
+from provisioner.api.text import printable
 from provisioner.api.time import rfc3339
 
 GAP = "   "
@@ -11,7 +12,7 @@ NOTHING = "-"
 
 def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     """The lines of a table; an empty cell is a dash."""
-    shown = [tuple(head), *(tuple(cell or NOTHING for cell in row) for row in rows)]
+    shown = [tuple(head), *(tuple(printable(cell) or NOTHING for cell in row) for row in rows)]
     widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
     return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from provisioner.api.conditions import DEPENDENTS, READY, ConditionSet, Status, truncate
 from provisioner.api.meta import Condition, ObjectMeta
 from provisioner.api.nodeclaim import NodeClaim, NodeClaimStatus
+from provisioner.api.text import printable
 
 CREATED = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 
@@ -272,9 +273,10 @@ def test_a_message_is_truncated_between_characters(message: str, limit: int, cut
     assert truncate(message, limit) == cut
 
 
-def test_an_unpaired_surrogate_is_replaced() -> None:
-    """It cannot be encoded in UTF-8."""
-    assert truncate("bad \ud83d end") == "bad ? end"
+def test_characters_that_are_not_printable_are_escaped() -> None:
+    """An unpaired surrogate cannot be encoded in UTF-8; others move the cursor of a terminal, or hide text."""
+    assert truncate("bad \ud83d end") == r"bad \ud83d end"
+    assert truncate("\x1b[2J\u202e\r\nFORGED") == r"\x1b[2J\u202e\r\nFORGED"
 
 
 @given(st.text(max_size=300), st.integers(min_value=3, max_value=300))
@@ -282,7 +284,8 @@ def test_a_truncated_message_is_a_prefix_within_the_limit(message: str, limit: i
     """Truncating it again returns the same text."""
     cut = truncate(message, limit)
     assert len(cut.encode()) <= limit
-    assert message.startswith(cut.removesuffix("...")) or message == cut
+    shown = printable(message)
+    assert shown.startswith(cut.removesuffix("...")) or shown == cut
     assert truncate(cut, limit) == cut
 
 

@@ -318,6 +318,7 @@ def rule(text: str, message: str) -> dict[str, str]:
             "spec.requirements[].values",
             {
                 "type": "array",
+                "maxItems": 1000,
                 "maxLength": 63,
                 "pattern": "^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$",
                 "x-kubernetes-list-type": "atomic",
@@ -325,7 +326,7 @@ def rule(text: str, message: str) -> dict[str, str]:
         ),
         ("spec.requirements[].values[]", TEXT),
         ("spec.resources.requests{}", AMOUNT),
-        ("spec.taints", {"type": "array", "x-kubernetes-list-type": "atomic"}),
+        ("spec.taints", {"type": "array", "maxItems": 100, "x-kubernetes-list-type": "atomic"}),
         ("spec.taints[]", {"type": "object", "required": ["effect", "key"]}),
         ("spec.taints[].effect", TAINT_EFFECT),
         ("spec.taints[].key", TEXT | {"minLength": 1, "pattern": QUALIFIED_KEY}),
@@ -362,7 +363,7 @@ def rule(text: str, message: str) -> dict[str, str]:
     ],
 )
 def test_the_limits_of_each_field_are_karpenters(path: str, facts: dict[str, Any]) -> None:
-    """Types, patterns, enums, defaults, list types and rules."""
+    """Types, patterns, enums, defaults, list types and rules; the number of values and taints is bounded here only."""
     assert limits(path) == facts
 
 

@@ -169,3 +169,27 @@ def test_a_value_is_allowed_if_each_requirement_allows_it(requirements: list[Req
         left = allowed_values(requirements, "k")
         if left is not None:
             assert (value in left) is allows(requirements, "k", value)
+
+
+class Counted(str):
+    """A value that counts how often values are compared."""
+
+    __slots__ = ()
+    compared = 0
+
+    __hash__ = str.__hash__
+
+    def __eq__(self, other: object) -> bool:
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_the_work_grows_with_the_number_of_values() -> None:
+    """With lists of thousands each value is compared a few times, not with each other one."""
+    values = tuple(Counted(f"v{number}") for number in range(4000))
+    again = tuple(Counted(value) for value in reversed(values))
+    requirements = [need("k", "In", *values), need("k", "In", *again), need("k", "NotIn", *again[:2000])]
+    Counted.compared = 0
+    assert len(allowed_values(requirements, "k") or ()) == 2000
+    assert not conflicts(requirements)
+    assert Counted.compared < 20 * len(values)

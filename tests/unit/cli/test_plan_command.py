@@ -253,7 +253,7 @@ def test_manifests_are_read_from_files_directories_and_stdin(tmp_path: Path) -> 
     assert plans[3]["errors"][0]["message"].endswith("a.yaml, document 1")
 
 
-UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x", "[" * 5000, "a: *nothing"]
+UNREADABLE = ["{ broken", "a: [1\n", "\t", "a: !!python/object:os.system x"]
 
 
 @pytest.mark.parametrize("text", UNREADABLE, ids=lambda text: text[:12])

@@ -234,7 +234,8 @@ def test_a_living_claims_uid_is_not_adopted() -> None:
         await sim.apply(made)
         await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is reported")
         assert claim_condition(sim, "Launched", "thief")[2] == (
-            f"cannot adopt: claim {NAME} is there and has UID {living}; correct or remove the annotation {labels.ADOPT}"
+            f'cannot adopt: claim {NAME} is there and has UID "{living}"; correct or remove the annotation'
+            f" {labels.ADOPT}"
         )
         await asyncio.sleep(10 * MINUTE)
         assert not pool_calls(sim, "PUT", "thief")

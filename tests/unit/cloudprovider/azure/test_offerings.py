@@ -156,3 +156,18 @@ def test_invalid_requirements_are_rejected(requested: NodeClaim, reason: str, wo
     assert refused.value.final
     assert refused.value.reason == reason
     assert words in refused.value.message
+
+
+@pytest.mark.parametrize(
+    ("requested", "words"),
+    [
+        (of_type(sizes=tuple(f"Standard_N{number}" for number in range(501))), "501 combinations"),
+        (of_type(capacity("In", "spot", "on-demand"), sizes=tuple(f"Standard_N{n}" for n in range(300))), "600 comb"),
+        (of_type(sizes=("m5.large",) * 60_000), "60000 values, at most 5000 are evaluated; list fewer values"),
+    ],
+)
+def test_more_than_can_be_tried_is_rejected(requested: NodeClaim, words: str) -> None:
+    """A CRD without bounds on lists accepts them; the claim reports the bound."""
+    with pytest.raises(Rejected, match=words) as rejected:
+        offerings(requested)
+    assert (rejected.value.reason, rejected.value.final) == ("RequirementsInvalid", True)

@@ -181,10 +181,12 @@ ADOPTIONS = [
     ("its own UID", UID, THEIRS, ""),
     ("the pool bears that UID", OLD_UID, MINE, ""),
     ("there is no pool to take over", OLD_UID, None, ""),
-    ("a living claim has it", "uid-alive", MINE, "claim other is there and has UID uid-alive"),
-    ("a living claim has it, and there is no pool", "uid-alive", None, "claim other is there and has UID uid-alive"),
-    ("the pool bears another", OLD_UID, THEIRS, f"agent pool {KEY} bears uid-9, not {OLD_UID}"),
-    ("the pool is foreign", OLD_UID, instance(uid=""), f"agent pool {KEY} bears no UID of ours, not {OLD_UID}"),
+    ("a living claim has it", "uid-alive", MINE, 'claim other is there and has UID "uid-alive"'),
+    ("a living claim has it, and there is no pool", "uid-alive", None, 'claim other is there and has UID "uid-alive"'),
+    ("the pool bears another", OLD_UID, THEIRS, f'agent pool {KEY} bears "uid-9", not "{OLD_UID}"'),
+    ("a text of a terminal", "\x1b[2J\u202e\nX", THEIRS, rf'agent pool {KEY} bears "uid-9", not "\x1b[2J\u202e\nX"'),
+    ("a long text", "x" * 100, THEIRS, f'agent pool {KEY} bears "uid-9", not "{"x" * 64}..."'),
+    ("the pool is foreign", OLD_UID, instance(uid=""), f'agent pool {KEY} bears no UID of ours, not "{OLD_UID}"'),
 ]
 
 
@@ -273,3 +275,12 @@ def test_an_invalid_adoption_is_reported() -> None:
     (launched,) = [one for one in step.conditions if one.type == "Launched"]
     assert (launched.status, launched.reason) == ("Unknown", "AdoptionRefused")
     assert launched.message.startswith("cannot adopt: because; correct or remove the annotation")
+
+
+@pytest.mark.parametrize("tag", ["a/b", "..", "X", "\x1b", "x" * 300])
+def test_a_tag_that_is_no_name_is_not_looked_up(tag: str) -> None:
+    """Whoever may change tags must not make each pass over the pool fail; no claim has such a name."""
+    orphan = msgspec.structs.replace(instance(uid="uid-9"), claim_name=tag)
+    candidate = Candidate(cause="orphan-pool", since=-1e6)
+    step = garbage.step(facts(instance=orphan, candidate=candidate, cluster_age=0.0))
+    assert step == steps.LookUpClaim(name=KEY)
