@@ -59,6 +59,7 @@ from provisioner.runtime.kube import KubeError
 
 from . import expectations, lifecycle_log
 from .event_dedup import record_events, report_restriction
+from .stalled import recovered, stalled
 from .step_observer import StepObserver
 
 READS_PER_PASS = 6
@@ -134,6 +135,10 @@ class Reconciler:
                     set_controller(controller_name(facts, step))
                     self._observer.waits(key, blocked_by)
                     self._set_polling(key, facts)
+                    recovery = recovered(facts.claim, facts.now)
+                    if recovery is not None and "PatchStatus" not in facts.refused:
+                        result, _ = await self._perform(memory, facts, recovery)
+                        return await self._after_write(memory, facts, recovery, result)
                     report_restriction(self._actuator, memory, facts, self.cluster_state.candidates)
                     record_events(self._actuator, memory, facts, now=self._now())
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
@@ -151,6 +156,13 @@ class Reconciler:
             if pause is not None:
                 return pause
         return STALE_SECONDS
+
+    async def report_failure(self, key: str, error: Exception, failures: int) -> None:
+        """Report on the claim that its passes fail; the queue retries them."""
+        for claim in self._indexes.claims_of(key)[:1]:
+            step = stalled(claim, error, failures, self._clock.now())
+            if step is not None:
+                await self._actuator.write(step, claim)
 
     def _observe(self, key: str, memory: Memory) -> Facts:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""

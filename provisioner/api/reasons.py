@@ -31,6 +31,9 @@ CREATE_RATE_LIMITED = "CreateRateLimited"
 # Launched, and an Event of any object that cannot be decoded
 FIELD_UNREADABLE = "FieldUnreadable"
 
+# Stalled
+RECONCILE_FAILED = "ReconcileFailed"
+
 # Launched: validation of the claim before a request
 REQUIREMENTS_INVALID = "RequirementsInvalid"
 INSTANCE_TYPE_MISSING = "InstanceTypeMissing"

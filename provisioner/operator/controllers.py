@@ -124,6 +124,7 @@ def build_controllers(
             reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
             metrics=clients.metrics.controller("nodeclaim"),
             log_fields=caches.indexes.log_fields,
+            on_failure=reconciler.report_failure,
         ),
         event_handlers=EventHandlers(
             queue=queue,

@@ -1,8 +1,8 @@
 """A controller: workers that take keys from a work queue and reconcile them.
 
 A reconcile that fails or times out is logged with its traceback, counted and retried with backoff; it does not affect
-other keys. Cancellation passes. Beside the guards of the metrics observers, this is the only broad `except` of the
-program.
+other keys. Cancellation passes. Beside the guards of the metrics observers, this module has the only broad `except`
+of the program.
 
 Source: https://pkg.go.dev/sigs.k8s.io/controller-runtime/pkg/reconcile, docs/references/karpenter.md#metrics,
 https://docs.rs/kube/latest/kube/runtime/controller/struct.Action.html.
@@ -25,6 +25,9 @@ from .workqueue import WorkQueue
 # Seconds after which the key is reconciled again; None: at its next event.
 RequeueAfter = float | None
 Reconcile = Callable[[str], Awaitable[RequeueAfter]]
+# Called with the key, its error and its consecutive failures, after each failure.
+OnFailure = Callable[[str, Exception, int], Awaitable[None]]
+ON_FAILURE_SECONDS = 10.0
 
 log = get_logger("controller")
 
@@ -32,7 +35,8 @@ log = get_logger("controller")
 class Controller:
     """`workers` keys are reconciled at a time, each for at most `reconcile_timeout_seconds`.
 
-    `log_fields(key)` are fields of every log line of a reconcile, beside the key.
+    `log_fields(key)` are fields of every log line of a reconcile, beside the key. `on_failure` may report a failure on
+    the object; its own errors are logged.
     """
 
     def __init__(
@@ -45,6 +49,7 @@ class Controller:
         reconcile_timeout_seconds: float = 60.0,
         metrics: ControllerMetrics | None = None,
         log_fields: Callable[[str], Mapping[str, object]] = lambda _: {},
+        on_failure: OnFailure | None = None,
     ) -> None:
         self.name = name
         self._queue = queue
@@ -53,6 +58,7 @@ class Controller:
         self._reconcile_timeout_seconds = reconcile_timeout_seconds
         self._metrics = metrics or Metrics().controller(name)
         self._log_fields = log_fields
+        self._on_failure = on_failure
         self._progress_at: float | None = None
         self._reconcile_ids = itertools.count(1)
 
@@ -99,6 +105,7 @@ class Controller:
                 after = await self._reconcile(key)
         except Exception as error:  # noqa: BLE001 - an error of one key must not end the workers
             self._failed(key, error, expired=deadline.expired())
+            await self._report(key, error)
         else:
             self._queue.forget(key)
             self._metrics.total.labels(self._acting_controller(), "success" if after is None else "requeue_after").inc()
@@ -119,6 +126,15 @@ class Controller:
             failures=self._queue.num_requeues(key),
             retry_seconds=round(delay, 3),
         )
+
+    async def _report(self, key: str, error: Exception) -> None:
+        if self._on_failure is None:
+            return
+        try:
+            async with asyncio.timeout(ON_FAILURE_SECONDS):
+                await self._on_failure(key, error, self._queue.num_requeues(key))
+        except Exception as failed:  # noqa: BLE001 - the error itself is logged already
+            log.warning("failed to report the error on the object", error=f"{type(failed).__name__}: {failed}")
 
     def _acting_controller(self) -> str:
         """The controller that decided in this reconcile; this one if none did."""

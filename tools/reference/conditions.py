@@ -18,6 +18,7 @@ ORDER = {
     "Drained": "During termination: no pod that must be evicted remains on the Node.",
     "VolumesDetached": "During termination: no volume is attached to the machine.",
     "InstanceTerminating": "During termination: the agent pool is being deleted.",
+    "Stalled": "Reconciles fail repeatedly. The condition is removed when one succeeds.",
 }
 
 INTRODUCTION = """\

@@ -2,10 +2,11 @@
 
 from provisioner.api import reasons as r
 
-from .row import is_false, is_true, is_unknown
+from .row import Reason, is_false, is_true, is_unknown
 
 LAUNCHED = "Launched"
 READY = "Ready"
+STALLED = "Stalled"
 
 LAUNCH = (
     is_true(READY, r.READY, "Launched, Registered and Initialized are True. Pods can use the Node and its GPUs."),
@@ -33,6 +34,14 @@ LAUNCH = (
             " holds the Lease.",
         )
         for on in (READY, LAUNCHED, "Registered", "Initialized")
+    ),
+    Reason(
+        on=STALLED,
+        statuses=("True",),
+        name=r.RECONCILE_FAILED,
+        meaning="Reconciling this NodeClaim has failed at least five times in a row. It is retried with backoff.",
+        look="The error in the message, and the traceback of `reconcile failed` in the controller's log.",
+        remedy="Remove the cause: often a webhook or a permission. Report an error of the program with its traceback.",
     ),
     is_unknown(
         LAUNCHED,
