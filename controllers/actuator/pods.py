@@ -24,7 +24,7 @@ from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEAT
 from .shared_read import SharedRead
 
 # Pods of several Nodes are read in one LIST if the cluster has at most this many Nodes for each of them.
-NODES_PER_READ = 4
+NODES_PER_READ = 10
 SCHEDULED = "spec.nodeName!="
 
 SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
@@ -62,11 +62,18 @@ class PodActuator:
         shared = await self._scheduled.fresh(name)
         if shared is not None:
             return ReadPods(pods=shared.get(name, ()))
-        return ReadPods(pods=(await self._kube.list(PODS, field_selector=f"spec.nodeName={name}")).items)
+        return ReadPods(pods=await self._list_pods(name))
+
+    async def _list_pods(self, node: str) -> tuple[Pod, ...]:
+        return (await self._kube.list(PODS, field_selector=f"spec.nodeName={node}")).items
 
     async def _list_scheduled(self, nodes: frozenset[str]) -> Mapping[str, tuple[Pod, ...]] | None:
         """The pods of these Nodes, by Node, from one LIST of all scheduled pods; None if most are of other Nodes."""
-        if len(nodes) == 1 or self._nodes() > NODES_PER_READ * len(nodes):
+        if len(nodes) == 1:
+            # While this request is in flight, those that come wait, and share the next one.
+            (name,) = nodes
+            return {name: await self._list_pods(name)}
+        if self._nodes() > NODES_PER_READ * len(nodes):
             return None
         found = defaultdict[str, tuple[Pod, ...]](tuple)
         for pod in (await self._kube.list(PODS, field_selector=SCHEDULED)).items:
