@@ -18,20 +18,23 @@ from .work import Unit, Work, grouped
 
 def solve(snapshot: Snapshot) -> Decision:
     """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending."""
-    decision = _Solver(snapshot).decide()
-    if not decision.errors:
-        return decision
-    # Machines are scarce: room on existing nodes that is given to small pods first takes more of them.
-    other = _Solver(snapshot, small_first=True).decide()
-    return min(decision, other, key=lambda one: (len(one.errors), one.price, len(one.machines)))
+    decisions = [_Solver(snapshot).decide()]
+    if decisions[0].errors:
+        # Machines are scarce: room on existing nodes that is given to small pods first takes more of them.
+        decisions.append(_Solver(snapshot, small_first=True).decide())
+    if any(pod.spec.topology for pod in snapshot.pods):
+        # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
+        decisions.append(_Solver(snapshot, one_by_one=True).decide())
+    return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
 
 
 class _Solver:
     """The state of one decision: machines with room, machines planned so far, and pods by domain."""
 
-    def __init__(self, snapshot: Snapshot, *, small_first: bool = False) -> None:
+    def __init__(self, snapshot: Snapshot, *, small_first: bool = False, one_by_one: bool = False) -> None:
         self._snapshot = snapshot
         self._small_first = small_first
+        self._one_by_one = one_by_one
         self._well_known = snapshot.well_known
         self._candidates = all_candidates(snapshot)
         self._hosts = [
@@ -76,7 +79,8 @@ class _Solver:
         counted = [w for w in order if not self._domains.concerns(w.spec, w.view.topology) and is_counted(w, order)]
         following = [w for w in order if w not in counted and follows(w)]
         rest = [w for w in order if w not in counted and w not in following]
-        return [work for part in (counted, rest, following) for work in self._place(part)]
+        parts = [counted, *([one] for one in rest), following] if self._one_by_one else [counted, rest, following]
+        return [work for part in parts for work in self._place(part)]
 
     def _place(self, group: list[Work]) -> list[Work]:
         parts: list[Work] = []

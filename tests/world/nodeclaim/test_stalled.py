@@ -40,7 +40,9 @@ async def test_few_failures_are_not_reported(sim: Sim) -> None:
     mend = refuse(sim, _changes_node, 500, "InternalError", "no webhook answers")
     await sim.start_controller()
     await sim.apply(node_claim(NAME))
-    await sim.until(lambda: any(_changes_node(call) for call in sim.audit_log.calls(kind="nodes")), 10 * MINUTE, "a refusal")
+    await sim.until(
+        lambda: any(_changes_node(call) for call in sim.audit_log.calls(kind="nodes")), 10 * MINUTE, "a refusal"
+    )
     mend()
     await ready(sim, NAME)
     assert not sim.condition(NAME, "Stalled")
