@@ -24,7 +24,8 @@ from provisioner.api.nodeclaim import NodeClaim
 
 ConditionUpdates = Mapping[str, ConditionUpdate]
 
-# The steps of a healthy life that get no Event, unless one is a warning: later steps imply them.
+# The steps of a healthy life that get no Event, unless one is a warning: later steps imply them. A machine that is not
+# the first choice is not usual.
 WITHOUT_EVENT = frozenset(
     {
         reasons.CREATING,
@@ -100,6 +101,7 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
         late = bool(update.overdue) and (before is None or not deadlines.is_overdue(before.message))
         usual = (update.usual or update.reason in WITHOUT_EVENT) and not update.warning
+        usual = usual and not (update.reason == reasons.LAUNCHED and _choice(f))
         if not (unchanged or usual) or late:
             words = text or _event_message(f, claim, name)
             kind: EventType = "Warning" if update.warning else "Normal"
@@ -115,8 +117,10 @@ def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:
     """The message of the Event for a condition that is True, which has no message itself."""
     node = node_for_claim(f)
     match name:
+        case conditions.LAUNCHED:
+            return f"agent pool {f.key} is running{_choice(f)}"
         case conditions.REGISTERED:
-            return f"Node {node.name if node is not None else f.key} belongs to this claim{_choice(f)}"
+            return f"Node {node.name if node is not None else f.key} belongs to this claim"
         case conditions.INITIALIZED:
             return _initialized_text(f, claim)
         case _:

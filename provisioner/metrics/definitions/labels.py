@@ -127,7 +127,7 @@ LABELS: Mapping[str, Label] = {
     "method": Label(
         meaning="cloud provider method; in `client_go_request_total`, the verb",
         values=(
-            *("Create", "Get", "List", "Delete", "Cause", "Cluster"),
+            *("Create", "Get", "List", "Delete", "Cause", "Cluster", "Usages"),
             *("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE"),
         ),
     ),

@@ -99,7 +99,8 @@ class ClaimGauges:
 
     def _machine(self, claim: NodeClaim) -> tuple[str, str, str]:
         """Size, zone and capacity type of the instance, or of the first choice while there is none."""
-        offerings = () if labels.INSTANCE_TYPE in claim.metadata.labels else self._offerings_of(claim)
+        # The only allowed size is a label before the machine exists; the capacity type is written with the machine.
+        offerings = () if labels.CAPACITY_TYPE in claim.metadata.labels else self._offerings_of(claim)
         if not offerings:
             return self._label_values.machine(claim)
         return size_label(offerings[0].size), offerings[0].zone or REGIONAL, offerings[0].capacity_type

@@ -47,7 +47,7 @@ def cells(found: Json, row: int = 0) -> dict[str, Any]:
         (BUDGETS, "Name Min_Available Max_Unavailable Allowed_Disruptions Age"),
         (NAMESPACES, "Name Status Age"),
         (CRDS, "Name Created_At"),
-        (CLAIMS, "Name Type Capacity Zone Node Ready Age ImageID ID NodePool NodeClass Drifted"),
+        (CLAIMS, "Name Type Capacity Zone Node Ready Age Reason ImageID ID NodePool NodeClass Drifted"),
         (WIDGETS, "Name Zone Ready Age Size"),
     ],
 )

@@ -275,12 +275,12 @@ def test_rate_limit_metrics() -> None:
         await sim.start_controller(metrics=metrics)
         await asyncio.sleep(60)
         for bucket, tokens in (("aks", 58.0), ("aks-put", 19.0), ("arm-reads", 240.0), ("arm-writes", 190.0)):
-            assert value("budget_tokens", bucket=bucket) == tokens
-            assert value("budget_wait_seconds", bucket=bucket) == 0.0
+            assert value("rate_limit_tokens", bucket=bucket) == tokens
+            assert value("rate_limit_wait_seconds", bucket=bucket) == 0.0
         await sim.apply(node_claim("gpu1"))
         await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Throttled", within_seconds=5)
-        assert value("budget_tokens", bucket="aks-put") == 0.0
-        assert value("budget_wait_seconds", bucket="aks-put") == pytest.approx(100.0, abs=5.0)
+        assert value("rate_limit_tokens", bucket="aks-put") == 0.0
+        assert value("rate_limit_wait_seconds", bucket="aks-put") == pytest.approx(100.0, abs=5.0)
         assert value("throttled_total", bucket="aks-put", by="cloud") == 1.0
         assert value("throttled_total", bucket="arm-writes", by="cloud") == 0.0
         sim.cloud.faults.append(Fault(verb="PUT", pool="gpu2", answer=errors.arm_throttled("writes", 100)))

@@ -32,8 +32,9 @@ def deleted(sim: Sim, name: str = NAME) -> bool:
 
 
 def annotations(sim: Sim, name: str = NAME) -> Json:
-    """A claim's annotations."""
-    return (sim.claim(name) or {"metadata": {}})["metadata"].get("annotations") or {}
+    """A claim's annotations, without the record of the labels that the controller wrote."""
+    found = (sim.claim(name) or {"metadata": {}})["metadata"].get("annotations") or {}
+    return {key: value for key, value in found.items() if key != labels.INSTANCE_LABELS}
 
 
 def repairs(metrics: Metrics) -> float:

@@ -93,6 +93,7 @@ def test_k2_one_put_carries_all_that_kaito_requests(stem, owner, disk) -> None:
                 "kaito.sh/machine-type": "gpu",
                 "kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z",
                 "gpu-provisioner.sh/nodeclaim-uid": uid,
+                "karpenter.sh/capacity-type": "on-demand",
             },
             "tags": {
                 "gpu-provisioner_nodeclaim": name,

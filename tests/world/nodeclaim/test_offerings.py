@@ -55,7 +55,7 @@ def test_the_next_size_is_tried_after_a_shortage(refused: str) -> None:
         causes = [event["message"] for event in events(sim, "gpu1") if event["reason"] == "QuotaExceeded"]
         assert causes
         assert not any(EXHAUSTED in cause for cause in causes)
-        (got,) = (event["message"] for event in events(sim, "gpu1", "Registered"))
+        (got,) = (event["message"] for event in events(sim, "gpu1", "Launched"))
         assert got.endswith(f"; {THIRD} is choice 3 of 3, {SIZE} failed with QuotaExceeded")
         await removed(sim, "gpu1")
         assert sim.audit_log.deletion_order(uid)[-3:] == ["pool", "node", "claim"]
