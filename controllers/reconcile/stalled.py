@@ -12,14 +12,20 @@ from controllers.model.steps import Event, PatchStatus
 from provisioner.api import reasons
 from provisioner.api.conditions import STALLED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.kube_errors import KubeError
 
-# One failure is usual, such as a lost connection; the queue has waited some seconds when the fifth one follows.
+# One failure is usual, such as a lost connection; the queue has waited some seconds when the fifth one follows. Each
+# fifth failure is reported, because the API server may refuse this write as well.
 FAILURES = 5
 
 
 def stalled(claim: NodeClaim, error: Exception, failures: int, now: datetime) -> PatchStatus | None:
-    """The write that reports an error; None for the first failures, and if the condition states this error already."""
-    if failures < FAILURES or any(field.startswith("status") for field in claim.metadata.unreadable):
+    """The write that reports an error; None between reports, and if the condition states this error already.
+
+    Throttling by the API server (Retry-After) is no error of the claim.
+    """
+    throttled = isinstance(error, KubeError) and error.retry_after is not None
+    if failures % FAILURES or throttled or any(field.startswith("status") for field in claim.metadata.unreadable):
         return None
     cause = f"{type(error).__name__}: {error}"
     text = truncate(f"{cause}. Retried with backoff; the controller's log has the details")
