@@ -187,8 +187,8 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_circuit_breaker, "gpu5"),
     (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
     (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
-    (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 9"),
-    (backoff_that_does_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 9"),
+    (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 15"),
+    (backoff_that_does_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 15"),
     (no_drain, test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
 ]
 
