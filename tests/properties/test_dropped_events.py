@@ -27,8 +27,8 @@ def ranges(last: int) -> list[Range]:
     return [(i, k) for i in range(1, last + 1) for k in range(i, last + 1)]
 
 
-def drop(kinds: tuple[str, ...], lost: Range) -> None:
-    """Run the scenario with one range of dropped events."""
+def drop(kinds: tuple[str, ...], lost: Range, *, check: Callable[[Sim], None] = lambda sim: None) -> None:
+    """Run the scenario with one range of dropped events; `check` runs at its end."""
     first, last = lost
     dropped: list[int] = []
 
@@ -48,6 +48,7 @@ def drop(kinds: tuple[str, ...], lost: Range) -> None:
         points = Points.count(sim, kinds, dict.fromkeys(range(first, last + 1), lose))
         await sim.start_controller(elect=False)
         await ends_well(sim, await life(sim))
+        check(sim)
 
     run_story(story, f"{kinds}, changes {first} to {last} lost")
     assert dropped
@@ -65,6 +66,19 @@ def test_dropped_events(kinds: tuple[str, ...], at_most: int, record_property: C
         drop(kinds, lost)
     record_property("ranges", f"{len(tried)} of {len(every)}")
     print(f"{len(tried)} of {len(every)} ranges")
+
+
+def no_write_is_refused(sim: Sim) -> None:
+    """No write was based on an object that is older than the controller's own last write to it."""
+    refused = [call for call in sim.audit_log.writes() if call.status == 409]
+    assert not refused, refused
+
+
+@pytest.mark.matrix(quick=0)
+def test_a_dropped_event_of_a_claim_leads_to_no_refused_write() -> None:
+    """While the cache does not show an own write, nothing is written."""
+    for point in range(1, changes((CLAIMS,)) + 1):
+        drop((CLAIMS,), (point, point), check=no_write_is_refused)
 
 
 def drop_lists(lost: Range) -> None:
