@@ -10,7 +10,7 @@ import pytest
 from controllers.model.steps import PatchStatus
 from controllers.planner.plan import plan
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, READY
+from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, READY, STALLED
 from tests.unit.builders import facts
 from tests.unit.controllers.planner.test_plan import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
 from tests.world.messages import explained, explained_event
@@ -39,10 +39,11 @@ def test_descriptions_are_unique() -> None:
     assert len(states) == len(set(states))
 
 
-def test_a_reason_that_is_not_true_has_a_remedy() -> None:
-    """A reason of a True condition has none."""
-    assert [r.name for r in REASONS if r.statuses != ("True",) and not (r.look and r.remedy)] == []
-    assert [r.name for r in REASONS if r.statuses == ("True",) and r.look] == []
+def test_a_reason_of_a_fault_has_a_remedy() -> None:
+    """True is the healthy status of all conditions but Stalled."""
+    healthy = {(r.on, r.name) for r in REASONS if r.statuses == ("True",) and r.on != STALLED}
+    assert [r.name for r in REASONS if (r.on, r.name) not in healthy and not (r.look and r.remedy)] == []
+    assert [r.name for r in REASONS if (r.on, r.name) in healthy and r.look] == []
 
 
 @pytest.mark.parametrize("path", WRITERS, ids=lambda path: str(path.relative_to(ROOT)))
