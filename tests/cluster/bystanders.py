@@ -12,6 +12,7 @@ from typing import Any
 import aiohttp
 
 from provisioner.api import labels
+from provisioner.simulator.azure import bodies
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
@@ -97,11 +98,16 @@ def open_files() -> frozenset[str]:
     return frozenset(found)
 
 
+def crowd_name(number: int) -> str:
+    """The name of a Node of the agent pool `theirs`, in the form in which AKS names Nodes."""
+    return f"aks-theirs-12345678-vmss{number:06d}"
+
+
 def bulky_node(number: int) -> Json:
     """A Node of the size that Nodes have in real clusters."""
     images = [{"names": [f"registry.example.com/team-{n}/image@sha256:{n:064x}"], "sizeBytes": n} for n in range(40)]
     found = {f"example.com/label-{n}": f"value-{n}" for n in range(30)}
-    name = f"crowd-{number:05d}"
+    name = crowd_name(number)
     meta = {"name": name, "labels": {**found, "agentpool": "theirs", "kubernetes.io/hostname": name}}
     return {"apiVersion": "v1", "kind": "Node", "metadata": meta, "status": {"images": images}}
 
@@ -135,7 +141,7 @@ async def _untaint(hand: Hand, name: str) -> None:
 
 
 def _node(settings: AzureSettings, pool: Pool) -> Json:
-    name = f"aks-{pool.name}-vmss000000"
+    name = bodies.node_name(settings, pool.name, 0)
     node = node_objects.registration(settings, pool, name)
     provider_id, found = node_objects.initialization(settings, pool, 0)
     node["metadata"]["labels"] |= found

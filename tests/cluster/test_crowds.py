@@ -14,7 +14,7 @@ from controllers.model.policy import Policy
 from provisioner.api import labels
 from tests.world.harness import SIZE, node_claim
 
-from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, user_client
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, crowd_name, user_client
 from .controlplane import ControlPlane
 from .inprocess import Pod, proven
 
@@ -74,7 +74,7 @@ async def test_a_thousand_claims_and_two_thousand_nodes(
             await made.until(lambda: reporting(made) == ours and made.ready() == 2, 120, "all of ours report")
             served = asyncio.get_running_loop().time() - begun
             await at_once(
-                [partial(hand.demand, "DELETE", f"{NODES_PATH}/crowd-{n:05d}") for n in range(0, CROWD_NODES, 10)]
+                [partial(hand.demand, "DELETE", f"{NODES_PATH}/{crowd_name(n)}") for n in range(0, CROWD_NODES, 10)]
             )
             await made.equals_a_fresh_list()
             assert len(made.app.nodes.items()) == CROWD_NODES - CROWD_NODES // 10 + 2

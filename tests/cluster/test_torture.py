@@ -17,7 +17,7 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
 
-from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, user_client
+from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, at_once, bulky_node, crowd_name, user_client
 from .controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from .inprocess import proven
 
@@ -39,14 +39,14 @@ async def test_a_paged_list_is_complete_under_compaction(
                 nonlocal compactions
                 for number in itertools.count():
                     label = {"metadata": {"labels": {"disturbed": str(number)}}}
-                    await hand.demand("PATCH", f"{NODES_PATH}/crowd-{number % count:05d}", label, MERGE)
+                    await hand.demand("PATCH", f"{NODES_PATH}/{crowd_name(number % count)}", label, MERGE)
                     await cluster.compact_etcd()
                     compactions = number + 1
 
             disturbing = tasks.create_task(disturb())
             for _ in range(rounds):
                 listed = await made.kube.list(NODES, limit=20)
-                assert sorted(node.name for node in listed.items) == [f"crowd-{n:05d}" for n in range(count)]
+                assert sorted(node.name for node in listed.items) == [crowd_name(n) for n in range(count)]
                 versions = {int(node.metadata.resource_version) for node in listed.items}
                 assert max(versions) <= int(listed.resource_version)
             disturbing.cancel()
@@ -61,7 +61,7 @@ async def test_an_expired_page_restarts_the_list(cluster: ControlPlane, tmp_path
     count, seen = 30, list[int]()
 
     async def forget() -> None:
-        await cluster.demand("DELETE", f"{NODES_PATH}/crowd-00000")
+        await cluster.demand("DELETE", f"{NODES_PATH}/{crowd_name(0)}")
         await cluster.compact_etcd()
         await cluster.restart_apiserver()
 
@@ -80,7 +80,7 @@ async def test_an_expired_page_restarts_the_list(cluster: ControlPlane, tmp_path
             listed = await kube.list(NODES, limit=2)
         finally:
             await connection.close()
-        assert sorted(node.name for node in listed.items) == [f"crowd-{n:05d}" for n in range(1, count)]
+        assert sorted(node.name for node in listed.items) == [crowd_name(n) for n in range(1, count)]
         assert seen == [200] * 3 + [410] + [200] * 15
         await hand.demand("DELETE", NODES_PATH)
 
@@ -98,8 +98,8 @@ async def test_expired_watches_relist(cluster: ControlPlane, tmp_path: Path) -> 
             cluster.apiserver.kill()
             await cluster.restart_apiserver()
             await cluster.compact_etcd()
-            await hand.demand("DELETE", f"{NODES_PATH}/crowd-00003")
-            await made.until(lambda: made.app.nodes.get("crowd-00003") is None, 60, "the deletion is known")
+            await hand.demand("DELETE", f"{NODES_PATH}/{crowd_name(3)}")
+            await made.until(lambda: made.app.nodes.get(crowd_name(3)) is None, 60, "the deletion is known")
             await made.until(lambda: expired(made.log) >= {"nodeclaims", "nodes"}, 60, "both got a 410")
             await made.equals_a_fresh_list()
             assert made.lives == 1
