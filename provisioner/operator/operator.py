@@ -15,6 +15,7 @@ from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.leaderelection import LeaderElector
+from provisioner.runtime.resourcelock import LeaseLock
 from provisioner.runtime.server import listen
 
 from . import health
@@ -124,16 +125,15 @@ def build_elector(
     """None if leader election is disabled."""
     if not config.elect:
         return None
-    return LeaderElector(
+    lock = LeaseLock(
         clients.lease_kube,
         clients.clock,
         name=config.lease_name,
         namespace=config.lease_namespace,
         identity=config.identity,
-        rng=clients.rng,
-        metrics=clients.metrics.leader(config.lease_name),
         on_annotations=on_annotations,
     )
+    return LeaderElector(lock, clients.clock, rng=clients.rng, metrics=clients.metrics.leader(config.lease_name))
 
 
 def build_inventory(

@@ -22,7 +22,7 @@ import msgspec
 from prometheus_client import Gauge
 
 from .clock import Clock
-from .kube import Kube, KubeError
+from .kube import KubeError
 from .logs import get_logger
 from .metrics import Metrics
 from .objects import Lease, LeaseSpec
@@ -49,49 +49,31 @@ class _Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LeaderElector:
-    """`identity` must be unique to this process. `on_annotations` is called when the Lease's annotations change.
+    """`vacant_seconds` estimates how long there was no leader before this process acquired the Lease; 0 if not known.
 
-    `vacant_seconds` estimates how long there was no leader before this process acquired the Lease; 0 if not known.
     Raises ValueError if the Lease is too short for two more renewals.
     """
 
     def __init__(
         self,
-        kube: Kube,
+        lock: LeaseLock,
         clock: Clock,
         *,
-        name: str,
-        namespace: str,
-        identity: str,
         rng: Random,
-        lease_duration_seconds: float = 30.0,
         retry_period_seconds: float = 5.0,
         request_timeout_seconds: float = 4.0,
         metrics: Gauge | None = None,
-        on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
-        if lease_duration_seconds <= 2 * retry_period_seconds + request_timeout_seconds:
+        if lock.lease_duration_seconds <= 2 * retry_period_seconds + request_timeout_seconds:
             raise ValueError(
                 "lease_duration_seconds must exceed twice retry_period_seconds plus request_timeout_seconds"
             )
+        self._lock = lock
         self._clock = clock
-        self._name = name
-        self._namespace = namespace
-        self._identity = identity
         self._rng = rng
-        self._lease_duration_seconds = lease_duration_seconds
         self._retry_period_seconds = retry_period_seconds
         self._request_timeout_seconds = request_timeout_seconds
-        self._metrics = metrics or Metrics().leader(name)
-        self._lock = LeaseLock(
-            kube,
-            clock,
-            name=name,
-            namespace=namespace,
-            identity=identity,
-            lease_duration_seconds=lease_duration_seconds,
-            on_annotations=on_annotations,
-        )
+        self._metrics = metrics or Metrics().leader(lock.name)
         self._annotating = asyncio.Lock()
         self._valid_until = -math.inf
         self._observed: _Observed | None = None
@@ -144,7 +126,7 @@ class LeaderElector:
         while not await self._try_acquire():  # noqa: ASYNC110 - each round is a request to the API server
             await asyncio.sleep(self._retry_period_seconds * self._rng.uniform(0.8, 1.2))
         self._metrics.set(1)
-        log.info("became leader", lease=self._name, identity=self._identity)
+        log.info("became leader", lease=self._lock.name, identity=self._lock.identity)
 
     async def _try_acquire(self) -> bool:
         try:
@@ -157,14 +139,14 @@ class LeaderElector:
                 self.vacant_seconds = vacant
                 return True
         except (KubeError, TimeoutError) as error:
-            log.warning("failed to acquire the lease", lease=self._name, error=str(error) or "timed out")
+            log.warning("failed to acquire the lease", lease=self._lock.name, error=str(error) or "timed out")
             return False
 
     def _can_acquire(self, lease: Lease | None) -> bool:
         """A Lease that vanished is held until the term ends that was observed last: its holder may not know yet."""
         if lease is not None and not self._is_replacement(lease):
             self._observe(lease)
-        if self._observed is None or self._observed.holder in {"", self._identity}:
+        if self._observed is None or self._observed.holder in {"", self._lock.identity}:
             return True
         # The lease duration counts from when the renewal was observed, which is never before it was made.
         return self._now() - self._observed_at >= self._observed.term_seconds
@@ -181,13 +163,13 @@ class LeaderElector:
             holder=spec.holder_identity or "",
             renew_time=spec.renew_time or "",
             transitions=spec.lease_transitions or 0,
-            term_seconds=max(self._lease_duration_seconds, float(spec.lease_duration_seconds or 0)),
+            term_seconds=max(self._lock.lease_duration_seconds, float(spec.lease_duration_seconds or 0)),
         )
         if seen != self._observed:
             self._observed, self._observed_at = seen, self._now()
         if seen.holder != self.holder:
             self.holder = seen.holder
-            log.info("new leader observed", lease=self._name, holder=seen.holder or "none")
+            log.info("new leader observed", lease=self._lock.name, holder=seen.holder or "none")
 
     def _vacant(self, lease: Lease | None) -> float:
         """An estimate: it compares the wall clocks of two machines."""
@@ -208,20 +190,20 @@ class LeaderElector:
             except (KubeError, TimeoutError) as error:
                 log.warning(
                     "failed to renew the lease",
-                    lease=self._name,
+                    lease=self._lock.name,
                     remaining_seconds=round(self.remaining(), 1),
                     error=str(error) or "timed out",
                 )
 
     async def _renew(self) -> None:
         try:
-            await self._hold(Lease(spec=LeaseSpec(holder_identity=self._identity)))
+            await self._hold(Lease(spec=LeaseSpec(holder_identity=self._lock.identity)))
         except KubeError as error:
             if not (error.conflict or error.not_found):
                 raise
             # Another client wrote the Lease, or our last renewal was applied and its response was lost.
             lease = await self._lock.read()
-            if lease is not None and lease.spec.holder_identity != self._identity:
+            if lease is not None and lease.spec.holder_identity != self._lock.identity:
                 self._lose(f"it is held by {lease.spec.holder_identity or 'no one'}")
             await self._hold(lease)
 
@@ -230,14 +212,14 @@ class LeaderElector:
 
     def _lose(self, reason: str) -> NoReturn:
         self._valid_until = -math.inf
-        log.error("leader election lost", lease=self._name, reason=reason)
-        raise LeadershipLost(f"lease {self._namespace}/{self._name}: {reason}")
+        log.error("leader election lost", lease=self._lock.name, reason=reason)
+        raise LeadershipLost(f"lease {self._lock.namespace}/{self._lock.name}: {reason}")
 
     async def _hold(self, held: Lease | None) -> None:
         """Acquire, renew or create the Lease. The term starts before the request."""
         started = self._now()
         await self._lock.hold(held)
-        self._valid_until = started + self._lease_duration_seconds
+        self._valid_until = started + self._lock.lease_duration_seconds
 
     async def _release(self) -> None:
         held = self.remaining() > 0
@@ -245,14 +227,16 @@ class LeaderElector:
         if not held:
             return
         if self._now() < self._no_release_before:
-            log.info("not releasing the lease: a cancelled write may still be applied; it expires", lease=self._name)
+            log.info(
+                "not releasing the lease: a cancelled write may still be applied; it expires", lease=self._lock.name
+            )
             return
         try:
             async with asyncio.timeout(self._request_timeout_seconds):
                 await self._lock.release()
-            log.info("released the lease", lease=self._name)
+            log.info("released the lease", lease=self._lock.name)
         except (KubeError, TimeoutError) as error:
-            log.warning("failed to release the lease", lease=self._name, error=str(error) or "timed out")
+            log.warning("failed to release the lease", lease=self._lock.name, error=str(error) or "timed out")
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()

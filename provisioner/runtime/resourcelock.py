@@ -18,7 +18,10 @@ ANNOTATE_TRIES = 4
 
 
 class LeaseLock:
-    """`on_annotations` is called when the annotations change, whoever wrote them."""
+    """`identity` must be unique to this process.
+
+    `on_annotations` is called when the annotations change, whoever wrote them.
+    """
 
     def __init__(
         self,
@@ -28,15 +31,15 @@ class LeaseLock:
         name: str,
         namespace: str,
         identity: str,
-        lease_duration_seconds: float,
-        on_annotations: Callable[[Mapping[str, str]], None],
+        lease_duration_seconds: float = 30.0,
+        on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
     ) -> None:
         self._kube = kube
         self._clock = clock
-        self._name = name
-        self._namespace = namespace
-        self._identity = identity
-        self._lease_duration_seconds = lease_duration_seconds
+        self.name = name
+        self.namespace = namespace
+        self.identity = identity
+        self.lease_duration_seconds = lease_duration_seconds
         self._on_annotations = on_annotations
         self._version = ""
         self.annotations: Mapping[str, str] = {}
@@ -44,7 +47,7 @@ class LeaseLock:
     async def read(self) -> Lease | None:
         """The Lease; None if it does not exist. Raises KubeError."""
         try:
-            lease = await self._kube.get(LEASES, self._name, namespace=self._namespace)
+            lease = await self._kube.get(LEASES, self.name, namespace=self.namespace)
         except KubeError as error:
             if error.not_found:
                 return None
@@ -56,19 +59,19 @@ class LeaseLock:
         """Acquire or renew the Lease `held`, which was read or written last; None creates it. Raises KubeError."""
         now = micro_time(self._clock.now())
         spec: dict[str, Any] = {
-            "holderIdentity": self._identity,
-            "leaseDurationSeconds": math.ceil(self._lease_duration_seconds),
+            "holderIdentity": self.identity,
+            "leaseDurationSeconds": math.ceil(self.lease_duration_seconds),
             "renewTime": now,
         }
         if held is None:
             spec |= {"acquireTime": now, "leaseTransitions": 0}
-            metadata: dict[str, Any] = {"name": self._name, "namespace": self._namespace}
+            metadata: dict[str, Any] = {"name": self.name, "namespace": self.namespace}
             if self.annotations:
                 metadata["annotations"] = dict(self.annotations)
-            lease = await self._kube.create(LEASES, {"metadata": metadata, "spec": spec}, namespace=self._namespace)
+            lease = await self._kube.create(LEASES, {"metadata": metadata, "spec": spec}, namespace=self.namespace)
             self._observe(lease)
             return
-        if held.spec.holder_identity != self._identity:
+        if held.spec.holder_identity != self.identity:
             spec |= {"acquireTime": now, "leaseTransitions": (held.spec.lease_transitions or 0) + 1}
         await self._patch({"spec": spec})
 
@@ -89,7 +92,7 @@ class LeaseLock:
                 # Another client wrote the Lease, or a renewal that was cancelled in flight was applied.
                 version = self._version
                 lease = await self.read() if error.conflict and left else None
-                if lease is None or lease.spec.holder_identity != self._identity:
+                if lease is None or lease.spec.holder_identity != self.identity:
                     # The next renewal has to conflict too, or it would take the Lease from its holder.
                     self._version = version
                     raise
@@ -98,7 +101,7 @@ class LeaseLock:
 
     async def _patch(self, body: dict[str, Any]) -> None:
         body = body | {"metadata": body.get("metadata", {}) | {"resourceVersion": self._version}}
-        self._observe(await self._kube.patch(LEASES, self._name, body, patch_type="merge", namespace=self._namespace))
+        self._observe(await self._kube.patch(LEASES, self.name, body, patch_type="merge", namespace=self.namespace))
 
     def _observe(self, lease: Lease) -> None:
         self._version = lease.metadata.resource_version

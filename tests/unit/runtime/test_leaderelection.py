@@ -17,6 +17,7 @@ from provisioner.runtime.connection import client_over
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.leaderelection import LeaderElector, LeadershipLost
 from provisioner.runtime.objects import micro_time
+from provisioner.runtime.resourcelock import LeaseLock
 from provisioner.simulator.loop import SimLoop, VirtualClock
 from provisioner.simulator.network import MemoryConnector, Network
 
@@ -103,7 +104,8 @@ class World:
         clock = VirtualClock(asyncio.get_running_loop(), EPOCH)
         clock.offset = offset
         kube = Kube(client_over(session, Configuration(host=f"http://{HOST}"), version="0"))
-        return LeaderElector(kube, clock, name="lock", namespace="sys", identity=who, rng=seeded(), **options)
+        lock = LeaseLock(kube, clock, name="lock", namespace="sys", identity=who, **options)
+        return LeaderElector(lock, clock, rng=seeded())
 
 
 @asynccontextmanager
