@@ -5,7 +5,6 @@ servers, in `tests/cluster/clients`.
 """
 
 import contextlib
-import ipaddress
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
@@ -15,13 +14,11 @@ from typing import Any
 
 import pytest
 from aiohttp import web
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
 
 from provisioner.api.crd import all_crds, nodeclaim_crd
 from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
+from tests.tls import certificate
 
 from .kubectl import Kubectl, write_kubeconfig
 
@@ -102,36 +99,11 @@ async def test_deleting_the_crd_removes_the_kind(tmp_path: Path) -> None:
         assert created == "nodeclaim.karpenter.sh/ws1 created\n"
 
 
-def certificate(home: Path) -> ssl.SSLContext:
-    """An SSL context of the server with a self-signed certificate for 127.0.0.1."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "sim")])
-    built = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(7)
-        .not_valid_before(datetime(2020, 1, 1, tzinfo=UTC))
-        .not_valid_after(datetime(2100, 1, 1, tzinfo=UTC))
-        .add_extension(x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    pem = serialization.Encoding.PEM
-    secret = key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
-    (home / "ca.pem").write_bytes(built.public_bytes(pem))
-    (home / "key.pem").write_bytes(secret)
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(home / "ca.pem", home / "key.pem")
-    return context
-
-
 async def test_tls_and_a_token(tmp_path: Path) -> None:
     """kubectl sends its token over TLS only; the server rejects any other token."""
     async with served(tmp_path, token="s3cret", tls=certificate(tmp_path)) as (it, address):
         it.store.create(CLAIMS, CLAIM)
-        where = {"server": f"https://{address}", "certificate-authority": str(tmp_path / "ca.pem")}
+        where = {"server": f"https://{address}", "certificate-authority": str(tmp_path / "ca.crt")}
         write_kubeconfig(tmp_path / "config", user={"token": "s3cret"}, **where)
         assert await it.kubectl("get", "nodeclaims", "-o", "name") == "nodeclaim.karpenter.sh/ws1\n"
         write_kubeconfig(tmp_path / "config", user={"token": "wrong"}, **where)

@@ -21,6 +21,7 @@ from provisioner.api.crd import all_crds
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
+from tests.world.claims import LOG_OF_A_LIFE
 from tests.world.harness import node_claim
 
 from .program import PROGRAM, ROOT, RunningProgram, ended, environment, started
@@ -291,16 +292,7 @@ def check_log(it: Controller) -> None:
     assert len(named) > len(passes) / 2
     assert all(entry["NodeClaim"] == {"name": NAME} and entry.items() >= about.items() for entry in named)
     messages = [entry["message"] for entry in passes if entry["level"] == "INFO"]
-    assert messages == [
-        "created agent pool",
-        "launched nodeclaim",
-        "registered nodeclaim",
-        "initialized nodeclaim",
-        "nodeclaim is ready",
-        "deleting agent pool",
-        "deleted node",
-        "deleted nodeclaim",
-    ]
+    assert messages == LOG_OF_A_LIFE
 
 
 def test_flags_override_variables(tmp_path: Path) -> None:

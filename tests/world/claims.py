@@ -18,6 +18,17 @@ Json = dict[str, Any]
 CLAIMS, NODES = "nodeclaims.karpenter.sh", "nodes"
 EXAMPLES = Path(__file__).parents[2] / "examples"
 USUAL_SECONDS = 900.0
+# The messages at level INFO, from the claim to its removal.
+LOG_OF_A_LIFE = [
+    "created agent pool",
+    "launched nodeclaim",
+    "registered nodeclaim",
+    "initialized nodeclaim",
+    "nodeclaim is ready",
+    "deleting agent pool",
+    "deleted node",
+    "deleted nodeclaim",
+]
 
 
 class Seen(NamedTuple):

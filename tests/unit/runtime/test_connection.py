@@ -2,6 +2,8 @@
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
@@ -11,12 +13,12 @@ from kubernetes_asyncio.config import ConfigException
 from structlog.testing import capture_logs
 
 from provisioner.runtime import ca_file
-from provisioner.runtime.connection import ServiceAccountToken, build_api_client
+from provisioner.runtime.connection import Connection, ServiceAccountToken, build_api_client
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import NODES
-from tests.unit.tls import certificate
+from tests.tls import certificate
 
-from .kube_server import answer, kube_server, obj, status
+from .kube_server import KubeServer, answer, kube_server, obj, status
 from .test_workqueue import virtually
 
 
@@ -83,6 +85,17 @@ async def test_nothing_to_connect_with_says_so(tmp_path) -> None:
         await build_api_client(version="0", in_cluster=True, service_account=tmp_path, environ={})
 
 
+@asynccontextmanager
+async def in_pod(mount: Path, server: KubeServer) -> AsyncIterator[tuple[Connection, Kube]]:
+    """A client of that server with the mounted token and CA."""
+    environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
+    connection = await build_api_client(version="0", service_account=mount, environ=environ)
+    try:
+        yield connection, Kube(connection.api_client, renew_credentials=connection.renew_credentials)
+    finally:
+        await connection.close()
+
+
 @pytest.mark.asyncio
 async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(tmp_path) -> None:
     """In a pod the mounted CA is trusted, and a 401 reads the mounted token immediately."""
@@ -91,10 +104,7 @@ async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(
     stranger.mkdir()
     (pod / "token").write_text("one\n")
     async with kube_server(certificate(pod)) as server, kube_server(certificate(stranger)) as other:
-        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
-        connection = await build_api_client(version="0", service_account=pod, environ=environ)
-        kube = Kube(connection.api_client, renew_credentials=connection.renew_credentials)
-        try:
+        async with in_pod(pod, server) as (connection, kube):
             server.then(answer(obj("Node", "n")), status(401, "Unauthorized"), answer(obj("Node", "n")))
             await kube.get(NODES, "n")
             (pod / "token").write_text("two\n")
@@ -102,8 +112,6 @@ async def test_a_pod_trusts_only_its_clusters_certificate_and_follows_its_token(
             connection.api_client.configuration.host = other.url
             with pytest.raises(KubeError, match="CERTIFICATE_VERIFY_FAILED"):
                 await kube.get(NODES, "n")
-        finally:
-            await connection.close()
         assert [s.headers["authorization"] for s in server.seen] == ["Bearer one", "Bearer one", "Bearer two"]
         assert other.seen == []
 
@@ -117,10 +125,7 @@ async def test_a_new_ca_is_trusted_without_a_restart(tmp_path, monkeypatch) -> N
     later.mkdir()
     (pod / "token").write_text("one")
     async with kube_server(certificate(pod)) as server, kube_server(certificate(later)) as rotated:
-        environ = {"KUBERNETES_SERVICE_HOST": "127.0.0.1", "KUBERNETES_SERVICE_PORT": server.url.rpartition(":")[2]}
-        connection = await build_api_client(version="0", service_account=pod, environ=environ)
-        kube = Kube(connection.api_client)
-        try:
+        async with in_pod(pod, server) as (connection, kube):
             for one in (server, rotated):
                 one.then(answer(obj("Node", "n")))
             await kube.get(NODES, "n")
@@ -131,8 +136,6 @@ async def test_a_new_ca_is_trusted_without_a_restart(tmp_path, monkeypatch) -> N
             (pod / "ca.crt").write_bytes((later / "ca.crt").read_bytes())
             connection.api_client.configuration.host = rotated.url
             await kube.get(NODES, "n")
-        finally:
-            await connection.close()
         assert len(rotated.seen) == 1
 
 

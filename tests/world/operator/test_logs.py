@@ -17,20 +17,10 @@ from provisioner.runtime import logs
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.loop import VirtualClock
-from tests.world.claims import ready, removed, wait_for_condition
+from tests.world.claims import LOG_OF_A_LIFE, ready, removed, wait_for_condition
 from tests.world.harness import EPOCH, SIZE, node_claim, simulate
 
 Line = dict[str, Any]
-LIFE = [
-    "created agent pool",
-    "launched nodeclaim",
-    "registered nodeclaim",
-    "initialized nodeclaim",
-    "nodeclaim is ready",
-    "deleting agent pool",
-    "deleted node",
-    "deleted nodeclaim",
-]
 
 
 @contextmanager
@@ -60,6 +50,14 @@ class _Epoch(VirtualClock):
         return EPOCH
 
 
+async def healthy_life(sim) -> None:
+    await sim.start_controller()
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+    await removed(sim, "gpu1")
+    await asyncio.sleep(1)  # the controller reads the last answer
+
+
 def about(lines: list[Line], name: str) -> list[Line]:
     return [line for line in lines if line.get("NodeClaim") == {"name": name}]
 
@@ -67,17 +65,10 @@ def about(lines: list[Line], name: str) -> list[Line]:
 def test_a_healthy_life_has_one_line_for_each_step_that_matters() -> None:
     """At most eight lines from the claim to its removal, each with claim, pool, size, zone, node, owner, duration."""
 
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1")
-        await removed(sim, "gpu1")
-        await asyncio.sleep(1)  # the controller reads the last answer
-
     with logged() as lines:
-        simulate(story)
+        simulate(healthy_life)
     life = about(lines, "gpu1")
-    assert [line["message"] for line in life] == LIFE
+    assert [line["message"] for line in life] == LOG_OF_A_LIFE
     assert {line["level"] for line in life} == {"INFO"}
     for line in life:
         assert (line["pool"], line["instance-type"], line["capacity-type"]) == ("gpu1", SIZE, "on-demand"), line
@@ -130,15 +121,8 @@ def test_a_refusal_is_one_warning_with_its_cause(fault: Fault, expected: Line) -
 def test_single_patches_are_at_level_debug() -> None:
     """Every write to the cluster is in the log at level DEBUG, in the order in which it was made."""
 
-    async def story(sim) -> None:
-        await sim.start_controller()
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1")
-        await removed(sim, "gpu1")
-        await asyncio.sleep(1)  # the controller reads the last answer
-
     with logged("debug") as lines:
-        simulate(story)
+        simulate(healthy_life)
     wrote = [line for line in about(lines, "gpu1") if line["message"] == "wrote"]
     assert {line["level"] for line in wrote} == {"DEBUG"}
     steps = [line["step"] for line in wrote]

@@ -29,7 +29,7 @@ from cloudprovider.azure.client import (
     is_loopback,
 )
 from provisioner.runtime import ca_file
-from tests.unit.tls import certificate
+from tests.tls import certificate
 
 TOKEN = "a-token-nobody-may-see"
 
