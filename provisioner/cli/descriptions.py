@@ -90,7 +90,8 @@ commands to run next on stderr.
   gpu-provisioner values --subscription-id SUB --resource-group RG --cluster-name AKS \\
     --image REGISTRY.azurecr.io/gpu-provisioner > values.yaml
   gpu-provisioner values --identity-name NAME              the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
-  gpu-provisioner values --deployment-mode managed         without workload identity, with the node's identity""",
+  gpu-provisioner values --deployment-mode managed         without workload identity, with the node's identity
+  gpu-provisioner values -o json                           for a program, without the comments""",
     exit_codes="Exit codes: 0 printed (missing features on stderr), 1 the cluster could not be read, 2 invalid usage.",
     settings="accepted",
 )
@@ -127,6 +128,7 @@ The command refuses NodeClaims whose old UID still exists, foreign agent pools, 
     examples="""\
   gpu-provisioner adopt ws3f2a91c0d     one NodeClaim
   gpu-provisioner adopt --all           list all NodeClaims whose agent pool has a dead UID, ask, then annotate them
+  gpu-provisioner adopt --all --yes -o json    the same in a script
   kubectl get nodeclaims -w             watch the result""",
     exit_codes=DONE_REFUSED_USAGE,
     settings="accepted",

@@ -8,6 +8,8 @@ import yaml
 from provisioner.api.text import printable
 
 FORMATS = ("table", "json", "yaml")
+# Of a file for another program, which has no columns.
+VALUES_FORMATS = ("yaml", "json")
 
 
 def encoded(value: Any, output: str) -> str:

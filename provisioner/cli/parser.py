@@ -16,7 +16,7 @@ from provisioner.settings.kinds import DURATION
 from provisioner.trial import flags as trial
 
 from .descriptions import COMMANDS, RELEASE_FLAG, Command
-from .output import FORMATS
+from .output import FORMATS, VALUES_FORMATS
 
 PROGRAM = "gpu-provisioner"
 SHELLS = ("bash", "zsh", "fish")
@@ -195,6 +195,7 @@ def _values(parser: Parser) -> None:
     parser.add_argument("--identity-name", default=PROGRAM, metavar="NAME", help="the managed identity (%(default)s)")
     text = "its resource group (the cluster's resource group)"
     parser.add_argument("--identity-resource-group", default="", metavar="NAME", help=text)
+    _output(parser, VALUES_FORMATS)
 
 
 def _gc(parser: Parser) -> None:
@@ -209,6 +210,7 @@ def _adopt(parser: Parser) -> None:
     parser.add_argument("name", nargs="?", metavar="NAME", help="the NodeClaim")
     parser.add_argument("--all", action="store_true", help="every NodeClaim whose agent pool has a dead UID")
     parser.add_argument("--yes", action="store_true", help="do not ask before --all writes")
+    _output(parser)
 
 
 def _release(parser: Parser) -> None:
@@ -243,8 +245,8 @@ def _help(parser: Parser) -> None:
     parser.add_argument("topic", nargs="?", choices=tuple(COMMANDS), metavar="COMMAND", help="a command")
 
 
-def _output(parser: Parser) -> None:
-    parser.add_argument("-o", "--output", choices=FORMATS, default=FORMATS[0], help="output format (%(default)s)")
+def _output(parser: Parser, formats: Sequence[str] = FORMATS) -> None:
+    parser.add_argument("-o", "--output", choices=formats, default=formats[0], help="output format (%(default)s)")
 
 
 _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {

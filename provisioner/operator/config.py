@@ -6,10 +6,12 @@ Nothing here opens a connection.
 import os
 import secrets
 import socket
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from random import Random  # noqa: TID251 - the type; the caller seeds it
+
+import yaml
 
 from cloudprovider.azure.client import API_VERSION, AzureConfig
 from cloudprovider.interface import CloudProvider
@@ -20,7 +22,7 @@ from provisioner.runtime.clock import Clock
 from provisioner.runtime.connection import SERVICE_ACCOUNT
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
-from provisioner.settings import Settings, SettingsError
+from provisioner.settings import Settings, SettingsError, bounded_yaml
 
 DEFAULT_NAMESPACE = "gpu-provisioner"
 DEFAULT_KUBECONFIG = "~/.kube/config"
@@ -132,7 +134,10 @@ def _own_namespace(service_account: Path) -> str:
 
 
 def check_files(settings: Settings, env: Mapping[str, str]) -> None:
-    """Raise SettingsError if a file that a setting names does not exist; the SDKs' errors do not name the setting."""
+    """Raise SettingsError if a file that a setting names does not exist, or a kubeconfig is beyond the limits of YAML.
+
+    The SDKs' errors do not name the setting.
+    """
     found = [
         FieldError(name, "FieldValueNotFound", "there is no such file", path, remedy)
         for name, path, remedy in (
@@ -148,8 +153,24 @@ def check_files(settings: Settings, env: Mapping[str, str]) -> None:
         why = "there is no such file" if settings.kubeconfig else unset
         remedy = "Set it to the kubeconfig of the cluster, or run in a pod."
         found.append(FieldError("KUBECONFIG", "FieldValueNotFound", why, settings.kubeconfig, remedy))
+    if not in_pod:
+        found += _beyond_limits([Path(path).expanduser() for path in paths])
     if found:
         raise SettingsError(found)
+
+
+def _beyond_limits(kubeconfigs: Iterable[Path]) -> Iterator[FieldError]:
+    """Errors of files that the SDK's YAML parser would read without limits. Other mistakes are found by the SDK."""
+    for path in kubeconfigs:
+        try:
+            with path.open(encoding="utf-8") as file:
+                for _ in bounded_yaml.load_all(bounded_yaml.read(file)):
+                    pass
+        except bounded_yaml.LimitExceeded as error:
+            remedy = "Write it as plain YAML, or name another kubeconfig."
+            yield FieldError("KUBECONFIG", "FieldValueInvalid", f"it cannot be read: {error}", str(path), remedy)
+        except (OSError, ValueError, yaml.YAMLError):
+            continue
 
 
 def _token_file(settings: Settings) -> str:

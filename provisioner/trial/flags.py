@@ -5,10 +5,12 @@ import contextlib
 import tempfile
 from pathlib import Path
 
+from provisioner.cli.output import FORMATS
+
 from .output.records import documented
 from .scenarios import SCENARIOS
 
-OUTPUTS = ("lines", "json")
+OUTPUTS = (*FORMATS, "lines")
 SPEED = 60.0
 
 
@@ -27,18 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--kubeconfig", type=Path, default=default, metavar="FILE", help="the kubeconfig to write (%(default)s)"
     )
     parser.add_argument("--port", type=_port, default=0, help="port of the API server on loopback (any free port)")
-    parser.add_argument(
-        "-o", "--output", choices=OUTPUTS, help="output format (default: a live table on a terminal, lines elsewhere)"
-    )
+    text = "output format (%(default)s); table: live on a terminal, lines elsewhere"
+    parser.add_argument("-o", "--output", choices=OUTPUTS, default=OUTPUTS[0], help=text)
     parser.add_argument("-v", "--verbose", action="store_true", help="also print the controller's log, on stderr")
 
 
 def epilog() -> str:
-    """The failures, and the objects of `-o json`."""
+    """The failures, and the objects of `-o json` and `-o yaml`."""
     failures = [f"  {name:<10}{scenario.description}" for name, scenario in SCENARIOS.items()]
     kinds = [f"  {kind}" for kind in documented()]
-    json_lines = ["-o json prints one object on each line, of these kinds:", *kinds]
-    return "\n".join(["values of --fail:", *failures, "", *json_lines])
+    records = ["-o json prints one object on each line, -o yaml one document each, of these kinds:", *kinds]
+    return "\n".join(["values of --fail:", *failures, "", *records])
 
 
 def _speed(text: str) -> float:

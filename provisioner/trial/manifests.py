@@ -43,28 +43,28 @@ def read_claims(paths: Sequence[Path]) -> list[Json]:
 
 def read_faults(path: Path) -> tuple[Fault, ...]:
     """The rules of a fault plan. Raises InvalidFile."""
+    documents = _documents(path)
     try:
-        return tuple(fault_plan.read(path.read_text(encoding="utf-8")))
-    except OSError as error:
-        raise InvalidFile(path, _cause(error), "Use a readable file.") from None
-    except UnicodeError:
-        raise InvalidFile(path, "not a text file", "Use a YAML or JSON file.") from None
+        return tuple(fault_plan.read(documents[0] if len(documents) == 1 else None))
     except fault_plan.InvalidFaultPlan as error:
         remedy = "Write a list of rules, each as: - {verb: PUT, times: 2, throttled_seconds: 30}"
         raise InvalidFile(path, str(error).replace("\n", "\n    "), remedy) from None
 
 
-def _read(path: Path) -> list[Json]:
+def _documents(path: Path) -> list[Any]:
     try:
         with path.open(encoding="utf-8") as file:
-            documents = list(bounded_yaml.load_all(bounded_yaml.read(file)))
+            return list(bounded_yaml.load_all(bounded_yaml.read(file)))
     except OSError as error:
         raise InvalidFile(path, _cause(error), "Use a readable file.") from None
     except bounded_yaml.LimitExceeded as error:
         raise InvalidFile(path, str(error), "Write plain YAML.") from None
     except (yaml.YAMLError, ValueError) as error:
         raise InvalidFile(path, f"invalid YAML{_position(error)}", "Correct it, or use another file.") from None
-    objects = [document for document in documents if isinstance(document, dict)]
+
+
+def _read(path: Path) -> list[Json]:
+    objects = [document for document in _documents(path) if isinstance(document, dict)]
     claims = [found for found in objects if found.get("kind") == "NodeClaim"]
     if not claims:
         raise InvalidFile(path, "contains no NodeClaim", "Use a file with NodeClaims, such as those in examples/.")

@@ -12,6 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from provisioner.api import labels
+from provisioner.api.text import printable
 from provisioner.runtime.clock import Clock
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.agentpool import Pool
@@ -52,7 +53,8 @@ class EventRecorder:
         self._line("", "user", text, "dim")
 
     def _line(self, claim: str, source: str, text: str, style: Style) -> None:
-        self._emit(LogLine(at=self._time() - self._start, claim=claim, source=source, text=text, style=style))
+        at = self._time() - self._start
+        self._emit(LogLine(at=at, claim=claim, source=source, text=printable(text), style=style))
 
     async def _responded(self, call: Call, response: web.StreamResponse) -> None:
         if call.system != "arm" or call.target.kind != "pools":

@@ -18,6 +18,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import READY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.reasons import AWAITING
+from provisioner.api.text import printable
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import allocatable, labels_of, pool_mark
 
@@ -100,7 +101,7 @@ def _row(
         entered=before.entered if before is not None and before.phase == phase else now,
         gpus_allocatable=gpus,
         gpus_expected=expected.count,
-        status=_cause(read) or events.get(read.name, ""),
+        status=printable(_cause(read)) or events.get(read.name, ""),
         created=created,
         ready_seconds=now.at - created if ready is None and phase is Phase.READY else ready,
     )
@@ -128,4 +129,4 @@ def _size(claim: Json, node: Json | None, pool: Pool | None) -> str:
     if node is not None and (size := labels_of(node).get(labels.INSTANCE_TYPE)):
         return size
     wanted = (r.get("values") for r in claim["spec"].get("requirements", ()) if r["key"] == labels.INSTANCE_TYPE)
-    return next(iter(next(wanted, None) or ()), "")
+    return printable(next(iter(next(wanted, None) or ()), ""))

@@ -127,7 +127,7 @@ def test_json_output(tmp_path: Path) -> None:
     assert lines[-1] == {"kind": "finished", "ok": True, "stopped": False, "missing": [], "arm_calls": 2}
 
 
-@pytest.mark.parametrize("output", ["lines", "json"])
+@pytest.mark.parametrize("output", ["table", "lines", "json", "yaml"])
 def test_a_closed_pipe_ends_the_run(output: str, tmp_path: Path) -> None:
     """`try | head -1` ends without a message."""
     command = [PROGRAM, "try", "-o", output, "--once", "--speed", "200", "--kubeconfig", str(tmp_path / "k")]

@@ -31,6 +31,8 @@ CODES = """\
 | `3` | `check`: a check failed; `uninstall`: only the Lease of a running controller remains |
 | `130`, `143` | interrupted by Ctrl-C or by SIGTERM |"""
 
+RECORDS = "`-o json` prints one object on each line, `-o yaml` one document each, of these kinds:"
+
 SETTINGS = {
     "": "",
     "accepted": "The flags of the [settings](settings.md) apply too.",
@@ -53,7 +55,7 @@ def _section(name: str, parser: Parser) -> str:
         failures = "\n".join(f"* {code(one)}: {scenario.description}" for one, scenario in SCENARIOS.items())
         kinds = (line.partition(": ") for line in documented())
         objects = "\n".join(f"* {code(kind)}: {fields}" for kind, _, fields in kinds)
-        parts += [f"Values of `--fail`:\n\n{failures}", f"`-o json` prints one object on each line:\n\n{objects}"]
+        parts += [f"Values of `--fail`:\n\n{failures}", f"{RECORDS}\n\n{objects}"]
     if command.examples:
         parts.append(f"Examples:\n\n{block(command.examples)}")
     return "\n\n".join(filter(None, [*parts, command.exit_codes]))

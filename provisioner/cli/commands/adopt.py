@@ -16,6 +16,7 @@ from controllers.model.adoption import refusal, without
 from controllers.model.ownership import Verdict, managed, marks, verdict
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.cli.output import encoded
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS
 
@@ -26,6 +27,18 @@ from .tables import counted, table
 
 HEAD = ("CLAIM", "POOL", "OLD UID", "NEW UID", "STATE", "SIZE")
 TRIES = 5
+
+
+class Adopted(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """A NodeClaim and its agent pool in the output of `-o json`. `error`: why it was not annotated, else ""."""
+
+    node_claim: str
+    agent_pool: str
+    old_uid: str
+    new_uid: str
+    state: str
+    size: str
+    error: str = ""
 
 
 class Adoption(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,6 +62,9 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     adoption = evaluate(claim, claims, pools)
     await _annotate(tools, adoption)
     instance = adoption.instance
+    if wanted.output != "table":
+        console.print(encoded([_adopted(adoption)], wanted.output))
+        return OK
     console.print(
         f"nodeclaim/{claim.name} annotated: {labels.ADOPT}={adoption.old_uid}",
         f"agent pool {instance.name} ({instance.raw_state}, {instance.size}) is kept; the controller gives it to the"
@@ -84,24 +100,43 @@ async def _all(
         except Refused as refused:
             if _elsewhere(claim, claims, pools) is not None:
                 console.err.write(f"{refused.cause}\n    {refused.remedy}\n")
+    for_people = wanted.output == "table"
     if not found:
-        console.print(f"nothing to adopt: no agent pool of {counted(len(claims), 'NodeClaim')} has a dead UID")
+        nothing = f"nothing to adopt: no agent pool of {counted(len(claims), 'NodeClaim')} has a dead UID"
+        console.print(nothing if for_people else encoded([], wanted.output))
         return OK
-    rows = [
-        (a.claim.name, a.instance.name, a.old_uid, a.claim.uid, a.instance.raw_state, a.instance.size) for a in found
-    ]
-    console.print(*table(HEAD, rows), "")
+    lines = [*table(HEAD, [msgspec.structs.astuple(_adopted(adoption))[:-1] for adoption in found]), ""]
+    # The list is the basis of the answer. Standard output is for the result.
+    (console if for_people else Console(console.err, console.err)).print(*lines)
     await console.confirm(f"Give these agent pools to {counted(len(found), 'NodeClaim')}?", yes=wanted.yes)
-    failed = 0
+    results = []
     for adoption in found:
+        error = ""
         try:
             await _annotate(tools, adoption)
         except Refused as refused:
-            failed += 1
+            error = refused.cause
             console.err.write(f"nodeclaim/{adoption.claim.name}: {refused.cause}\n    {refused.remedy}\n")
         else:
-            console.print(f"nodeclaim/{adoption.claim.name} annotated: {labels.ADOPT}={adoption.old_uid}")
-    return FAILED if failed else OK
+            if for_people:
+                console.print(f"nodeclaim/{adoption.claim.name} annotated: {labels.ADOPT}={adoption.old_uid}")
+        results.append(_adopted(adoption, error))
+    if not for_people:
+        console.print(encoded(results, wanted.output))
+    return FAILED if any(one.error for one in results) else OK
+
+
+def _adopted(adoption: Adoption, error: str = "") -> Adopted:
+    claim, instance = adoption.claim, adoption.instance
+    return Adopted(
+        node_claim=claim.name,
+        agent_pool=instance.name,
+        old_uid=adoption.old_uid,
+        new_uid=claim.uid,
+        state=instance.raw_state,
+        size=instance.size,
+        error=error,
+    )
 
 
 def evaluate(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:

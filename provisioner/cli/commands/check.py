@@ -100,7 +100,7 @@ def print_results(found: Sequence[CheckResult], wanted: argparse.Namespace, cons
     """Print the results; returns the exit code."""
     ok = passed(found)
     if wanted.output == "table":
-        console.print(*_lines(found, Terminal(console.out)))
+        console.out.writelines(f"{line}\n" for line in _lines(found, Terminal(console.out)))
     else:
         console.print(encoded({"ok": ok, "results": found}, wanted.output))
     return OK if ok else FAILED_CHECK

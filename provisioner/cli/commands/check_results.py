@@ -9,6 +9,8 @@ from typing import Literal
 
 import msgspec
 
+from provisioner.api.text import printable
+
 State = Literal["ok", "failed", "unknown"]
 MARKS: dict[State, str] = {"ok": "✓", "failed": "✗", "unknown": "-"}
 STYLES: dict[State, str] = {"ok": "green", "failed": "red", "unknown": "yellow"}
@@ -41,7 +43,8 @@ class CheckResults:
         self._add(check, "unknown", message, remedy)
 
     def _add(self, check: str, state: State, message: str, remedy: str) -> None:
-        self.items.append(CheckResult(section=self.section, check=check, state=state, message=message, remedy=remedy))
+        result = CheckResult(section=self.section, check=printable(check), state=state, message=message, remedy=remedy)
+        self.items.append(result)
 
 
 def passed(findings: Iterable[CheckResult]) -> bool:

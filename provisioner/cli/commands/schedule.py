@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from typing import Any, TextIO
 
 import msgspec
-import yaml
 
 from cloudprovider.azure import pricing
 from controllers.provisioning.catalogue import instance_types
@@ -22,6 +21,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.cli.output import encoded
 
 from .console import Console
 from .manifests import documents
@@ -48,13 +48,8 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
         decided = _decide(_scenario(wanted.filename, typed, types))
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
-    match wanted.output:
-        case "json":
-            console.print(msgspec.json.format(msgspec.json.encode(decided), indent=2).decode())
-        case "yaml":
-            console.out.write(yaml.safe_dump(msgspec.to_builtins(decided), sort_keys=False, allow_unicode=True))
-        case _:
-            console.print(*_report(decided, wanted.region))
+    for_people = wanted.output == "table"
+    console.print(*(_report(decided, wanted.region) if for_people else [encoded(decided, wanted.output)]))
     return FAILED if decided.errors else OK
 
 

@@ -6,10 +6,13 @@ identity in the settings is that of the controller and is not used.
 """
 
 import argparse
+from collections.abc import Sequence
 
 import msgspec
+import yaml
 
 from cloudprovider.errors import CloudError
+from provisioner.cli.output import encoded
 from provisioner.operator.clients import Azure, open_arm
 from provisioner.settings import Settings
 
@@ -50,11 +53,17 @@ async def print_values(arm: Azure, settings: Settings, wanted: argparse.Namespac
     settings, unread = await _identified(arm, settings, group, wanted.identity_name)
     names = wanted.release, wanted.namespace, wanted.identity_name, group
     subject = Subject(settings, profile, *names, image=wanted.image, unread=unread)
-    console.print(*values_of(subject))
+    lines = [*values_of(subject)]
+    console.print(*(lines if wanted.output == "yaml" else [_json(lines)]))
     for gap in gaps(subject):
         console.err.write(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n")
     console.err.write("\n".join(("", "Next steps, with the values in values.yaml:", *next_steps(subject), "")))
     return OK
+
+
+def _json(lines: Sequence[str]) -> str:
+    """The same values without the comments."""
+    return encoded(yaml.safe_load("\n".join(lines)), "json")
 
 
 async def _identified(arm: Azure, settings: Settings, group: str, name: str) -> tuple[Settings, str]:

@@ -1,4 +1,4 @@
-"""A fault plan: a YAML or JSON list of rules, each with matchers and an effect.
+"""A fault plan: a list of rules, each with matchers and an effect.
 
     - verb: PUT                # all matchers are optional
       size: Standard_NC24ads_A100_v4
@@ -16,7 +16,6 @@ docs/references/simulator.md#simulated-arm.
 from typing import Any, Literal
 
 import msgspec
-import yaml
 
 from . import errors, faults
 from .errors import Answer
@@ -77,12 +76,8 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     operation_seconds: float | None = None
 
 
-def read(text: str) -> list[Fault]:
-    """The faults of a plan. Raises InvalidFaultPlan."""
-    try:
-        rules = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidFaultPlan(f"invalid YAML or JSON: {error}") from None
+def read(rules: object) -> list[Fault]:
+    """The faults of a plan that was parsed from YAML or JSON. Raises InvalidFaultPlan."""
     if not isinstance(rules, list):
         raise InvalidFaultPlan("a fault plan is a list of rules")
     found: list[Fault] = []

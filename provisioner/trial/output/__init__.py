@@ -1,1 +1,1 @@
-"""The outputs of `try`: lines, a live table on a terminal, and JSON."""
+"""The outputs of `try`: lines, a live table on a terminal, and records for programs."""

@@ -1,4 +1,4 @@
-"""The objects that `gpu-provisioner try -o json` writes, one per line, distinguished by `kind`.
+"""The objects that `gpu-provisioner try` writes with `-o json` and `-o yaml`, distinguished by `kind`.
 
 `gpu-provisioner try --help` lists the kinds and their fields from here. Every object has all the fields of its kind.
 Times are UTC with whole seconds; `at_seconds` is the time since the start.
@@ -10,11 +10,11 @@ import msgspec
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind"):
-    """The base of all lines."""
+    """The base of all records."""
 
 
 class StartedRecord(Record, tag="started", frozen=True, kw_only=True):
-    """The first line: where the simulated API server and ARM listen."""
+    """The first record: where the simulated API server and ARM listen."""
 
     kubeconfig: str
     api_server: str
@@ -44,7 +44,7 @@ class ClaimRecord(Record, tag="claim", frozen=True, kw_only=True):
 
 
 class FinishedRecord(Record, tag="finished", frozen=True, kw_only=True):
-    """The last line. `stopped`: by a signal; `missing`: what was expected and not observed.
+    """The last record. `stopped`: by a signal; `missing`: what was expected and not observed.
 
     `ready_seconds`: from the creation of each claim until it was Ready.
     """

@@ -1,6 +1,6 @@
 """The interface of the three outputs, and the values that they show.
 
-The outputs are lines (`lines.py`), a live table (`terminal.py`) and JSON (`json_lines.py`).
+The outputs are lines (`lines.py`), a live table (`terminal.py`) and records (`record_stream.py`).
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Selects the output: a live table on a terminal that supports it, lines elsewhere, JSON on request.
+"""Selects the output: a live table on a terminal that supports it, lines elsewhere, records on request.
 
 Rich is imported only if the output is a terminal. When a pipe is closed by its reader, as in `try | head`, output is
 discarded and the process receives SIGTERM, so that it shuts down without a traceback.
@@ -9,15 +9,15 @@ import os
 import signal
 from typing import TextIO, cast
 
-from .json_lines import JsonRenderer
 from .lines import LineRenderer, PlainWriter
+from .record_stream import RecordRenderer
 from .renderer import Renderer
 
 
-def select_renderer(output: str | None, out: TextIO, err: TextIO) -> tuple[Renderer, TextIO]:
+def select_renderer(output: str, out: TextIO, err: TextIO) -> tuple[Renderer, TextIO]:
     """The renderer, and the stream for logs: `err`, or above the table if both are on one terminal."""
-    if output == "json":
-        return JsonRenderer(out), err
+    if output in ("json", "yaml"):
+        return RecordRenderer(out, output), err
     if not out.isatty():
         return LineRenderer(PlainWriter(out)), err
     from rich.console import Console
@@ -25,7 +25,7 @@ def select_renderer(output: str | None, out: TextIO, err: TextIO) -> tuple[Rende
     from .terminal import LiveTable, TerminalWriter
 
     console = Console(file=out, highlight=False, soft_wrap=True)
-    if output is not None or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
+    if output == "lines" or os.environ.get("TERM", "dumb") in ("dumb", "unknown"):
         return LineRenderer(TerminalWriter(console)), err
     table = LiveTable(console)
     return table, table.log_stream if err.isatty() else err

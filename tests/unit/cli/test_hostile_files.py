@@ -1,9 +1,10 @@
-"""Files of others: `plan` and `config` end within bounds of time and memory, with printable text."""
+"""Files of others: each command that reads one ends within bounds of time and memory, with printable text."""
 
 import re
 import resource
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -28,6 +29,13 @@ HOSTILE = {
     "a long number": ("a: 1" + ":1" * 100_000 + "\n", "a number of 200001 characters"),
     "size": ("a: " + "x" * 2**21 + "\n", "more than 1048576 characters"),
 }
+CLUSTER = (
+    "--deployment-mode=managed",
+    "--subscription-id=00000000-0000-0000-0000-000000000001",
+    "--resource-group=g",
+    "--cluster-name=c",
+    "--location=l",
+)
 PRINTED = {
     "a resource's name": CLAIM % ("", '  resources: {requests: {"\\e[2Jstorage": "x"}}\n'),
     "the claim's name": CLAIM.replace("gpu1%s", '"\\e[2Jx\\u202e"') % "",
@@ -48,14 +56,26 @@ def ran(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=120, preexec_fn=bounded, check=False)
 
 
-@pytest.mark.parametrize("command", ["plan", "config"])
+READERS: dict[str, Callable[[Path], tuple[str, ...]]] = {
+    "plan": lambda file: ("plan", "-f", str(file)),
+    "schedule": lambda file: ("schedule", "-f", str(file)),
+    "config": lambda file: ("config", "--config", str(file)),
+    "gc": lambda file: ("gc", "--config", str(file)),
+    "try": lambda file: ("try", "--once", "-f", str(file)),
+    "try with faults": lambda file: ("try", "--once", "--faults", str(file)),
+    "a kubeconfig": lambda file: ("gc", "--kubeconfig", str(file), *CLUSTER),
+    "the kubeconfig of run": lambda file: ("run", "--kubeconfig", str(file), *CLUSTER),
+}
+
+
+@pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("what", HOSTILE)
-def test_a_file_beyond_the_limits_is_refused(command: str, what: str, tmp_path: Path) -> None:
+def test_a_file_beyond_the_limits_is_refused(reader: str, what: str, tmp_path: Path) -> None:
     """One line for the cause, one for the remedy, exit code 2."""
     text, cause = HOSTILE[what]
     file = tmp_path / "file.yaml"
     file.write_text(text, encoding="utf-8")
-    ended = ran(command, "-f" if command == "plan" else "--config", str(file))
+    ended = ran(*READERS[reader](file))
     lines = ended.stderr.splitlines()
     assert (ended.returncode, ended.stdout) == (2, "")
     assert cause in ended.stderr

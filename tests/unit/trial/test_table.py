@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import yaml
 
 from controllers.planner.plan import Phase
 from provisioner.api import labels
 from provisioner.simulator.azure.agentpool import Pool
-from provisioner.trial.output.json_lines import JsonRenderer
+from provisioner.trial.output.record_stream import RecordRenderer
 from provisioner.trial.output.records import documented
 from provisioner.trial.output.renderer import LogLine, Result, Started
 from provisioner.trial.output.table_layout import duration, layout, truncate
@@ -76,6 +77,14 @@ def test_the_size_is_that_of_the_machine() -> None:
     (given,) = update((), claim(), pools=[pool(size="Standard_NC96ads_A100_v4")])
     assert (requested.size, requested.gpus_expected) == (SIZE, 1)
     assert (given.size, given.gpus_expected) == ("Standard_NC96ads_A100_v4", 4)
+
+
+def test_texts_of_a_claim_are_printable() -> None:
+    """The API server accepts any text as a value of a requirement."""
+    hostile = claim(Launched="False Rejected\x1b[2J")
+    hostile["spec"]["requirements"][0]["values"] = ["\x1b[2J\u202eS1"]
+    (found,) = update((), hostile)
+    assert (found.size, "\x1b" in found.status) == ("\\x1b[2J\\u202eS1", False)
 
 
 def test_the_row_of_a_deleted_claim_stays_in_its_place() -> None:
@@ -237,13 +246,14 @@ def test_long_text_is_truncated() -> None:
     assert [truncate("abcd", width) for width in (5, 4, 3, 1, 0)] == ["abcd", "abcd", "ab…", "…", ""]
 
 
-# --- JSON ------------------------------------------------------------------------------------------------------------
+# --- records ---------------------------------------------------------------------------------------------------------
 
 
-def test_json_lines_have_the_documented_fields() -> None:
+@pytest.mark.parametrize("output", ["json", "yaml"])
+def test_records_have_the_documented_fields(output: str) -> None:
     """A claim is written only when its row changed; the help lists exactly these fields."""
     out = io.StringIO()
-    renderer = JsonRenderer(out)
+    renderer = RecordRenderer(out, output)
     renderer.started(
         Started(
             text="t",
@@ -260,7 +270,8 @@ def test_json_lines_have_the_documented_fields() -> None:
     renderer.rows([row("c")], 3.0)
     renderer.rows([row("c", "Ready", 4.0)], 4.0)
     renderer.finished(Result(ok=False, text="t", missing=("c: Ready is not True",), arm_calls=3, arm_lists=2))
-    lines = [json.loads(line) for line in out.getvalue().splitlines()]
+    text = out.getvalue()
+    lines = [json.loads(line) for line in text.splitlines()] if output == "json" else [*yaml.safe_load_all(text)]
     assert [line["kind"] for line in lines] == ["started", "event", "claim", "claim", "finished"]
     assert lines[1] == {
         "kind": "event", "at_seconds": 1.235, "claim": "c", "source": "ARM", "text": "PUT agent pool -> 201 Created",

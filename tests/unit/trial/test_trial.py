@@ -262,9 +262,9 @@ def test_a_pipe_gets_plain_lines(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len([line for line in shown.splitlines() if line]) == 3
 
 
-@pytest.mark.parametrize("output", ["lines", "json"])
+@pytest.mark.parametrize("output", ["table", "lines", "json", "yaml"])
 def test_only_a_terminal_needs_rich(output: str) -> None:
-    """A pipe needs only the standard library."""
+    """A pipe needs no library of terminals."""
     script = (
         "import io, sys; sys.modules['rich'] = None\n"
         "from provisioner.trial.output.select import select_renderer\n"

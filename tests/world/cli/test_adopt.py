@@ -1,9 +1,11 @@
 """`gpu-provisioner adopt`: the annotation that it writes, and its refusals."""
 
 import asyncio
+import json
 from typing import Any
 
 import pytest
+import yaml
 from aiohttp import web
 
 from provisioner.api import labels
@@ -98,6 +100,44 @@ async def test_the_controller_adopts_the_machines(sim: Sim) -> None:
     ended = await command(sim, "adopt", "--all", "--yes")
     assert ended.out == "nothing to adopt: no agent pool of 4 NodeClaims has a dead UID\n"
     assert (await command(sim, "gc")).out.startswith("nothing to remove: 4 managed agent pools; ")
+
+
+@pytest.mark.parametrize("output", ["json", "yaml"])
+@simulated(azure=FAST, **NO_BOUND)
+async def test_results_for_programs(sim: Sim, output: str) -> None:
+    """One document on stdout with a result for each NodeClaim, failed ones included; the list to confirm on stderr."""
+    names = await fleet(sim, 2)
+    olds = [sim.claim(name)["metadata"]["uid"] for name in names]
+    await sim.stop_controller()
+    for name in names:
+        restore(sim, name)
+
+    async def vanish(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.who == WHO and call.verb == "PATCH" and call.target.name == names[0]:
+            sim.store.delete(CLAIMS, names[0])
+        return None
+
+    sim.world.before.append(vanish)
+    ended = await command(sim, "adopt", "--all", "--yes", "-o", output)
+    found = yaml.safe_load(ended.out)
+    assert ended.code == 1
+    assert [(one["nodeClaim"], one["agentPool"], one["oldUid"]) for one in found] == [
+        *zip(names, names, olds, strict=True)
+    ]
+    assert [one["error"] for one in found] == [f"NodeClaim {names[0]} not found", ""]
+    assert found[1] | {"state": "Succeeded", "size": SIZE} == found[1]
+    assert names[1] in ended.err
+
+
+@simulated(azure=FAST, **NO_BOUND)
+async def test_one_result_for_programs(sim: Sim) -> None:
+    """A list with one result; without anything to adopt, an empty list."""
+    old = await restored(sim)
+    ended = await command(sim, "adopt", NAME, "-o", "json")
+    (one_result,) = json.loads(ended.out)
+    assert (ended.code, ended.err) == (0, "")
+    assert (one_result["nodeClaim"], one_result["oldUid"], one_result["error"]) == (NAME, old, "")
+    assert json.loads((await command(sim, "adopt", "--all", "-o", "json")).out) == []
 
 
 @simulated(azure=FAST)

@@ -1,5 +1,6 @@
 """`gpu-provisioner values` against a simulated Azure: what it reads, and what it says when it may not."""
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from provisioner.cli.commands.refusal import Refused
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, values
-from tests.world.harness import Sim, simulate
+from tests.world.harness import Sim, simulate, simulated
 
 CLIENT = "11111111-1111-1111-1111-111111111111"
 IMAGE = ("--image", "registry.example/ours")
@@ -44,6 +45,15 @@ def test_the_values_are_what_azure_says() -> None:
         assert [(call.system, call.verb, call.target.kind) for call in calls] == [("arm", "GET", "cluster")]
 
     simulate(story)
+
+
+@simulated()
+async def test_values_in_json(sim: Sim) -> None:
+    """The same values without the comments; a table has no place for them."""
+    written = await values(sim, *IMAGE, AZURE_CLIENT_ID=CLIENT)
+    as_json = await values(sim, *IMAGE, "-o", "json", AZURE_CLIENT_ID=CLIENT)
+    assert json.loads(as_json.out) == yaml.safe_load(written.out)
+    assert as_json.err == written.err
 
 
 def test_a_cluster_that_issues_no_tokens_is_reported() -> None:

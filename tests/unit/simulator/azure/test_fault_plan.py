@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import yaml
 
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.fault_plan import InvalidFaultPlan, read
@@ -51,12 +52,12 @@ FAULTS = [
 
 def test_a_plan_in_yaml() -> None:
     """Every kind of rule, in the order of the file."""
-    assert read(PLAN) == FAULTS
+    assert read(yaml.safe_load(PLAN)) == FAULTS
 
 
 def test_a_plan_in_json() -> None:
     """JSON is read as well."""
-    assert read(json.dumps([{"verb": "LIST", "skip": 3, "throttled_seconds": 30}])) == [FAULTS[1]]
+    assert read(json.loads('[{"verb": "LIST", "skip": 3, "throttled_seconds": 30}]')) == [FAULTS[1]]
 
 
 @pytest.mark.parametrize(
@@ -71,18 +72,18 @@ def test_a_plan_in_json() -> None:
         ("- {verb: GET, capacity: AllocationFailed}", "rule 1: only an accepted PUT or DELETE can fail later"),
         ("- {verb: PUT, capacity: NoRoom}", "rule 1: Invalid enum value 'NoRoom' - at `$.capacity`"),
         ("verb: PUT", "a fault plan is a list of rules"),
-        ("- [", "invalid YAML or JSON: "),
+        ("", "a fault plan is a list of rules"),
     ],
 )
 def test_mistakes_are_reported(plan: str, reported: str) -> None:
     """Each message names the rule, the field and the mistake."""
     with pytest.raises(InvalidFaultPlan) as caught:
-        read(plan)
+        read(yaml.safe_load(plan))
     assert str(caught.value).startswith(reported)
 
 
 def test_all_mistakes_are_reported_at_once() -> None:
     """One message contains all mistakes of a plan."""
     with pytest.raises(InvalidFaultPlan) as caught:
-        read("- {verb: POST}\n- {verb: PUT, drop: after}\n- {verb: PUT}")
+        read([{"verb": "POST"}, {"verb": "PUT", "drop": "after"}, {"verb": "PUT"}])
     assert [line[:6] for line in str(caught.value).splitlines()] == ["rule 1", "rule 3"]

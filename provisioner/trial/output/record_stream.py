@@ -1,4 +1,4 @@
-"""Output as JSON lines. Each line is flushed when its event happens."""
+"""Output for programs: JSON lines, or a stream of YAML documents. Each record is flushed when its event happens."""
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -6,18 +6,21 @@ from typing import TextIO
 
 import msgspec
 
+from provisioner.api.text import printable
 from provisioner.api.time import rfc3339
+from provisioner.cli.output import encoded
 from provisioner.trial.rows import Row
 
 from .records import ClaimRecord, EventRecord, FinishedRecord, Record, StartedRecord
 from .renderer import LogLine, Result, Started
 
 
-class JsonRenderer:
-    """A `Renderer` that writes JSON lines."""
+class RecordRenderer:
+    """A `Renderer` that writes records as `json` (one on each line) or as `yaml` (one document each)."""
 
-    def __init__(self, out: TextIO) -> None:
+    def __init__(self, out: TextIO, output: str) -> None:
         self._out = out
+        self._output = output
         self._rows: dict[str, ClaimRecord] = {}
         self._ready_seconds: dict[str, float] = {}
 
@@ -65,7 +68,10 @@ class JsonRenderer:
         self._write(record)
 
     def _write(self, record: Record) -> None:
-        self._out.write(msgspec.json.encode(record).decode() + "\n")
+        if self._output == "json":
+            self._out.write(f"{printable(msgspec.json.encode(record).decode())}\n")
+        else:
+            self._out.write(f"---\n{encoded(record, self._output)}\n")
         self._out.flush()
 
 
