@@ -217,9 +217,11 @@ class RateLimitedProvider:
 
 
 def _rate_limited(call: Call, service: str, after: float) -> Retryable:
-    message = f"ThrottledByBudget: {call.description} would exceed the rate limit of {service}; retried automatically"
+    message = (
+        f"ClientSideThrottling: {call.description} would exceed the rate limit of {service}; retried automatically"
+    )
     # Status 429, as from Azure: nothing was sent, so no lookup is needed.
-    return Retryable("ThrottledByBudget", message, after=after, status=429)
+    return Retryable("ClientSideThrottling", message, after=after, status=429)
 
 
 def _now() -> float:

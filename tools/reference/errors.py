@@ -58,7 +58,7 @@ BEFORE_SENDING = (
         "Entra ID issued no access token; the reason is its AADSTS code, if there is one",
         error_table.FIX_IDENTITY,
     ),
-    ("ThrottledByBudget", "the client-side rate limit for this request is reached", error_table.RETRIED),
+    ("ClientSideThrottling", "the client-side rate limit for this request is reached", error_table.RETRIED),
     ("ETagUnknown", "the pool was read without an ETag", error_table.RETRIED),
     ("UnexpectedError", "an unexpected error occurred; the log contains it", error_table.RETRIED),
     ("UnknownError", "an operation failed without a code", error_table.RETRIED),

@@ -13,7 +13,7 @@ CLASSES: tuple[tuple[str, str], ...] = (
     ("sku_unavailable", "vmsizenotsupported skunotavailable availabilityzonenotsupported notavailableforsubscription"),
     ("allocation", "*allocationfailed overconstrained*allocationrequest akscapacityheavyusage"),
     ("pool_limit", "poollimitreached nodelimitreached kubenetnodecount*"),
-    ("throttled", "throttled throttledbybudget subscriptionthrottled"),
+    ("throttled", "throttled clientsidethrottling subscriptionthrottled"),
     ("auth", "notoken unauthenticated authorizationfailed linkedauthorizationfailed"),
     ("cluster_not_running", "clusternotrunning"),
     ("conflict", "operationinprogress *operationpreempted* poolexists poolchanged conflict"),

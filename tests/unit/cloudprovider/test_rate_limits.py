@@ -106,11 +106,11 @@ def test_a_write_never_waits() -> None:
         for number in range(READS):
             await budget.delete(pool(f"p{number}"))
         error = await refused(budget.delete(pool("late")))
-        assert (error.reason, error.after, now()) == ("ThrottledByBudget", 1.0, 0.0)
+        assert (error.reason, error.after, now()) == ("ClientSideThrottling", 1.0, 0.0)
         for _ in range(PUTS_AT_MOST):
             await budget.create(NodeClaim(), "a")
         error = await refused(budget.create(NodeClaim(), "a"))
-        assert (error.reason, now(), len(arm.calls)) == ("ThrottledByBudget", 0.0, READS + PUTS_AT_MOST)
+        assert (error.reason, now(), len(arm.calls)) == ("ClientSideThrottling", 0.0, READS + PUTS_AT_MOST)
 
     on_budget(story)
 
@@ -159,7 +159,7 @@ def test_each_pool_has_its_own_put_bucket() -> None:
             await budget.create(NodeClaim(), "a")
         await budget.create(NodeClaim(), "b")
         await budget.delete(pool("a"))
-        assert (await refused(budget.create(NodeClaim(), "a"))).reason == "ThrottledByBudget"
+        assert (await refused(budget.create(NodeClaim(), "a"))).reason == "ClientSideThrottling"
         for number in range(2000):
             await budget.create(NodeClaim(), f"n{number}")
             await asyncio.sleep(60.0)

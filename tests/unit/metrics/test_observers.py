@@ -68,7 +68,7 @@ def at_once(main: Callable[[], Any]) -> Any:
         ("ZonalAllocationFailed", "allocation"),
         ("OverconstrainedZonalAllocationRequest", "allocation"),
         ("PoolLimitReached", "pool_limit"),
-        ("ThrottledByBudget", "throttled"),
+        ("ClientSideThrottling", "throttled"),
         ("NoToken", "auth"),
         ("ClusterNotRunning", "cluster_not_running"),
         ("AKSOperationPreemptedByDelete", "conflict"),

@@ -22,29 +22,26 @@ def changed(sim: Sim, **settings: Any) -> None:
     sim.cloud.configure(**settings)
 
 
-def test_the_values_are_what_azure_says() -> None:
+@simulated()
+async def test_the_values_are_what_azure_says(sim: Sim) -> None:
     """One GET of the cluster, nothing written; with a role that may read the cluster and nothing else."""
-
-    async def story(sim: Sim) -> None:
-        changed(sim, actions=frozenset({"Microsoft.ContainerService/managedClusters/read"}), managed_prometheus=True)
-        ended = await values(sim, *IMAGE, AZURE_CLIENT_ID=CLIENT)
-        azure = sim.cloud.settings
-        assert ended.code == 0
-        written = yaml.safe_load(ended.out)
-        assert written["azure"] == {
-            "subscriptionId": azure.subscription,
-            "resourceGroup": azure.resource_group,
-            "clusterName": azure.cluster,
-            "location": azure.location,
-        }
-        assert written["workloadIdentity"] == {"clientId": CLIENT, "tenantId": azure.tenant}
-        assert written["podMonitor"] == {"enabled": True}
-        assert "gpu-provisioner values: " not in ended.err
-        assert f"--issuer {azure.issuer} " in ended.err
-        calls = sim.audit_log.calls(who=WHO)
-        assert [(call.system, call.verb, call.target.kind) for call in calls] == [("arm", "GET", "cluster")]
-
-    simulate(story)
+    changed(sim, actions=frozenset({"Microsoft.ContainerService/managedClusters/read"}), managed_prometheus=True)
+    ended = await values(sim, *IMAGE, AZURE_CLIENT_ID=CLIENT)
+    azure = sim.cloud.settings
+    assert ended.code == 0
+    written = yaml.safe_load(ended.out)
+    assert written["azure"] == {
+        "subscriptionId": azure.subscription,
+        "resourceGroup": azure.resource_group,
+        "clusterName": azure.cluster,
+        "location": azure.location,
+    }
+    assert written["workloadIdentity"] == {"clientId": CLIENT, "tenantId": azure.tenant}
+    assert written["podMonitor"] == {"enabled": True}
+    assert "gpu-provisioner values: " not in ended.err
+    assert f"--issuer {azure.issuer} " in ended.err
+    calls = sim.audit_log.calls(who=WHO)
+    assert [(call.system, call.verb, call.target.kind) for call in calls] == [("arm", "GET", "cluster")]
 
 
 @simulated()
@@ -75,28 +72,25 @@ def test_a_cluster_that_issues_no_tokens_is_reported() -> None:
     simulate(story)
 
 
-def test_the_identitys_client_id_is_read_by_its_name() -> None:
+@simulated()
+async def test_the_identitys_client_id_is_read_by_its_name(sim: Sim) -> None:
     """As the predecessor's script did; where it may not be read the rest is written, and the cause is reported."""
-
-    async def story(sim: Sim) -> None:
-        changed(sim, identities={"gpu-identity": CLIENT})
-        ended = await values(sim, *IDENTITY)
-        assert yaml.safe_load(ended.out)["workloadIdentity"] == {
-            "clientId": CLIENT,
-            "tenantId": sim.cloud.settings.tenant,
-        }
-        assert f"--assignee {CLIENT} " in ended.err
-        assert "gpu-provisioner values: " not in ended.err
-        managed = await values(sim, *IDENTITY, DEPLOYMENT_MODE="managed")
-        assert CLIENT not in managed.out
-        elsewhere = await values(sim, *IDENTITY, "--identity-resource-group", "other")
-        assert "identity gpu-identity not found in resource group other" in elsewhere.err
-        sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
-        unread = await values(sim, *IDENTITY)
-        assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
-        assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
-
-    simulate(story)
+    changed(sim, identities={"gpu-identity": CLIENT})
+    ended = await values(sim, *IDENTITY)
+    assert yaml.safe_load(ended.out)["workloadIdentity"] == {
+        "clientId": CLIENT,
+        "tenantId": sim.cloud.settings.tenant,
+    }
+    assert f"--assignee {CLIENT} " in ended.err
+    assert "gpu-provisioner values: " not in ended.err
+    managed = await values(sim, *IDENTITY, DEPLOYMENT_MODE="managed")
+    assert CLIENT not in managed.out
+    elsewhere = await values(sim, *IDENTITY, "--identity-resource-group", "other")
+    assert "identity gpu-identity not found in resource group other" in elsewhere.err
+    sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
+    unread = await values(sim, *IDENTITY)
+    assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
+    assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
 
 
 FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
@@ -112,18 +106,15 @@ FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have
     ],
     ids=["cluster", "subscription", "forbidden", "passing"],
 )
-def test_a_cluster_that_cannot_be_read_is_reported(
-    env: dict[str, str], fault: dict[str, Any] | None, cause: str, remedy: str
+@simulated()
+async def test_a_cluster_that_cannot_be_read_is_reported(
+    sim: Sim, env: dict[str, str], fault: dict[str, Any] | None, cause: str, remedy: str
 ) -> None:
     """The cause in Azure's words, a remedy that fits it, exit code 1, and no values."""
-
-    async def story(sim: Sim) -> None:
-        if fault is not None:
-            sim.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, **fault))
-        with pytest.raises(Refused) as refused:
-            await values(sim, **env)
-        assert cause in refused.value.cause
-        assert remedy in refused.value.remedy
-        assert refused.value.code == 1
-
-    simulate(story)
+    if fault is not None:
+        sim.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, **fault))
+    with pytest.raises(Refused) as refused:
+        await values(sim, **env)
+    assert cause in refused.value.cause
+    assert remedy in refused.value.remedy
+    assert refused.value.code == 1

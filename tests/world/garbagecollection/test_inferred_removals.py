@@ -20,7 +20,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate
+from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME, ready
 from tests.world.transcript import (
     CLAIMS,
@@ -86,28 +86,25 @@ def annotate_lease(sim: Sim, value: str) -> None:
 @pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("fate", ["alive", "restarted in between", "cut off from ARM"])
 @pytest.mark.parametrize("count", [1, 5])
-def test_az_aks_stop_and_start(count: int, fate: str) -> None:
+@simulated(azure=FAST)
+async def test_az_aks_stop_and_start(sim: Sim, count: int, fate: str) -> None:
     """The cluster stops, its Nodes become NotReady and are deleted, the cluster starts: the same claims are Ready."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, count)
-        before = uids(sim, names)
-        if fate == "cut off from ARM":
-            sim.cloud.faults.append(Fault(times=ALWAYS, answer=errors.html(503)))
-        sim.cloud.stop_cluster()
+    names = await fleet(sim, count)
+    before = uids(sim, names)
+    if fate == "cut off from ARM":
+        sim.cloud.faults.append(Fault(times=ALWAYS, answer=errors.html(503)))
+    sim.cloud.stop_cluster()
+    await asyncio.sleep(MINUTE)
+    if fate == "restarted in between":
+        sim.crash()
         await asyncio.sleep(MINUTE)
-        if fate == "restarted in between":
-            sim.crash()
-            await asyncio.sleep(MINUTE)
-            await sim.start_controller("ctl1")
-        await asyncio.sleep(15 * MINUTE)
-        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
-        heal(sim)
-        await asyncio.sleep(5 * MINUTE)
-        sim.cloud.start_cluster()
-        await unharmed(sim, names, before)
-
-    simulate(story, azure=FAST)
+        await sim.start_controller("ctl1")
+    await asyncio.sleep(15 * MINUTE)
+    assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+    heal(sim)
+    await asyncio.sleep(5 * MINUTE)
+    sim.cloud.start_cluster()
+    await unharmed(sim, names, before)
 
 
 # b) the Nodes of a stopped cluster are deleted before the stop is observed
@@ -115,28 +112,25 @@ def test_az_aks_stop_and_start(count: int, fate: str) -> None:
 
 @pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("pools_lag", [False, True], ids=["pools read as stopped", "pools still read as running"])
-def test_nodes_go_before_the_stop_is_known(count: int, pools_lag: bool) -> None:
+@simulated(azure=FAST)
+async def test_nodes_go_before_the_stop_is_known(sim: Sim, count: int, pools_lag: bool) -> None:
     """The cluster's state is read before a deleted Node causes a removal, however few Nodes are deleted."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, count)
-        before = uids(sim, names)
-        reads = sim.cloud.counts["CLUSTER"]
-        await sim.until(lambda: sim.cloud.counts["CLUSTER"] > reads, 130, "the cluster is read, as it is each minute")
-        sim.cloud.stop_cluster()
-        if pools_lag:
-            for name in names:
-                sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Running"))
-        drop_nodes(sim, names)
-        await asyncio.sleep(10 * MINUTE)
-        assert not deletes(sim)
-        assert uids(sim, names) == before
+    names = await fleet(sim, count)
+    before = uids(sim, names)
+    reads = sim.cloud.counts["CLUSTER"]
+    await sim.until(lambda: sim.cloud.counts["CLUSTER"] > reads, 130, "the cluster is read, as it is each minute")
+    sim.cloud.stop_cluster()
+    if pools_lag:
         for name in names:
-            sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Stopped"))
-        sim.cloud.start_cluster()
-        await unharmed(sim, names, before)
-
-    simulate(story, azure=FAST)
+            sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Running"))
+    drop_nodes(sim, names)
+    await asyncio.sleep(10 * MINUTE)
+    assert not deletes(sim)
+    assert uids(sim, names) == before
+    for name in names:
+        sim.cloud.pool_store.put("updated", replace(sim.cloud.pools[name], power="Stopped"))
+    sim.cloud.start_cluster()
+    await unharmed(sim, names, before)
 
 
 # c) a backup is restored, and every claim has a new UID
@@ -160,67 +154,61 @@ def adopt(sim: Sim, name: str, uid: str) -> None:
 
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_restored_backup_is_adopted(restarted: bool) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_restored_backup_is_adopted(sim: Sim, restarted: bool) -> None:
     """Each restored claim adopts its machine: none is lost or created, and each claim can then be deleted."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5)
-        old = [restore(sim, name) for name in names]
-        await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
-        for name in names:
-            run_pod(sim, f"work-{name}", node_name(sim, name))
-        await asyncio.sleep(15 * MINUTE)
-        for name, uid in zip(names, old, strict=True):
-            adopt(sim, name, uid)
-        if restarted:
-            sim.crash()
-            await sim.start_controller("ctl1")
-        await sim.until(
-            lambda: all(claim_condition(sim, "Launched", name)[0] == "True" for name in names),
-            2 * MINUTE,
-            "all are launched",
-        )
-        await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim)
-        assert len(pool_calls(sim, "PUT", None)) == len(names)
-        assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
-        assert len(sim.store.list("pods", "default")) == len(names)
-        assert {claim_condition(sim, "Registered", name)[1] for name in names} == {"NodeDeleting"}
-        await sim.delete_claim(names[0])
-        await sim.until(lambda: sim.claim(names[0]) is None, 10 * MINUTE, "one is deleted, and goes")
-        assert deletes(sim) == names[:1]
-        assert not sim.nodes_of(names[0])
-        assert sorted(sim.cloud.pools) == sorted([*names[1:], *FOREIGN])
-
-    simulate(story, azure=FAST, **NO_BOUND)
-
-
-def test_a_claim_restored_with_its_annotation_never_loses_its_node() -> None:
-    """If the Node's owner is replaced before Kubernetes checks it, the claim is Ready again."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        old = await ready(sim)
-        sim.api.collector.stop()
-        restore(sim, NAME, adopt=old)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
-        (owner,) = node_of(sim)["metadata"]["ownerReferences"]
-        assert owner["uid"] == uids(sim, [NAME])[0] != old
-        sim.api.collector.start()
-        await asyncio.sleep(10 * MINUTE)
-        assert not deleting(node_of(sim))
-        assert not deletes(sim)
-        assert len(pool_calls(sim, "PUT")) == 1
+    names = await fleet(sim, 5)
+    old = [restore(sim, name) for name in names]
+    await sim.until(lambda: all(deleting(node_of(sim, name)) for name in names), 60, "Kubernetes deletes all Nodes")
+    for name in names:
+        run_pod(sim, f"work-{name}", node_name(sim, name))
+    await asyncio.sleep(15 * MINUTE)
+    for name, uid in zip(names, old, strict=True):
+        adopt(sim, name, uid)
+    if restarted:
         sim.crash()
         await sim.start_controller("ctl1")
-        await asyncio.sleep(5 * MINUTE)
-        assert sim.condition(NAME, "Ready") == "True"
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
-        assert deletes(sim) == [NAME]
-        await sim.settled(quiet_seconds=70)
+    await sim.until(
+        lambda: all(claim_condition(sim, "Launched", name)[0] == "True" for name in names),
+        2 * MINUTE,
+        "all are launched",
+    )
+    await asyncio.sleep(20 * MINUTE)
+    assert not deletes(sim)
+    assert len(pool_calls(sim, "PUT", None)) == len(names)
+    assert all(finalizers(node_of(sim, name)) == [labels.FINALIZER] for name in names), "their pods work on"
+    assert len(sim.store.list("pods", "default")) == len(names)
+    assert {claim_condition(sim, "Registered", name)[1] for name in names} == {"NodeDeleting"}
+    await sim.delete_claim(names[0])
+    await sim.until(lambda: sim.claim(names[0]) is None, 10 * MINUTE, "one is deleted, and goes")
+    assert deletes(sim) == names[:1]
+    assert not sim.nodes_of(names[0])
+    assert sorted(sim.cloud.pools) == sorted([*names[1:], *FOREIGN])
 
-    simulate(story, azure=FAST)
+
+@simulated(azure=FAST)
+async def test_a_claim_restored_with_its_annotation_never_loses_its_node(sim: Sim) -> None:
+    """If the Node's owner is replaced before Kubernetes checks it, the claim is Ready again."""
+    await sim.start_controller()
+    old = await ready(sim)
+    sim.api.collector.stop()
+    restore(sim, NAME, adopt=old)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready at once")
+    (owner,) = node_of(sim)["metadata"]["ownerReferences"]
+    assert owner["uid"] == uids(sim, [NAME])[0] != old
+    sim.api.collector.start()
+    await asyncio.sleep(10 * MINUTE)
+    assert not deleting(node_of(sim))
+    assert not deletes(sim)
+    assert len(pool_calls(sim, "PUT")) == 1
+    sim.crash()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(5 * MINUTE)
+    assert sim.condition(NAME, "Ready") == "True"
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: sim.claim(NAME) is None, 10 * MINUTE, "deleted, it goes")
+    assert deletes(sim) == [NAME]
+    await sim.settled(quiet_seconds=70)
 
 
 def test_a_living_claims_uid_is_not_adopted() -> None:
@@ -260,45 +248,39 @@ def install_crd(sim: Sim) -> None:
 
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restarted", [False, True])
-def test_kubectl_delete_crd(restarted: bool) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_kubectl_delete_crd(sim: Sim, restarted: bool) -> None:
     """All claims are deleted with their CRD: no machine is removed until users confirm it."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5)
-        delete_crd(sim)
-        if restarted:
-            sim.crash()
-            await sim.start_controller("ctl1")
-        await asyncio.sleep(20 * MINUTE)
-        assert all(deleting(sim.claim(name)) for name in names)
-        assert not deletes(sim)
-        assert not any(deleting(node_of(sim, name)) for name in names)
-        assert events(sim, "RemovalRestricted")
-        confirm(sim, names[:2])
-        await sim.until(lambda: sim.claim(names[0]) is None and sim.claim(names[1]) is None, 10 * MINUTE, "two go")
-        sim.crash("ctl1" if restarted else "ctl0")
-        await sim.start_controller("ctl2")
-        await asyncio.sleep(30 * MINUTE)
-        assert sorted(deletes(sim)) == names[:2], "and no other, although few are left"
-
-    simulate(story, azure=FAST, **NO_BOUND)
-
-
-def test_a_crd_with_a_lagging_watch_causes_no_removal() -> None:
-    """The deletion of the claims is observed before that of the CRD: the CRD is read before the first removal."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5)
-        lag_crds(sim)
+    names = await fleet(sim, 5)
+    delete_crd(sim)
+    if restarted:
         sim.crash()
         await sim.start_controller("ctl1")
-        await asyncio.sleep(90)
-        delete_crd(sim)
-        await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim)
-        assert not any(deleting(node_of(sim, name)) for name in names)
+    await asyncio.sleep(20 * MINUTE)
+    assert all(deleting(sim.claim(name)) for name in names)
+    assert not deletes(sim)
+    assert not any(deleting(node_of(sim, name)) for name in names)
+    assert events(sim, "RemovalRestricted")
+    confirm(sim, names[:2])
+    await sim.until(lambda: sim.claim(names[0]) is None and sim.claim(names[1]) is None, 10 * MINUTE, "two go")
+    sim.crash("ctl1" if restarted else "ctl0")
+    await sim.start_controller("ctl2")
+    await asyncio.sleep(30 * MINUTE)
+    assert sorted(deletes(sim)) == names[:2], "and no other, although few are left"
 
-    simulate(story, azure=FAST, **NO_BOUND)
+
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_crd_with_a_lagging_watch_causes_no_removal(sim: Sim) -> None:
+    """The deletion of the claims is observed before that of the CRD: the CRD is read before the first removal."""
+    names = await fleet(sim, 5)
+    lag_crds(sim)
+    sim.crash()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(90)
+    delete_crd(sim)
+    await asyncio.sleep(20 * MINUTE)
+    assert not deletes(sim)
+    assert not any(deleting(node_of(sim, name)) for name in names)
 
 
 def lag_crds(sim: Sim) -> None:
@@ -314,36 +296,33 @@ def lag_crds(sim: Sim) -> None:
 
 @pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("count", [1, 5])
-def test_the_crd_is_reinstalled_empty(count: int) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_the_crd_is_reinstalled_empty(sim: Sim, count: int) -> None:
     """Claims disappear with their CRD, and the new CRD has none: every pool is kept until users adopt or release it."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, count)
-        before = uids(sim, names)
-        sim.api.collector.stop()  # the Nodes stay, as while the controller manager still looks for the kind
-        delete_crd(sim)
-        for name in names:
-            strip(sim, name)
-        sim.api.collector.collect()
-        await sim.until(lambda: sim.store.get(CRD_KEY, CLAIMS) is None, MINUTE, "the CRD is gone")
-        await asyncio.sleep(10 * MINUTE)
-        assert not deletes(sim), "while the kind is not served"
-        install_crd(sim)
-        await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim), "while there are no claims"
-        assert events(sim, "RemovalRestricted")
-        for name, uid in zip(names, before, strict=True):
-            made = node_claim(name)
-            made["metadata"]["annotations"] = {labels.ADOPT: uid}
-            await sim.apply(made)
-        await sim.until(
-            lambda: all(claim_condition(sim, "Launched", n)[0] == "True" for n in names), 2 * MINUTE, "all taken back"
-        )
-        await asyncio.sleep(5 * MINUTE)
-        assert not deletes(sim)
-        assert len(pool_calls(sim, "PUT", None)) == count
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, count)
+    before = uids(sim, names)
+    sim.api.collector.stop()  # the Nodes stay, as while the controller manager still looks for the kind
+    delete_crd(sim)
+    for name in names:
+        strip(sim, name)
+    sim.api.collector.collect()
+    await sim.until(lambda: sim.store.get(CRD_KEY, CLAIMS) is None, MINUTE, "the CRD is gone")
+    await asyncio.sleep(10 * MINUTE)
+    assert not deletes(sim), "while the kind is not served"
+    install_crd(sim)
+    await asyncio.sleep(20 * MINUTE)
+    assert not deletes(sim), "while there are no claims"
+    assert events(sim, "RemovalRestricted")
+    for name, uid in zip(names, before, strict=True):
+        made = node_claim(name)
+        made["metadata"]["annotations"] = {labels.ADOPT: uid}
+        await sim.apply(made)
+    await sim.until(
+        lambda: all(claim_condition(sim, "Launched", n)[0] == "True" for n in names), 2 * MINUTE, "all taken back"
+    )
+    await asyncio.sleep(5 * MINUTE)
+    assert not deletes(sim)
+    assert len(pool_calls(sim, "PUT", None)) == count
 
 
 # f) lists of claims and Nodes that fail or are incomplete
@@ -381,42 +360,36 @@ def mislead(sim: Sim, kind: str, status: int, body: Json | None, who: str) -> Ca
 @pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("kind", ["nodeclaims", "nodes"])
 @pytest.mark.parametrize(("case", "status", "body"), KUBE_LISTS, ids=[row[0] for row in KUBE_LISTS])
-def test_lists_of_the_api_server(kind: str, case: str, status: int, body: Json | None) -> None:
+@simulated(azure=FAST)
+async def test_lists_of_the_api_server(sim: Sim, kind: str, case: str, status: int, body: Json | None) -> None:
     """A process whose first lists fail or are empty removes nothing, with few machines or many."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 2)
-        before = uids(sim, names)
-        await sim.stop_controller()
-        stop = mislead(sim, kind, status, body, "ctl1")
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(20 * MINUTE)
-        assert not deletes(sim), case
-        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
-        stop()
-        sim.crash("ctl1")
-        await sim.start_controller("ctl2")
-        await unharmed(sim, names, before)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 2)
+    before = uids(sim, names)
+    await sim.stop_controller()
+    stop = mislead(sim, kind, status, body, "ctl1")
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(20 * MINUTE)
+    assert not deletes(sim), case
+    assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+    stop()
+    sim.crash("ctl1")
+    await sim.start_controller("ctl2")
+    await unharmed(sim, names, before)
 
 
-def test_a_kind_that_is_not_served_any_more_is_no_empty_list() -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_kind_that_is_not_served_any_more_is_no_empty_list(sim: Sim) -> None:
     """After claims were observed, every list and watch answers 404: no orphan is collected meanwhile."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 2)
-        stop = mislead(sim, "nodeclaims", 404, None, "ctl0")
-        for link in sim.network.links("ctl0", KUBE_HOST):
-            link.server.abort()
-        strip(sim, names[0])
-        await asyncio.sleep(15 * MINUTE)
-        assert not deletes(sim)
-        stop()
-        await sim.until(lambda: deletes(sim) == names[:1], 5 * MINUTE, "once it is served, the orphan goes")
-        assert sim.condition(names[1], "Ready") == "True"
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, 2)
+    stop = mislead(sim, "nodeclaims", 404, None, "ctl0")
+    for link in sim.network.links("ctl0", KUBE_HOST):
+        link.server.abort()
+    strip(sim, names[0])
+    await asyncio.sleep(15 * MINUTE)
+    assert not deletes(sim)
+    stop()
+    await sim.until(lambda: deletes(sim) == names[:1], 5 * MINUTE, "once it is served, the orphan goes")
+    assert sim.condition(names[1], "Ready") == "True"
 
 
 # g) responses of ARM about pools, group and cluster
@@ -431,43 +404,37 @@ ARM_LIES: list[tuple[str, Fault]] = [
 
 
 @pytest.mark.parametrize(("case", "fault"), ARM_LIES, ids=[row[0] for row in ARM_LIES])
-def test_arm_errors_prove_no_absence(case: str, fault: Fault) -> None:
+@simulated(azure=FAST)
+async def test_arm_errors_prove_no_absence(sim: Sim, case: str, fault: Fault) -> None:
     """No such response removes a claim, even if its Node is NotReady at that time."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 2)
-        before = uids(sim, names)
-        sim.cloud.faults.append(replace(fault, seen=0))
-        sim.nodes.set_ready(node_name(sim, names[0]), ready=False)
-        await asyncio.sleep(8 * MINUTE)
-        assert not deletes(sim), case
-        assert uids(sim, names) == before
-        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
-        heal(sim)
-        sim.nodes.set_ready(node_name(sim, names[0]), ready=True)
-        await unharmed(sim, names, before)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 2)
+    before = uids(sim, names)
+    sim.cloud.faults.append(replace(fault, seen=0))
+    sim.nodes.set_ready(node_name(sim, names[0]), ready=False)
+    await asyncio.sleep(8 * MINUTE)
+    assert not deletes(sim), case
+    assert uids(sim, names) == before
+    assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+    heal(sim)
+    sim.nodes.set_ready(node_name(sim, names[0]), ready=True)
+    await unharmed(sim, names, before)
 
 
-def test_a_list_that_ends_after_its_first_page() -> None:
+@simulated(azure=FAST)
+async def test_a_list_that_ends_after_its_first_page(sim: Sim) -> None:
     """A missing nextLink hides pools from the list: a GET finds them, and nothing is removed."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 2)
-        before = uids(sim, names)
-        sim.cloud.configure(page_size=1)
-        forget_next_link(sim)
-        sim.nodes.set_ready(node_name(sim, names[1]), ready=False)
-        await asyncio.sleep(8 * MINUTE)
-        assert not deletes(sim)
-        assert uids(sim, names) == before
-        sim.world.after.clear()
-        sim.cloud.configure(page_size=100)
-        sim.nodes.set_ready(node_name(sim, names[1]), ready=True)
-        await unharmed(sim, names, before)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 2)
+    before = uids(sim, names)
+    sim.cloud.configure(page_size=1)
+    forget_next_link(sim)
+    sim.nodes.set_ready(node_name(sim, names[1]), ready=False)
+    await asyncio.sleep(8 * MINUTE)
+    assert not deletes(sim)
+    assert uids(sim, names) == before
+    sim.world.after.clear()
+    sim.cloud.configure(page_size=100)
+    sim.nodes.set_ready(node_name(sim, names[1]), ready=True)
+    await unharmed(sim, names, before)
 
 
 def forget_next_link(sim: Sim) -> None:
@@ -483,153 +450,129 @@ def forget_next_link(sim: Sim) -> None:
 # h) genuine orphans are removed
 
 
-def test_one_stripped_finalizer_is_collected_within_minutes() -> None:
+@simulated(azure=FAST)
+async def test_one_stripped_finalizer_is_collected_within_minutes(sim: Sim) -> None:
     """The pool, then the Node of the stripped claim are removed, and no others."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 4)
-        strip(sim, names[0])
-        await sim.until(lambda: names[0] not in sim.cloud.pools, 5 * MINUTE, "the pool is gone")
-        await sim.until(lambda: not sim.nodes_of(names[0]), 5 * MINUTE, "its Node is gone")
-        assert deletes(sim) == names[:1]
-        assert well(sim, names[1:])
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 4)
+    strip(sim, names[0])
+    await sim.until(lambda: names[0] not in sim.cloud.pools, 5 * MINUTE, "the pool is gone")
+    await sim.until(lambda: not sim.nodes_of(names[0]), 5 * MINUTE, "its Node is gone")
+    assert deletes(sim) == names[:1]
+    assert well(sim, names[1:])
+    await sim.settled(quiet_seconds=70)
 
 
-def test_three_stripped_finalizers_are_collected_whole() -> None:
+@simulated(azure=FAST, nodes=NodeSettings(node_manager_seconds=3600.0))
+async def test_three_stripped_finalizers_are_collected_whole(sim: Sim) -> None:
     """A machine counts once: its Node, which outlives the pool, does not count as a second removal."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5)
-        for name in names[:3]:
-            strip(sim, name)
-        await sim.until(lambda: not any(sim.nodes_of(name) for name in names[:3]), 10 * MINUTE, "all three are gone")
-        assert sorted(deletes(sim)) == names[:3]
-        assert not events(sim, "RemovalRestricted")
-        assert well(sim, names[3:])
-
-    simulate(story, azure=FAST, nodes=NodeSettings(node_manager_seconds=3600.0))
+    names = await fleet(sim, 5)
+    for name in names[:3]:
+        strip(sim, name)
+    await sim.until(lambda: not any(sim.nodes_of(name) for name in names[:3]), 10 * MINUTE, "all three are gone")
+    assert sorted(deletes(sim)) == names[:3]
+    assert not events(sim, "RemovalRestricted")
+    assert well(sim, names[3:])
 
 
-def test_one_node_deleted_by_hand_passes_at_once() -> None:
+@simulated(azure=FAST)
+async def test_one_node_deleted_by_hand_passes_at_once(sim: Sim) -> None:
     """Claim and pool are removed within a minute, after the drain."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 4)
-        await sim.delete_node(node_name(sim, names[0]))
-        await sim.until(lambda: deletes(sim) == names[:1], MINUTE, "the DELETE is sent")
-        await sim.until(lambda: sim.claim(names[0]) is None, 5 * MINUTE, "its claim is gone")
-        assert well(sim, names[1:])
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 4)
+    await sim.delete_node(node_name(sim, names[0]))
+    await sim.until(lambda: deletes(sim) == names[:1], MINUTE, "the DELETE is sent")
+    await sim.until(lambda: sim.claim(names[0]) is None, 5 * MINUTE, "its claim is gone")
+    assert well(sim, names[1:])
 
 
 # i) how the circuit breaker closes
 
 
-def test_four_of_ten_pools_deleted_on_the_portal_at_once() -> None:
+@simulated(azure=FAST)
+async def test_four_of_ten_pools_deleted_on_the_portal_at_once(sim: Sim) -> None:
     """The circuit breaker keeps all four claims; confirmed by name, these four are removed, and no other."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 10)
-        for name in names[:4]:
-            sim.cloud.delete_pool_by_hand(name)
-        await asyncio.sleep(20 * MINUTE)
-        assert len(sim.store.list(CLAIMS)) == 10
-        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
-        assert events(sim, "RemovalRestricted")
-        confirm(sim, names[:4])
-        await sim.until(lambda: len(sim.store.list(CLAIMS)) == 6, 5 * MINUTE, "the four go")
-        assert not deletes(sim)
-        assert well(sim, names[4:])
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    names = await fleet(sim, 10)
+    for name in names[:4]:
+        sim.cloud.delete_pool_by_hand(name)
+    await asyncio.sleep(20 * MINUTE)
+    assert len(sim.store.list(CLAIMS)) == 10
+    assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+    assert events(sim, "RemovalRestricted")
+    confirm(sim, names[:4])
+    await sim.until(lambda: len(sim.store.list(CLAIMS)) == 6, 5 * MINUTE, "the four go")
+    assert not deletes(sim)
+    assert well(sim, names[4:])
+    await sim.settled(quiet_seconds=70)
 
 
-def test_a_confirmation_passes_what_it_names_until_it_ends() -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_confirmation_passes_what_it_names_until_it_ends(sim: Sim) -> None:
     """Of five orphans the two confirmed are removed; a confirmation that is expired or malformed has no effect."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 8)
-        for name in names[:6]:
-            strip(sim, name)
-        annotate_lease(sim, "yes, all of them")
-        await asyncio.sleep(5 * MINUTE)
-        confirm(sim, names[:6], seconds=-1.0)
-        await asyncio.sleep(5 * MINUTE)
-        assert not deletes(sim)
-        confirm(sim, names[:2])
-        await sim.until(lambda: len(deletes(sim)) == 2, 2 * MINUTE, "two go")
-        await asyncio.sleep(20 * MINUTE)
-        assert sorted(deletes(sim)) == names[:2]
-        assert well(sim, names[6:])
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, 8)
+    for name in names[:6]:
+        strip(sim, name)
+    annotate_lease(sim, "yes, all of them")
+    await asyncio.sleep(5 * MINUTE)
+    confirm(sim, names[:6], seconds=-1.0)
+    await asyncio.sleep(5 * MINUTE)
+    assert not deletes(sim)
+    confirm(sim, names[:2])
+    await sim.until(lambda: len(deletes(sim)) == 2, 2 * MINUTE, "two go")
+    await asyncio.sleep(20 * MINUTE)
+    assert sorted(deletes(sim)) == names[:2]
+    assert well(sim, names[6:])
 
 
-def test_the_circuit_breaker_is_lifted_by_the_claims_return() -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_the_circuit_breaker_is_lifted_by_the_claims_return(sim: Sim) -> None:
     """Four of five claims are restored and adopted: the remaining candidate is below the limit and is removed."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 5)
-        old = [restore(sim, name) for name in names[:4]]
-        strip(sim, names[4])
-        await asyncio.sleep(5 * MINUTE)
-        assert not deletes(sim)
-        for name, uid in zip(names[:4], old, strict=True):
-            adopt(sim, name, uid)
-        await sim.until(lambda: deletes(sim) == names[4:], 5 * MINUTE, "only the orphan goes")
-        await asyncio.sleep(15 * MINUTE)
-        assert deletes(sim) == names[4:]
-
-    simulate(story, azure=FAST, **NO_BOUND)
+    names = await fleet(sim, 5)
+    old = [restore(sim, name) for name in names[:4]]
+    strip(sim, names[4])
+    await asyncio.sleep(5 * MINUTE)
+    assert not deletes(sim)
+    for name, uid in zip(names[:4], old, strict=True):
+        adopt(sim, name, uid)
+    await sim.until(lambda: deletes(sim) == names[4:], 5 * MINUTE, "only the orphan goes")
+    await asyncio.sleep(15 * MINUTE)
+    assert deletes(sim) == names[4:]
 
 
 @pytest.mark.parametrize("end", ["killed", "killed at the DELETE", "stopped"])
-def test_the_limit_holds_across_changes_of_leader(end: str) -> None:
+@simulated(azure=FAST, **NO_BOUND)
+async def test_the_limit_holds_across_changes_of_leader(sim: Sim, end: str) -> None:
     """Of 12 machines, 3 may be removed by inference in ten minutes; each three deleted Nodes meet a new leader."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 12)
-        await asyncio.sleep(2 * MINUTE)
-        who = "ctl0"
-        for first in range(0, 12, 3):
-            for name in names[first : first + 3]:
-                await sim.delete_node(node_name(sim, name))
-            if end == "killed at the DELETE" and not first:
-                await sim.until(lambda: any(deleting(sim.claim(n)) for n in names), 60, "a claim is deleted")
-            else:
-                await asyncio.sleep(45)
-            if end == "stopped":
-                await sim.stop_controller(who)
-                await sim.start_controller(f"{who}'")
-            else:
-                sim.replace_controller(who)
-            who += "'"
-            await asyncio.sleep(MINUTE)
-        removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
-        assert len(removed) == 3
-        await asyncio.sleep(15 * MINUTE)
-        removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
-        assert len(removed) == 3, "nine candidates at once exceed the limit whenever they were observed"
-
-    simulate(story, azure=FAST, **NO_BOUND)
-
-
-def test_a_restart_lists_all_pools_and_claims_before_it_deletes() -> None:
-    """Six Nodes are deleted while no controller runs: the next process keeps all of them, in any order."""
-
-    async def story(sim: Sim) -> None:
-        names = await fleet(sim, 6)
-        sim.crash()
-        for name in names:
+    names = await fleet(sim, 12)
+    await asyncio.sleep(2 * MINUTE)
+    who = "ctl0"
+    for first in range(0, 12, 3):
+        for name in names[first : first + 3]:
             await sim.delete_node(node_name(sim, name))
-        await sim.start_controller("ctl1")
-        await asyncio.sleep(15 * MINUTE)
-        assert not deletes(sim)
-        assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))
+        if end == "killed at the DELETE" and not first:
+            await sim.until(lambda: any(deleting(sim.claim(n)) for n in names), 60, "a claim is deleted")
+        else:
+            await asyncio.sleep(45)
+        if end == "stopped":
+            await sim.stop_controller(who)
+            await sim.start_controller(f"{who}'")
+        else:
+            sim.replace_controller(who)
+        who += "'"
+        await asyncio.sleep(MINUTE)
+    removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
+    assert len(removed) == 3
+    await asyncio.sleep(15 * MINUTE)
+    removed = [name for name in names if sim.claim(name) is None or deleting(sim.claim(name))]
+    assert len(removed) == 3, "nine candidates at once exceed the limit whenever they were observed"
 
-    simulate(story, azure=FAST)
+
+@simulated(azure=FAST)
+async def test_a_restart_lists_all_pools_and_claims_before_it_deletes(sim: Sim) -> None:
+    """Six Nodes are deleted while no controller runs: the next process keeps all of them, in any order."""
+    names = await fleet(sim, 6)
+    sim.crash()
+    for name in names:
+        await sim.delete_node(node_name(sim, name))
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(15 * MINUTE)
+    assert not deletes(sim)
+    assert not any(deleting(claim) for claim in sim.store.list(CLAIMS))

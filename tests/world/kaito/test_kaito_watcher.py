@@ -11,7 +11,7 @@ from controllers.nodeclaim.lifecycle import initialization, registration
 from controllers.planner import status
 from provisioner.simulator.invariants import InvariantError
 from tests.world.claims import CLAIMS, ready
-from tests.world.harness import node_claim, simulate
+from tests.world.harness import node_claim, simulate, simulated
 
 
 def caught(story):
@@ -97,17 +97,14 @@ def test_a_claim_that_goes_before_its_machine_is_seen(monkeypatch) -> None:
     assert "gpu1 is gone and its Node aks-gpu1-47249735-vmss000000 serves: one more" in caught(one_life)
 
 
-def test_what_no_controller_could_say_is_not_held_against_it() -> None:
+@simulated()
+async def test_what_no_controller_could_say_is_not_held_against_it(sim) -> None:
     """Conditions are not checked while no controller runs; a new leader has five seconds."""
-
-    async def story(sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim("gpu1"))
-        await ready(sim, "gpu1")
-        sim.crash()
-        sim.nodes.set_ready("aks-gpu1-47249735-vmss000000", None)
-        await asyncio.sleep(600)
-        await sim.start_controller("ctl1", elect=False)
-        await sim.until(lambda: sim.condition("gpu1", "Initialized") == "False", 5, "NotReady is reported")
-
-    simulate(story)
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+    sim.crash()
+    sim.nodes.set_ready("aks-gpu1-47249735-vmss000000", None)
+    await asyncio.sleep(600)
+    await sim.start_controller("ctl1", elect=False)
+    await sim.until(lambda: sim.condition("gpu1", "Initialized") == "False", 5, "NotReady is reported")

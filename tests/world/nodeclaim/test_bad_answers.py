@@ -25,7 +25,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.world import KUBE_HOST
 from tests.unit.runtime.kube_server import Answer, answer, obj, raw, status, stream
 from tests.world.claims import CLAIMS, condition, puts, ready, removed
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.transcript import FAST, MINUTE, node_name, person, run_pod
 
 NAME = "gpu1"
@@ -163,28 +163,25 @@ def sample(metrics: Metrics, name: str, **labels: str) -> float:
     return metrics.registry.get_sample_value(name, labels) or 0.0
 
 
-def test_retry_after_delays_every_request() -> None:
+@simulated(azure=FAST)
+async def test_retry_after_delays_every_request(sim: Sim) -> None:
     """Retry-After of 20 s: each watch is retried after 20 s, and reconciles sooner only for new events."""
-
-    async def story(sim: Sim) -> None:
-        weather = Weather(sim, everything, status(429, "TooManyRequests", "slow down", **{"Retry-After": "20"}))
-        await sim.start_controller()
-        await asyncio.sleep(5)
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
-        met = await weather.lasts(5 * MINUTE)
-        requested = Counter((call.verb, call.target) for call in met)
-        assert {verb for verb, _ in requested} >= {"WATCH", "PATCH"}
-        for verb, target in requested:
-            times = [call.at for call in met if (call.verb, call.target) == (verb, target)]
-            if verb == "WATCH":
-                assert min(later - sooner for sooner, later in itertools.pairwise(times)) >= 20.0
-            assert len(times) <= 15 + 2, (verb, target)
-        await ready(sim, NAME, within_seconds=60)
-        await removed(sim, NAME)
-        await sim.settled()
-
-    simulate(story, azure=FAST)
+    weather = Weather(sim, everything, status(429, "TooManyRequests", "slow down", **{"Retry-After": "20"}))
+    await sim.start_controller()
+    await asyncio.sleep(5)
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: puts(sim, NAME), 5, "the PUT is sent")
+    met = await weather.lasts(5 * MINUTE)
+    requested = Counter((call.verb, call.target) for call in met)
+    assert {verb for verb, _ in requested} >= {"WATCH", "PATCH"}
+    for verb, target in requested:
+        times = [call.at for call in met if (call.verb, call.target) == (verb, target)]
+        if verb == "WATCH":
+            assert min(later - sooner for sooner, later in itertools.pairwise(times)) >= 20.0
+        assert len(times) <= 15 + 2, (verb, target)
+    await ready(sim, NAME, within_seconds=60)
+    await removed(sim, NAME)
+    await sim.settled()
 
 
 @pytest.mark.parametrize("status_code", [200, 401, 403, 429, 500])
@@ -213,7 +210,8 @@ def test_a_lease_that_cannot_be_renewed_ends_the_process_with_its_name_in_the_lo
     assert [line["event"] for line in lines].count("leader election lost") == 1
 
 
-def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
+@simulated(azure=FAST)
+async def test_writes_whose_answers_are_garbled_are_not_sent_again(sim: Sim) -> None:
     """Every write takes effect and is answered by a sign-in page: each is sent once, and its effect is observed."""
 
     async def garble(call: Call, response: web.StreamResponse) -> None:
@@ -221,19 +219,16 @@ def test_writes_whose_answers_are_garbled_are_not_sent_again() -> None:
             assert isinstance(response, web.Response)
             response.body, response.content_type = PAGE, "text/html"
 
-    async def story(sim: Sim) -> None:
-        sim.world.after.append(garble)
-        await sim.start_controller()
-        await sim.apply(node_claim(NAME))
-        uid = await ready(sim, NAME)
-        await removed(sim, NAME)
-        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-        assert len(puts(sim, NAME)) == 1
-        writes = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube"]
-        assert len(writes) <= 13 + 3
-        await sim.settled()
-
-    simulate(story, azure=FAST)
+    sim.world.after.append(garble)
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    uid = await ready(sim, NAME)
+    await removed(sim, NAME)
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+    assert len(puts(sim, NAME)) == 1
+    writes = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube"]
+    assert len(writes) <= 13 + 3
+    await sim.settled()
 
 
 # Permissions
@@ -338,50 +333,44 @@ def test_a_permission_lost_before_a_removal_delays_it_and_breaks_no_order(denied
     assert names(lines, denied)
 
 
-def test_a_forbidden_change_to_the_node_stands_on_the_claim() -> None:
+@simulated(azure=FAST)
+async def test_a_forbidden_change_to_the_node_stands_on_the_claim(sim: Sim) -> None:
     """Without permission to patch Nodes the claim states it with the remedy, and is overdue later."""
-
-    async def story(sim: Sim) -> None:
-        weather = Denied("PATCH", "nodes").during(sim)
-        weather.begins()
-        await sim.start_controller()
-        await sim.apply(node_claim(NAME))
-        await sim.until(
-            lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused",
-            20 * MINUTE,
-            "the refusal is reported",
-        )
-        reported = condition(sim.claim(NAME), "Registered")
-        assert reported["status"] == "Unknown"
-        assert reported["message"].startswith("Forbidden: ")
-        assert reported["message"].endswith("; see kubectl auth can-i patch nodes")
-        await asyncio.sleep(20 * MINUTE)
-        assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
-        weather.ends()
-        await ready(sim, NAME, within_seconds=20 * MINUTE)
-        await sim.settled()
-
-    simulate(story, azure=FAST)
+    weather = Denied("PATCH", "nodes").during(sim)
+    weather.begins()
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    await sim.until(
+        lambda: condition(sim.claim(NAME), "Registered").get("reason") == "NodeUpdateRefused",
+        20 * MINUTE,
+        "the refusal is reported",
+    )
+    reported = condition(sim.claim(NAME), "Registered")
+    assert reported["status"] == "Unknown"
+    assert reported["message"].startswith("Forbidden: ")
+    assert reported["message"].endswith("; see kubectl auth can-i patch nodes")
+    await asyncio.sleep(20 * MINUTE)
+    assert condition(sim.claim(NAME), "Registered")["message"].endswith("; overdue: over 15 min")
+    weather.ends()
+    await ready(sim, NAME, within_seconds=20 * MINUTE)
+    await sim.settled()
 
 
-def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds() -> None:
+@simulated(azure=FAST)
+async def test_a_server_that_has_not_read_its_roles_delays_a_claim_by_seconds(sim: Sim) -> None:
     """An API server that has just started forbids everything: the claim is delayed by seconds, not ten minutes."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        await asyncio.sleep(5)
-        weather = Weather(sim, everything, status(403, "Forbidden", "clusterrole not found"))
-        sim.world.before.append(weather)
-        await sim.apply(node_claim(NAME))
-        await asyncio.sleep(3)
-        assert {call.verb for call in weather.calls} == {"PATCH"}
-        weather.ends()
-        await sim.until(lambda: puts(sim, NAME), 10, "the PUT is sent")
-        await ready(sim, NAME)
-        await removed(sim, NAME)
-        await sim.settled()
-
-    simulate(story, azure=FAST)
+    await sim.start_controller()
+    await asyncio.sleep(5)
+    weather = Weather(sim, everything, status(403, "Forbidden", "clusterrole not found"))
+    sim.world.before.append(weather)
+    await sim.apply(node_claim(NAME))
+    await asyncio.sleep(3)
+    assert {call.verb for call in weather.calls} == {"PATCH"}
+    weather.ends()
+    await sim.until(lambda: puts(sim, NAME), 10, "the PUT is sent")
+    await ready(sim, NAME)
+    await removed(sim, NAME)
+    await sim.settled()
 
 
 def names(lines: list[Line], denied: Denied) -> bool:
@@ -442,25 +431,22 @@ def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -
     assert any("401 Unauthorized" in str(line.get("error")) for line in lines if line["log_level"] == "warning")
 
 
-def test_a_token_that_is_replaced_in_time_is_never_refused(tmp_path: Path) -> None:
+@simulated(azure=FAST)
+async def test_a_token_that_is_replaced_in_time_is_never_refused(sim: Sim, tmp_path: Path) -> None:
     """The kubelet writes a new token each 48 min and the old one expires 12 min later: no request is refused."""
-
-    async def story(sim: Sim) -> None:
-        mount = Mount(tmp_path)
-        sim.world.before.append(mount)
-        await sim.start_controller(service_account=tmp_path)
-        await sim.apply(node_claim(NAME))
-        for older, newer in itertools.pairwise(["first", "second", "third", "fourth"]):
-            mount.accepted = [older, newer]
-            mount.write(newer)
-            await asyncio.sleep(12 * MINUTE)
-            mount.accepted = [newer]
-            await asyncio.sleep(36 * MINUTE)
-        await removed(sim, NAME)
-        assert mount.refused == []
-        assert list(mount.used) == ["first", "second", "third", "fourth"]
-
-    simulate(story, azure=FAST)
+    mount = Mount(tmp_path)
+    sim.world.before.append(mount)
+    await sim.start_controller(service_account=tmp_path)
+    await sim.apply(node_claim(NAME))
+    for older, newer in itertools.pairwise(["first", "second", "third", "fourth"]):
+        mount.accepted = [older, newer]
+        mount.write(newer)
+        await asyncio.sleep(12 * MINUTE)
+        mount.accepted = [newer]
+        await asyncio.sleep(36 * MINUTE)
+    await removed(sim, NAME)
+    assert mount.refused == []
+    assert list(mount.used) == ["first", "second", "third", "fourth"]
 
 
 def test_a_token_file_that_is_away_for_a_while_stops_nobody(tmp_path: Path) -> None:
@@ -516,19 +502,16 @@ def test_nodes_too_large_for_a_watch_line_cost_lists_and_no_life() -> None:
     assert any("watch nodes: a line of more than 3145728 bytes" in line["error"] for line in failed)
 
 
-def test_a_claim_as_large_as_the_limits_allow_is_like_any_other() -> None:
+@simulated(azure=FAST)
+async def test_a_claim_as_large_as_the_limits_allow_is_like_any_other(sim: Sim) -> None:
     """A claim with all the values and annotations that it may have is launched and removed."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        claim = node_claim(NAME)
-        claim["spec"]["requirements"] += [
-            {"key": f"example.com/{n}", "operator": "NotIn", "values": ["x" * 60] * 54} for n in range(90)
-        ]
-        claim["metadata"]["annotations"] = {"example.com/notes": "x" * 250 * 1024}
-        assert len(json.dumps(sim.store.create(CLAIMS, claim))) > 0.5 * 2**20
-        await ready(sim, NAME)
-        await removed(sim, NAME)
-        await sim.settled()
-
-    simulate(story, azure=FAST)
+    await sim.start_controller()
+    claim = node_claim(NAME)
+    claim["spec"]["requirements"] += [
+        {"key": f"example.com/{n}", "operator": "NotIn", "values": ["x" * 60] * 54} for n in range(90)
+    ]
+    claim["metadata"]["annotations"] = {"example.com/notes": "x" * 250 * 1024}
+    assert len(json.dumps(sim.store.create(CLAIMS, claim))) > 0.5 * 2**20
+    await ready(sim, NAME)
+    await removed(sim, NAME)
+    await sim.settled()

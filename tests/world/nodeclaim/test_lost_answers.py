@@ -13,7 +13,7 @@ from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import arm_calls, created, message, puts, ready, removed, wait_for_condition, word
-from tests.world.harness import PERSON, Sim, node_claim, simulate
+from tests.world.harness import PERSON, Sim, node_claim, simulate, simulated
 
 NAME = "gpu1"
 # The inventory looks every 4 s while anything is in flight, a LIST takes some of it, and a pass writes.
@@ -48,22 +48,19 @@ async def ends_well(sim: Sim, uid: str) -> None:
 
 
 @pytest.mark.parametrize(("how", "known_after"), [("reset", 0.5), ("timeout", CALL_SECONDS)])
-def test_a_put_that_took_effect_unheard_is_found_by_one_look(how: str, known_after: float) -> None:
+@simulated()
+async def test_a_put_that_took_effect_unheard_is_found_by_one_look(sim: Sim, how: str, known_after: float) -> None:
     """The response is lost: one GET finds the pool, and within an interval Launched is Creating."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.faults.append(lost(how))
-        await sim.start_controller()
-        uid = await applied(sim)
-        await sim.until(lambda: created(sim, NAME), 5, "the pool is being made")
-        began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
-        assert sim.now - began <= known_after + INTERVAL_SECONDS
-        assert arm_calls(sim, NAME) == ["PUT", "GET"]
-        await ends_well(sim, uid)
-        assert len(puts(sim, NAME)) == 1
-
-    simulate(story)
+    sim.cloud.faults.append(lost(how))
+    await sim.start_controller()
+    uid = await applied(sim)
+    await sim.until(lambda: created(sim, NAME), 5, "the pool is being made")
+    began = sim.now
+    await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
+    assert sim.now - began <= known_after + INTERVAL_SECONDS
+    assert arm_calls(sim, NAME) == ["PUT", "GET"]
+    await ends_well(sim, uid)
+    assert len(puts(sim, NAME)) == 1
 
 
 REFUSALS = {
@@ -76,26 +73,24 @@ REFUSALS = {
 
 
 @pytest.mark.parametrize("second", REFUSALS)
-def test_a_rejected_put_does_not_hide_an_earlier_one_without_a_response(second: str) -> None:
+@simulated(azure=AzureSettings(get_lag_seconds=45.0, list_lag_seconds=45.0))
+async def test_a_rejected_put_does_not_hide_an_earlier_one_without_a_response(sim: Sim, second: str) -> None:
     """The first PUT took effect, reads lag, the second is rejected, the claim is deleted: the pool is found."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.faults += [Fault(verb="PUT", drop="after"), replace(REFUSALS[second])]
-        await sim.start_controller()
-        await asyncio.sleep(100)  # It leads for longer than a 404 needs to settle.
-        uid = await applied(sim)
-        await sim.until(lambda: len(puts(sim, NAME)) == 2, 40, "a second PUT")
-        await asyncio.sleep(1)
-        await removed(sim, NAME)
-        assert sim.pools_of(uid) == []
-
-    simulate(story, azure=AzureSettings(get_lag_seconds=45.0, list_lag_seconds=45.0))
+    sim.cloud.faults += [Fault(verb="PUT", drop="after"), replace(REFUSALS[second])]
+    await sim.start_controller()
+    await asyncio.sleep(100)  # It leads for longer than a 404 needs to settle.
+    uid = await applied(sim)
+    await sim.until(lambda: len(puts(sim, NAME)) == 2, 40, "a second PUT")
+    await asyncio.sleep(1)
+    await removed(sim, NAME)
+    assert sim.pools_of(uid) == []
 
 
 @pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize("status", [500, 502, 503, 504, 408])
 @pytest.mark.parametrize("applied_too", [True, False], ids=["applied", "not applied"])
-def test_an_error_response_leaves_the_result_of_the_write_open(status: int, applied_too: bool) -> None:
+@simulated()
+async def test_an_error_response_leaves_the_result_of_the_write_open(sim: Sim, status: int, applied_too: bool) -> None:
     """A 5xx after the write, or instead of it: the pool is read, and the PUT is repeated only if it is absent."""
 
     async def answer_with_an_error(call: Any, response: Any) -> None:
@@ -104,22 +99,18 @@ def test_an_error_response_leaves_the_result_of_the_write_open(status: int, appl
             response.set_status(status)
 
     sim_puts: list[Any] = []
-
-    async def story(sim: Sim) -> None:
-        if applied_too:
-            sim.world.after.append(answer_with_an_error)
-        else:
-            sim.cloud.faults.append(Fault(verb="PUT", answer=errors.html(status)))
-        await sim.start_controller()
-        uid = await applied(sim)
-        await sim.until(lambda: created(sim, NAME), 30, "the pool is being made")
-        began = sim.now
-        await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
-        assert sim.now - began <= INTERVAL_SECONDS
-        await ends_well(sim, uid)
-        assert len(puts(sim, NAME)) == (1 if applied_too else 2)
-
-    simulate(story)
+    if applied_too:
+        sim.world.after.append(answer_with_an_error)
+    else:
+        sim.cloud.faults.append(Fault(verb="PUT", answer=errors.html(status)))
+    await sim.start_controller()
+    uid = await applied(sim)
+    await sim.until(lambda: created(sim, NAME), 30, "the pool is being made")
+    began = sim.now
+    await sim.until(lambda: stretch_of(sim, "Unknown", "Creating"), 60, "the condition is set")
+    assert sim.now - began <= INTERVAL_SECONDS
+    await ends_well(sim, uid)
+    assert len(puts(sim, NAME)) == (1 if applied_too else 2)
 
 
 @pytest.mark.matrix(quick=4)
@@ -174,32 +165,29 @@ def test_a_successor_meets_the_pool_of_a_lost_answer(lag: float, kill: float) ->
 
 
 @pytest.mark.parametrize("how", ["seen", "unseen"])
-def test_a_pool_of_somebody_else_under_the_name_is_left_alone(how: str) -> None:
+@simulated()
+async def test_a_pool_of_somebody_else_under_the_name_is_left_alone(sim: Sim, how: str) -> None:
     """After a 412 a pool without ownership tags is found: the claim states the conflict, and nothing is written."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        if how == "unseen":
-            # It is made between our last look and our PUT.
-            sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=1.0, slow="before"))
-            await applied(sim)
-            await sim.until(lambda: puts(sim, NAME), 5, "the PUT is on its way")
-            sim.cloud.seed_pool(NAME, vmSize="Standard_D2s_v5", count=1)
-        else:
-            sim.cloud.seed_pool(NAME, vmSize="Standard_D2s_v5", count=1)
-            await asyncio.sleep(70)
-            await applied(sim)
-        theirs = sim.cloud.pools[NAME]
-        await wait_for_condition(sim, NAME, "Launched", "False", "PoolNameTaken", within_seconds=10)
-        assert "is not managed by this controller" in message(sim, NAME, "Launched")
-        await asyncio.sleep(600)
-        assert sim.cloud.pools[NAME] == theirs
-        assert len(puts(sim, NAME)) == (1 if how == "unseen" else 0)
-        await removed(sim, NAME, within_seconds=60)
-        assert sim.cloud.pools[NAME] == theirs
-        assert PERSON not in {call.who for call in sim.audit_log.calls(system="arm")}
-
-    simulate(story)
+    await sim.start_controller()
+    if how == "unseen":
+        # It is made between our last look and our PUT.
+        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=1.0, slow="before"))
+        await applied(sim)
+        await sim.until(lambda: puts(sim, NAME), 5, "the PUT is on its way")
+        sim.cloud.seed_pool(NAME, vmSize="Standard_D2s_v5", count=1)
+    else:
+        sim.cloud.seed_pool(NAME, vmSize="Standard_D2s_v5", count=1)
+        await asyncio.sleep(70)
+        await applied(sim)
+    theirs = sim.cloud.pools[NAME]
+    await wait_for_condition(sim, NAME, "Launched", "False", "PoolNameTaken", within_seconds=10)
+    assert "is not managed by this controller" in message(sim, NAME, "Launched")
+    await asyncio.sleep(600)
+    assert sim.cloud.pools[NAME] == theirs
+    assert len(puts(sim, NAME)) == (1 if how == "unseen" else 0)
+    await removed(sim, NAME, within_seconds=60)
+    assert sim.cloud.pools[NAME] == theirs
+    assert PERSON not in {call.who for call in sim.audit_log.calls(system="arm")}
 
 
 @pytest.mark.parametrize("ttl", [0.0, 10.0, 3600.0])
@@ -215,17 +203,14 @@ def test_no_operation_is_ever_needed(ttl: float) -> None:
     simulate(story, azure=AzureSettings(operation_ttl_seconds=ttl))
 
 
-def test_a_failed_creation_with_a_lost_put_response_is_reported_and_repeated() -> None:
+@simulated()
+async def test_a_failed_creation_with_a_lost_put_response_is_reported_and_repeated(sim: Sim) -> None:
     """The response with the operation's URL is lost: the failure is reported without a cause and the PUT repeated."""
-
-    async def story(sim: Sim) -> None:
-        failure = Failure(error=faults.no_capacity(), silent=True)
-        sim.cloud.faults.append(Fault(verb="PUT", drop="after", failure=failure))
-        await sim.start_controller()
-        uid = await applied(sim)
-        await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=120)
-        assert await ready(sim, NAME, within_seconds=1200) == uid
-        assert created(sim, NAME) == 2
-        assert sim.cloud.counts["OPERATION"] == 0
-
-    simulate(story)
+    failure = Failure(error=faults.no_capacity(), silent=True)
+    sim.cloud.faults.append(Fault(verb="PUT", drop="after", failure=failure))
+    await sim.start_controller()
+    uid = await applied(sim)
+    await wait_for_condition(sim, NAME, "Launched", "False", "CreateFailed", within_seconds=120)
+    assert await ready(sim, NAME, within_seconds=1200) == uid
+    assert created(sim, NAME) == 2
+    assert sim.cloud.counts["OPERATION"] == 0

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.world.claims import CLAIMS, Json, events, puts, ready, removed
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulated
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.termination.test_termination import up
 from tests.world.transcript import FAST, pool_calls
@@ -31,44 +31,38 @@ async def others_are_served(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("time", ODD_TIMES)
-def test_a_taint_with_any_time_is_served_as_any_other(time: str) -> None:
+@simulated(azure=FAST)
+async def test_a_taint_with_any_time_is_served_as_any_other(sim: Sim, time: str) -> None:
     """The time of a taint is not copied to the Node, whose taints accept fewer times."""
-
-    async def story(sim: Sim) -> None:
-        await up(sim)
-        await sim.apply(tainted("odd", time))
-        await ready(sim, "odd")
-        [taint] = [one for one in sim.nodes_of("odd")[0]["spec"]["taints"] if one["key"] == "sku"]
-        assert "timeAdded" not in taint
-        await others_are_served(sim)
-        assert sim.condition("odd", "Ready") == "True"
-        await removed(sim, "odd")
-
-    simulate(story, azure=FAST)
+    await up(sim)
+    await sim.apply(tainted("odd", time))
+    await ready(sim, "odd")
+    [taint] = [one for one in sim.nodes_of("odd")[0]["spec"]["taints"] if one["key"] == "sku"]
+    assert "timeAdded" not in taint
+    await others_are_served(sim)
+    assert sim.condition("odd", "Ready") == "True"
+    await removed(sim, "odd")
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-def test_a_claim_that_cannot_be_decoded_costs_itself_only(restarted: bool) -> None:
+@simulated(azure=FAST)
+async def test_a_claim_that_cannot_be_decoded_costs_itself_only(sim: Sim, restarted: bool) -> None:
     """A condition that another client wrote is kept, reported, and no reason to remove the claim or its machine."""
-
-    async def story(sim: Sim) -> None:
-        await up(sim)
-        await sim.apply(node_claim("odd"))
-        await ready(sim, "odd")
-        claim = sim.claim("odd")
-        assert claim is not None
-        conditions = [*claim["status"]["conditions"], ODD_CONDITION]
-        sim.store.patch(CLAIMS, "odd", {"status": {"conditions": conditions}}, subresource="status")
-        if restarted:
-            sim.replace_controller("ctl0")
-        await asyncio.sleep(60)
-        [event] = events(sim, "odd", "FieldUnreadable")
-        assert "status.conditions[4].lastTransitionTime: Invalid RFC3339 encoded datetime" in event["message"]
-        await others_are_served(sim)
-        kept: Any = sim.claim("odd")
-        assert ODD_CONDITION in kept["status"]["conditions"]
-        assert "deletionTimestamp" not in kept["metadata"]
-        assert sim.cloud.pools["odd"].state == "Succeeded"
-        await removed(sim, "odd")
-
-    simulate(story, azure=FAST)
+    await up(sim)
+    await sim.apply(node_claim("odd"))
+    await ready(sim, "odd")
+    claim = sim.claim("odd")
+    assert claim is not None
+    conditions = [*claim["status"]["conditions"], ODD_CONDITION]
+    sim.store.patch(CLAIMS, "odd", {"status": {"conditions": conditions}}, subresource="status")
+    if restarted:
+        sim.replace_controller("ctl0")
+    await asyncio.sleep(60)
+    [event] = events(sim, "odd", "FieldUnreadable")
+    assert "status.conditions[4].lastTransitionTime: Invalid RFC3339 encoded datetime" in event["message"]
+    await others_are_served(sim)
+    kept: Any = sim.claim("odd")
+    assert ODD_CONDITION in kept["status"]["conditions"]
+    assert "deletionTimestamp" not in kept["metadata"]
+    assert sim.cloud.pools["odd"].state == "Succeeded"
+    await removed(sim, "odd")

@@ -8,7 +8,7 @@ import pytest
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS, used_actions
 from tests.world.claims import message, puts, ready, wait_for_condition
-from tests.world.harness import SIZE, Sim, node_claim, simulate
+from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.nodeclaim.test_offerings import EXHAUSTED, HOUR_SECONDS, OTHER, THIRD, all_puts, choosing, pool_size
 
 FAMILY = "standardNCADSA100v4Family"
@@ -20,83 +20,71 @@ def usages_read(sim: Sim) -> int:
     return sim.cloud.counts["USAGES"]
 
 
-def test_a_raised_quota_ends_the_wait_within_a_minute() -> None:
+@simulated(azure=NO_QUOTA)
+async def test_a_raised_quota_ends_the_wait_within_a_minute(sim: Sim) -> None:
     """While claims wait, quota is read each minute and no PUT is sent; when nothing waits, nothing is read."""
     names = [f"gpu{n}" for n in range(3)]
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        await asyncio.sleep(300)
-        assert usages_read(sim) == 0
-        for name in names:
-            await sim.apply(node_claim(name))
-            await wait_for_condition(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
-        await asyncio.sleep(HOUR_SECONDS / 2)
-        sent, read = len(all_puts(sim, names)), usages_read(sim)
-        await asyncio.sleep(HOUR_SECONDS / 2)
-        assert len(all_puts(sim, names)) == sent
-        assert 29 <= usages_read(sim) - read <= 31
-        for name in names:
-            assert EXHAUSTED in message(sim, name, "Launched")
-        sim.cloud.configure(family_cores={FAMILY: 1000})
-        await sim.until(lambda: len(all_puts(sim, names)) > sent, 62, "a PUT is sent")
-        for name in names:
-            await ready(sim, name, within_seconds=900)
-        read = usages_read(sim)
-        await asyncio.sleep(HOUR_SECONDS)
-        assert usages_read(sim) == read
-        used = used_actions(sim.cloud.request_log)
-        assert used <= AZURE_ACTIONS | QUOTA_ACTIONS
-        assert used >= QUOTA_ACTIONS
-
-    simulate(story, azure=NO_QUOTA)
+    await sim.start_controller(elect=False)
+    await asyncio.sleep(300)
+    assert usages_read(sim) == 0
+    for name in names:
+        await sim.apply(node_claim(name))
+        await wait_for_condition(sim, name, "Launched", "False", "QuotaExceeded", within_seconds=400)
+    await asyncio.sleep(HOUR_SECONDS / 2)
+    sent, read = len(all_puts(sim, names)), usages_read(sim)
+    await asyncio.sleep(HOUR_SECONDS / 2)
+    assert len(all_puts(sim, names)) == sent
+    assert 29 <= usages_read(sim) - read <= 31
+    for name in names:
+        assert EXHAUSTED in message(sim, name, "Launched")
+    sim.cloud.configure(family_cores={FAMILY: 1000})
+    await sim.until(lambda: len(all_puts(sim, names)) > sent, 62, "a PUT is sent")
+    for name in names:
+        await ready(sim, name, within_seconds=900)
+    read = usages_read(sim)
+    await asyncio.sleep(HOUR_SECONDS)
+    assert usages_read(sim) == read
+    used = used_actions(sim.cloud.request_log)
+    assert used <= AZURE_ACTIONS | QUOTA_ACTIONS
+    assert used >= QUOTA_ACTIONS
 
 
-def test_sizes_without_quota_are_skipped() -> None:
+@simulated(azure=NO_QUOTA)
+async def test_sizes_without_quota_are_skipped(sim: Sim) -> None:
     """Two sizes share a quota of 0: after the first refusal the claim goes on to the size of another family."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(choosing("gpu1", SIZE, OTHER, THIRD))
-        await ready(sim, "gpu1", within_seconds=900)
-        assert pool_size(sim, "gpu1") == THIRD
-        assert len(puts(sim, "gpu1")) == 2
-
-    simulate(story, azure=NO_QUOTA)
+    await sim.start_controller(elect=False)
+    await sim.apply(choosing("gpu1", SIZE, OTHER, THIRD))
+    await ready(sim, "gpu1", within_seconds=900)
+    assert pool_size(sim, "gpu1") == THIRD
+    assert len(puts(sim, "gpu1")) == 2
 
 
-def test_a_claim_without_quota_holds_no_turn() -> None:
+@simulated(azure=AzureSettings(regional_cores=60, actions=AZURE_ACTIONS | QUOTA_ACTIONS))
+async def test_a_claim_without_quota_holds_no_turn(sim: Sim) -> None:
     """The region has 60 vCPUs: the older claim needs 96 and is not tried; the younger one, with 24, is created."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(choosing("big", "Standard_NC96ads_A100_v4"))
-        await wait_for_condition(sim, "big", "Launched", "False", "QuotaExceeded", within_seconds=120)
-        await asyncio.sleep(300)
-        sent = len(puts(sim, "big"))
-        await sim.apply(choosing("small", SIZE))
-        await ready(sim, "small", within_seconds=900)
-        assert len(puts(sim, "big")) == sent == 1
-        assert "limit 60, used" in message(sim, "big", "Launched")
-
-    simulate(story, azure=AzureSettings(regional_cores=60, actions=AZURE_ACTIONS | QUOTA_ACTIONS))
+    await sim.start_controller(elect=False)
+    await sim.apply(choosing("big", "Standard_NC96ads_A100_v4"))
+    await wait_for_condition(sim, "big", "Launched", "False", "QuotaExceeded", within_seconds=120)
+    await asyncio.sleep(300)
+    sent = len(puts(sim, "big"))
+    await sim.apply(choosing("small", SIZE))
+    await ready(sim, "small", within_seconds=900)
+    assert len(puts(sim, "big")) == sent == 1
+    assert "limit 60, used" in message(sim, "big", "Launched")
 
 
 @pytest.mark.parametrize("granted_later", [False, True])
-def test_without_the_right_nothing_changes(*, granted_later: bool) -> None:
+@simulated(azure=DENIED)
+async def test_without_the_right_nothing_changes(sim: Sim, *, granted_later: bool) -> None:
     """One refused read an hour; the offering is tried again after at most five minutes."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim("gpu1"))
-        await asyncio.sleep(HOUR_SECONDS - 60)
-        assert usages_read(sim) == 1
-        assert len(puts(sim, "gpu1")) >= 6
-        if granted_later:
-            sim.cloud.configure(actions=AZURE_ACTIONS | QUOTA_ACTIONS)
-            await asyncio.sleep(600)
-            assert usages_read(sim) >= 5
-        sim.cloud.configure(family_cores={FAMILY: 1000})
-        await ready(sim, "gpu1", within_seconds=900)
-
-    simulate(story, azure=DENIED)
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim("gpu1"))
+    await asyncio.sleep(HOUR_SECONDS - 60)
+    assert usages_read(sim) == 1
+    assert len(puts(sim, "gpu1")) >= 6
+    if granted_later:
+        sim.cloud.configure(actions=AZURE_ACTIONS | QUOTA_ACTIONS)
+        await asyncio.sleep(600)
+        assert usages_read(sim) >= 5
+    sim.cloud.configure(family_cores={FAMILY: 1000})
+    await ready(sim, "gpu1", within_seconds=900)

@@ -16,7 +16,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls
 
@@ -63,18 +63,15 @@ async def away(sim: Sim, uid: str) -> None:
     await sim.settled(quiet_seconds=70)
 
 
-def test_of_two_replicas_one_acts() -> None:
+@simulated(azure=FAST)
+async def test_of_two_replicas_one_acts(sim: Sim) -> None:
     """The follower keeps its caches warm, and sends neither writes nor requests to Azure."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        await away(sim, await ready(sim))
-        assert writers(sim) == ["ctl0"]
-        assert not sim.audit_log.calls(who="ctl1", system="arm")
-        assert not [call for call in sim.audit_log.calls(who="ctl1") if call.is_write]
-        assert sim.audit_log.calls(who="ctl1", verb="WATCH", kind="nodeclaims")
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    await away(sim, await ready(sim))
+    assert writers(sim) == ["ctl0"]
+    assert not sim.audit_log.calls(who="ctl1", system="arm")
+    assert not [call for call in sim.audit_log.calls(who="ctl1") if call.is_write]
+    assert sim.audit_log.calls(who="ctl1", verb="WATCH", kind="nodeclaims")
 
 
 MOMENTS = [
@@ -85,220 +82,187 @@ MOMENTS = [
 ]
 
 
-def test_a_deleted_lease_does_not_make_two_leaders() -> None:
+@simulated(azure=FAST)
+async def test_a_deleted_lease_does_not_make_two_leaders(sim: Sim) -> None:
     """A follower waits until the term of the holder ends; the holder creates the Lease again, its annotations too."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim, restart_on=(LeadershipLost,))
-        note = {"metadata": {"annotations": {"example.com/note": "kept"}}}
-        sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
-        for number in range(10):
-            await asyncio.sleep(11.7)
-            sim.store.delete(LEASES, "gpu-provisioner", "kube-system")
-            await sim.apply(node_claim(f"c{number}"))
-            await asyncio.sleep(1.1)
-        await sim.until(lambda: all(sim.condition(f"c{n}", "Ready") == "True" for n in range(10)), 400, "all are Ready")
-        assert writers(sim) == ["ctl0"]
-        assert holder(sim) == "ctl0"
-        lease = sim.store.get(LEASES, "gpu-provisioner", "kube-system")
-        assert lease is not None
-        assert lease["metadata"]["annotations"]["example.com/note"] == "kept"
-
-    simulate(story, azure=FAST)
-
-
-def test_a_follower_takes_a_lease_that_was_deleted_after_its_holder_died() -> None:
-    """The Lease is deleted with its holder dead: a follower leads once the term of the holder has ended."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        sim.crash("ctl0")
-        await asyncio.sleep(1)
+    await two(sim, restart_on=(LeadershipLost,))
+    note = {"metadata": {"annotations": {"example.com/note": "kept"}}}
+    sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
+    for number in range(10):
+        await asyncio.sleep(11.7)
         sim.store.delete(LEASES, "gpu-provisioner", "kube-system")
-        deleted_at = sim.now
-        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        assert sim.now - deleted_at >= LEASE_SECONDS - RETRY_SECONDS
-        await away(sim, await ready(sim))
+        await sim.apply(node_claim(f"c{number}"))
+        await asyncio.sleep(1.1)
+    await sim.until(lambda: all(sim.condition(f"c{n}", "Ready") == "True" for n in range(10)), 400, "all are Ready")
+    assert writers(sim) == ["ctl0"]
+    assert holder(sim) == "ctl0"
+    lease = sim.store.get(LEASES, "gpu-provisioner", "kube-system")
+    assert lease is not None
+    assert lease["metadata"]["annotations"]["example.com/note"] == "kept"
 
-    simulate(story, azure=FAST)
+
+@simulated(azure=FAST)
+async def test_a_follower_takes_a_lease_that_was_deleted_after_its_holder_died(sim: Sim) -> None:
+    """The Lease is deleted with its holder dead: a follower leads once the term of the holder has ended."""
+    await two(sim)
+    sim.crash("ctl0")
+    await asyncio.sleep(1)
+    sim.store.delete(LEASES, "gpu-provisioner", "kube-system")
+    deleted_at = sim.now
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    assert sim.now - deleted_at >= LEASE_SECONDS - RETRY_SECONDS
+    await away(sim, await ready(sim))
 
 
 @pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize(("case", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
-def test_the_leader_dies(case: str, moment: Callable[[Sim], bool], reset: bool) -> None:
+@simulated(azure=FAST)
+async def test_the_leader_dies(sim: Sim, case: str, moment: Callable[[Sim], bool], reset: bool) -> None:
     """The other replica leads once the lease has expired, continues, and repeats nothing."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: moment(sim), 300, case)
-        sim.crash("ctl0", reset=reset)
-        died_at = sim.now
-        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        assert sim.now - died_at >= LEASE_SECONDS - RETRY_SECONDS
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
-        await away(sim, uid)
-        accepted = [call.status for call in pool_calls(sim, "PUT")]
-        assert accepted.count(201) <= 1
-        assert [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)].count("Creating") == 1
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: moment(sim), 300, case)
+    sim.crash("ctl0", reset=reset)
+    died_at = sim.now
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    assert sim.now - died_at >= LEASE_SECONDS - RETRY_SECONDS
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    await away(sim, uid)
+    accepted = [call.status for call in pool_calls(sim, "PUT")]
+    assert accepted.count(201) <= 1
+    assert [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)].count("Creating") == 1
 
 
-def test_the_leader_dies_in_a_removal() -> None:
+@simulated(azure=FAST)
+async def test_the_leader_dies_in_a_removal(sim: Sim) -> None:
     """The new leader completes the removal in order, without a second DELETE."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        uid = await ready(sim)
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: claim_condition(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
-        sim.crash("ctl0")
-        await gone(sim, within_seconds=4 * MINUTE)
-        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-        assert len(pool_calls(sim, "DELETE")) == 1
-        await sim.settled(quiet_seconds=70)
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    uid = await ready(sim)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: claim_condition(sim, "InstanceTerminating")[0] == "True", 20, "the pool is going")
+    sim.crash("ctl0")
+    await gone(sim, within_seconds=4 * MINUTE)
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
+    assert len(pool_calls(sim, "DELETE")) == 1
+    await sim.settled(quiet_seconds=70)
 
 
 SLOW = AzureSettings(create_seconds=(300.0, 300.0), delete_seconds=(30.0, 60.0))
 
 
-def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time() -> None:
+@simulated(azure=SLOW)
+async def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time(sim: Sim) -> None:
     """It retries a DELETE only while the lease outlives the call; its successor starts after the expiry."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim, restart_on=(LeadershipLost,))
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
-        await sim.delete_claim(NAME)
-        # After the third refusal the next try is due in 20 s: when the lease is still held, but not for long enough.
-        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "AKS refuses to delete it, again and again")
-        sim.network.partition(KUBE_HOST, "ctl0")
-        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        lapsed_at = renewals(sim, "ctl0")[-1].at + LEASE_SECONDS
-        before = [call for call in pool_calls(sim, "DELETE") if call.who == "ctl0"]
-        assert before[-1].at <= lapsed_at - ARM_WRITE_SECONDS
-        assert renewals(sim, "ctl1")[0].at >= lapsed_at
-        await gone(sim)
-        assert [call for call in sim.audit_log.writes(who="ctl0") if call.system == "arm"][-1] is before[-1]
-        sim.network.heal(KUBE_HOST, "ctl0")
-        await sim.settled(quiet_seconds=2 * MINUTE)
-        assert writers(sim) == ["ctl0", "ctl1"]
-
-    simulate(story, azure=SLOW)
+    await two(sim, restart_on=(LeadershipLost,))
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    await sim.delete_claim(NAME)
+    # After the third refusal the next try is due in 20 s: when the lease is still held, but not for long enough.
+    await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "AKS refuses to delete it, again and again")
+    sim.network.partition(KUBE_HOST, "ctl0")
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    lapsed_at = renewals(sim, "ctl0")[-1].at + LEASE_SECONDS
+    before = [call for call in pool_calls(sim, "DELETE") if call.who == "ctl0"]
+    assert before[-1].at <= lapsed_at - ARM_WRITE_SECONDS
+    assert renewals(sim, "ctl1")[0].at >= lapsed_at
+    await gone(sim)
+    assert [call for call in sim.audit_log.writes(who="ctl0") if call.system == "arm"][-1] is before[-1]
+    sim.network.heal(KUBE_HOST, "ctl0")
+    await sim.settled(quiet_seconds=2 * MINUTE)
+    assert writers(sim) == ["ctl0", "ctl1"]
 
 
-def test_a_leader_cut_off_from_the_api_server_creates_no_pool() -> None:
+@simulated(azure=FAST)
+async def test_a_leader_cut_off_from_the_api_server_creates_no_pool(sim: Sim) -> None:
     """Claims not served yet are served by the new leader: two leaders never send a PUT for one claim."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim, restart_on=(LeadershipLost,))
-        sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, drop="before"))
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: len(pool_calls(sim, "PUT")) >= 2, 60, "its PUTs get lost, one after the other")
-        sim.network.partition(KUBE_HOST, "ctl0")
-        cut_at = sim.now
-        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        sim.cloud.faults.clear()
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
-        late = [call.at - cut_at for call in pool_calls(sim, "PUT") if call.who == "ctl0" and call.at > cut_at]
-        assert all(seconds <= LEASE_SECONDS - ARM_WRITE_SECONDS for seconds in late)
-        assert [call.who for call in pool_calls(sim, "PUT") if call.status == 201] == ["ctl1"]
-
-    simulate(story, azure=FAST)
+    await two(sim, restart_on=(LeadershipLost,))
+    sim.cloud.faults.append(Fault(verb="PUT", times=ALWAYS, drop="before"))
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: len(pool_calls(sim, "PUT")) >= 2, 60, "its PUTs get lost, one after the other")
+    sim.network.partition(KUBE_HOST, "ctl0")
+    cut_at = sim.now
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    sim.cloud.faults.clear()
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+    late = [call.at - cut_at for call in pool_calls(sim, "PUT") if call.who == "ctl0" and call.at > cut_at]
+    assert all(seconds <= LEASE_SECONDS - ARM_WRITE_SECONDS for seconds in late)
+    assert [call.who for call in pool_calls(sim, "PUT") if call.status == 201] == ["ctl1"]
 
 
-def test_a_put_in_flight_when_the_lease_is_lost() -> None:
+@simulated(azure=FAST)
+async def test_a_put_in_flight_when_the_lease_is_lost(sim: Sim) -> None:
     """A PUT sent before the loss completes; the new leader finds the pool and sends no second one."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim, restart_on=(LeadershipLost,))
-        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=13.0))
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
-        sim.network.partition(KUBE_HOST, "ctl0")
-        sim.network.partition(ARM_HOST, "ctl0")
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
-        assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
-        await away(sim, uid)
-        assert writers(sim) == ["ctl0", "ctl1"]
-
-    simulate(story, azure=FAST)
+    await two(sim, restart_on=(LeadershipLost,))
+    sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=13.0))
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
+    sim.network.partition(KUBE_HOST, "ctl0")
+    sim.network.partition(ARM_HOST, "ctl0")
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
+    await away(sim, uid)
+    assert writers(sim) == ["ctl0", "ctl1"]
 
 
-def test_nobody_reaches_the_api_server_for_a_while() -> None:
+@simulated(azure=FAST)
+async def test_nobody_reaches_the_api_server_for_a_while(sim: Sim) -> None:
     """Without an API server no replica leads or writes; afterwards the claim gets one machine."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim, restart_on=(LeadershipLost,))
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
-        for who in list(sim.controllers):
-            sim.network.partition(KUBE_HOST, who)
-        began = sim.now
-        await asyncio.sleep(5 * MINUTE)
-        late = [call for call in sim.audit_log.writes() if call.at > began + LEASE_SECONDS and call.system == "arm"]
-        assert not late
-        for who in list(sim.controllers):
-            sim.network.heal(KUBE_HOST, who)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
-        assert len(pool_calls(sim, "PUT")) == 1
-        await away(sim, uid)
-
-    simulate(story, azure=FAST)
+    await two(sim, restart_on=(LeadershipLost,))
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    for who in list(sim.controllers):
+        sim.network.partition(KUBE_HOST, who)
+    began = sim.now
+    await asyncio.sleep(5 * MINUTE)
+    late = [call for call in sim.audit_log.writes() if call.at > began + LEASE_SECONDS and call.system == "arm"]
+    assert not late
+    for who in list(sim.controllers):
+        sim.network.heal(KUBE_HOST, who)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    assert len(pool_calls(sim, "PUT")) == 1
+    await away(sim, uid)
 
 
-def test_a_leader_that_is_stopped_releases_the_lease_at_once() -> None:
+@simulated(azure=FAST)
+async def test_a_leader_that_is_stopped_releases_the_lease_at_once(sim: Sim) -> None:
     """SIGTERM releases the lease: the follower leads within one retry period."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
-        await asyncio.sleep(5)
-        await sim.stop_controller("ctl0")
-        assert holder(sim) == ""
-        await sim.until(lambda: holder(sim) == "ctl1", RETRY_SECONDS, "ctl1 leads")
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
-        assert len(pool_calls(sim, "PUT")) == 1
-        await away(sim, uid)
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
+    await asyncio.sleep(5)
+    await sim.stop_controller("ctl0")
+    assert holder(sim) == ""
+    await sim.until(lambda: holder(sim) == "ctl1", RETRY_SECONDS, "ctl1 leads")
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+    assert len(pool_calls(sim, "PUT")) == 1
+    await away(sim, uid)
 
 
-def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse() -> None:
+@simulated(azure=FAST)
+async def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse(sim: Sim) -> None:
     """An interrupted write may still arrive: no replica leads until the lease has expired."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=12.0))
-        uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-        await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
-        await sim.stop_controller("ctl0")
-        assert holder(sim) == "ctl0"
-        stopped_at = sim.now
-        await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
-        assert sim.now - stopped_at > 12
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
-        assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
-        await away(sim, uid)
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    sim.cloud.faults.append(Fault(verb="PUT", slow_seconds=12.0))
+    uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
+    await sim.until(lambda: pool_calls(sim, "PUT"), 5, "the PUT is on its way")
+    await sim.stop_controller("ctl0")
+    assert holder(sim) == "ctl0"
+    stopped_at = sim.now
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    assert sim.now - stopped_at > 12
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 300, "the claim is Ready")
+    assert [call.who for call in pool_calls(sim, "PUT")] == ["ctl0"]
+    await away(sim, uid)
 
 
-def test_a_wrong_clock_takes_no_lease() -> None:
+@simulated(azure=FAST)
+async def test_a_wrong_clock_takes_no_lease(sim: Sim) -> None:
     """Leases are measured by each replica's own durations: a clock that is a day ahead changes nothing."""
-
-    async def story(sim: Sim) -> None:
-        await two(sim)
-        sim.controllers["ctl1"].clock.offset = timedelta(days=1)
-        await away(sim, await ready(sim))
-        assert writers(sim) == ["ctl0"]
-
-    simulate(story, azure=FAST)
+    await two(sim)
+    sim.controllers["ctl1"].clock.offset = timedelta(days=1)
+    await away(sim, await ready(sim))
+    assert writers(sim) == ["ctl0"]
 
 
 # Without an election

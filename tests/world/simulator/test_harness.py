@@ -15,7 +15,7 @@ from provisioner.simulator import loop as sim_loop
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.harness import SIZE, CrashPoint, Sim, crash_points, node_claim, simulate
+from tests.world.harness import SIZE, CrashPoint, Sim, crash_points, node_claim, simulate, simulated
 from tests.world.process import Process
 from tests.world.program import kube_client
 
@@ -217,19 +217,16 @@ def test_a_sound_controller_passes() -> None:
     assert run_story(story).writes == 7  # three finalizers put on or taken off twice over, PUT, and two DELETEs
 
 
-def test_the_real_program_fits_the_harness() -> None:
+@simulated()
+async def test_the_real_program_fits_the_harness(sim) -> None:
     """The program itself makes a claim Ready and takes everything away again, under all invariants."""
-
-    async def story(sim) -> None:
-        await sim.start_controller()
-        uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
-        await sim.until(lambda: sim.condition("gpu1", "Ready") == "True", 900, "gpu1 is Ready")
-        await sim.delete_claim("gpu1")
-        await sim.until(lambda: sim.claim("gpu1") is None, 900, "gpu1 is gone")
-        await sim.settled()
-        assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-
-    simulate(story)
+    await sim.start_controller()
+    uid = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
+    await sim.until(lambda: sim.condition("gpu1", "Ready") == "True", 900, "gpu1 is Ready")
+    await sim.delete_claim("gpu1")
+    await sim.until(lambda: sim.claim("gpu1") is None, 900, "gpu1 is gone")
+    await sim.settled()
+    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
 
 
 FAULTS = {

@@ -15,7 +15,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import Seen, condition, versions, wait_for_condition
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME, gone
 from tests.world.transcript import FAST, MINUTE, claim_condition, finalizers, gaps, pool_calls
 
@@ -48,55 +48,47 @@ def never_aborted(sim: Sim) -> bool:
     return {call.verb for call in sim.audit_log.calls(system="arm") if call.is_write} == {"PUT", "DELETE"}
 
 
-def test_a_creation_of_twenty_minutes_is_waited_for() -> None:
+@simulated(azure=SLOW)
+async def test_a_creation_of_twenty_minutes_is_waited_for(sim: Sim) -> None:
     """DELETE at once, after 5, 10, 20 and then every 30 s; one write states cause, start and retry interval."""
-
-    async def story(sim: Sim) -> None:
-        uid = await creating(sim)
-        seen = versions(sim, NAME)
-        requested_at = sim.now
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: pool_calls(sim, "DELETE"), 1, "DELETE is sent at once")
-        await wait_for_condition(sim, NAME, "InstanceTerminating", "Unknown", "OperationInProgress", within_seconds=5)
-        await asyncio.sleep(15 * MINUTE)
-        assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
-        (reported,) = words(seen, "OperationInProgress")
-        assert reported.startswith("OperationNotAllowed: ")
-        assert f"({NAME} - Creating) is in progress" in reported
-        assert reported.endswith("; deletion due since 12:00:00Z, next try within 30 s")
-        quiet = [
-            call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at > requested_at + 5
-        ]
-        assert not quiet, "an unchanged state is never written again"
-        await went(sim, uid, WHOLE)
-        # A new Node changes the pool's ETag: that try is repeated at once, and counts as one with the next.
-        tries = [call for call in pool_calls(sim, "DELETE") if call.status != 412]
-        assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
-        assert set(gaps(tries)[5:]) == {30}
-        assert [call.status for call in tries] == [409] * (len(tries) - 1) + [202]
-        assert [call.status for call in pool_calls(sim, "PUT")] == [201]
-        assert len(pool_calls(sim, "GET")) == 2, "a look at the first refusal, and one for the new ETag"
-        assert never_aborted(sim)
-
-    simulate(story, azure=SLOW)
+    uid = await creating(sim)
+    seen = versions(sim, NAME)
+    requested_at = sim.now
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 1, "DELETE is sent at once")
+    await wait_for_condition(sim, NAME, "InstanceTerminating", "Unknown", "OperationInProgress", within_seconds=5)
+    await asyncio.sleep(15 * MINUTE)
+    assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
+    (reported,) = words(seen, "OperationInProgress")
+    assert reported.startswith("OperationNotAllowed: ")
+    assert f"({NAME} - Creating) is in progress" in reported
+    assert reported.endswith("; deletion due since 12:00:00Z, next try within 30 s")
+    quiet = [call for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at > requested_at + 5]
+    assert not quiet, "an unchanged state is never written again"
+    await went(sim, uid, WHOLE)
+    # A new Node changes the pool's ETag: that try is repeated at once, and counts as one with the next.
+    tries = [call for call in pool_calls(sim, "DELETE") if call.status != 412]
+    assert gaps(tries)[:5] == [5, 10, 20, 30, 30]
+    assert set(gaps(tries)[5:]) == {30}
+    assert [call.status for call in tries] == [409] * (len(tries) - 1) + [202]
+    assert [call.status for call in pool_calls(sim, "PUT")] == [201]
+    assert len(pool_calls(sim, "GET")) == 2, "a look at the first refusal, and one for the new ETag"
+    assert never_aborted(sim)
 
 
-def test_azures_own_wait_is_obeyed() -> None:
+@simulated(azure=FAST)
+async def test_azures_own_wait_is_obeyed(sim: Sim) -> None:
     """A 409 with Retry-After is retried after exactly that time, and the claim states the maximum."""
-
-    async def story(sim: Sim) -> None:
-        uid = await creating(sim)
-        seen = versions(sim, NAME)
-        busy = replace(errors.pool_busy(NAME, "Creating"), headers={"Retry-After": "180"})
-        sim.cloud.faults.append(Fault(verb="DELETE", times=3, answer=busy))
-        await sim.delete_claim(NAME)
-        await went(sim, uid, WHOLE)
-        assert gaps(pool_calls(sim, "DELETE")) == [180, 180, 180]
-        (reported,) = words(seen, "OperationInProgress")
-        assert reported.endswith("next try within 3 min")
-        assert never_aborted(sim)
-
-    simulate(story, azure=FAST)
+    uid = await creating(sim)
+    seen = versions(sim, NAME)
+    busy = replace(errors.pool_busy(NAME, "Creating"), headers={"Retry-After": "180"})
+    sim.cloud.faults.append(Fault(verb="DELETE", times=3, answer=busy))
+    await sim.delete_claim(NAME)
+    await went(sim, uid, WHOLE)
+    assert gaps(pool_calls(sim, "DELETE")) == [180, 180, 180]
+    (reported,) = words(seen, "OperationInProgress")
+    assert reported.endswith("next try within 3 min")
+    assert never_aborted(sim)
 
 
 @pytest.mark.parametrize("drop", ["before", "after"])
@@ -122,109 +114,92 @@ def test_a_lost_answer_is_looked_up(drop: str, *, preempts: bool) -> None:
     simulate(story, azure=replace(FAST, delete_preempts=preempts))
 
 
-def test_a_restart_between_two_tries() -> None:
+@simulated(azure=SLOW)
+async def test_a_restart_between_two_tries(sim: Sim) -> None:
     """A new leader retries at once and reports the same message; one DELETE is accepted in all."""
-
-    async def story(sim: Sim) -> None:
-        uid = await creating(sim)
-        seen = versions(sim, NAME)
-        await sim.delete_claim(NAME)
-        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "it was refused three times")
-        sim.crash("ctl0")
-        crashed_at = sim.now
-        await sim.start_controller("ctl1")
-        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 4, 45, "the successor tries")
-        await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 6, 20, "its own patience starts anew")
-        assert sim.now - crashed_at < 65
-        await sim.until(lambda: accepted(sim), 25 * MINUTE, "the creation has ended")
-        await asyncio.sleep(1)
-        await sim.stop_controller("ctl1")
-        await sim.start_controller("ctl2")
-        await went(sim, uid, WHOLE)
-        assert len(words(seen, "OperationInProgress")) == 1
-        assert accepted(sim) == 1
-        assert pool_calls(sim, "DELETE")[-1].who == "ctl1", "a pool that goes already is left alone"
-        assert never_aborted(sim)
-
-    simulate(story, azure=SLOW)
+    uid = await creating(sim)
+    seen = versions(sim, NAME)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 3, 60, "it was refused three times")
+    sim.crash("ctl0")
+    crashed_at = sim.now
+    await sim.start_controller("ctl1")
+    await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 4, 45, "the successor tries")
+    await sim.until(lambda: len(pool_calls(sim, "DELETE")) == 6, 20, "its own patience starts anew")
+    assert sim.now - crashed_at < 65
+    await sim.until(lambda: accepted(sim), 25 * MINUTE, "the creation has ended")
+    await asyncio.sleep(1)
+    await sim.stop_controller("ctl1")
+    await sim.start_controller("ctl2")
+    await went(sim, uid, WHOLE)
+    assert len(words(seen, "OperationInProgress")) == 1
+    assert accepted(sim) == 1
+    assert pool_calls(sim, "DELETE")[-1].who == "ctl1", "a pool that goes already is left alone"
+    assert never_aborted(sim)
 
 
-def test_two_claims_wait_each_for_its_own_pool() -> None:
+@simulated(azure=FAST)
+async def test_two_claims_wait_each_for_its_own_pool(sim: Sim) -> None:
     """A pool with a slow creation does not delay the removal of others."""
-
-    async def story(sim: Sim) -> None:
-        sim.cloud.faults.append(Fault(verb="PUT", pool=OTHER, operation_seconds=1200.0))
-        uid = await creating(sim)
-        other = (await sim.apply(node_claim(OTHER)))["metadata"]["uid"]
-        await wait_for_condition(sim, OTHER, "Launched", "Unknown", "Creating", within_seconds=10)
-        for name in (NAME, OTHER):
-            await sim.delete_claim(name)
-        await gone(sim, within_seconds=200)
-        assert sim.audit_log.deletion_order(uid) == WHOLE
-        assert claim_condition(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
-        assert f"({OTHER} - Creating)" in claim_condition(sim, "InstanceTerminating", OTHER)[2]
-        await gone(sim, OTHER, within_seconds=25 * MINUTE)
-        assert sim.audit_log.deletion_order(other) == WHOLE
-        assert accepted(sim) == accepted(sim, OTHER) == 1
-        assert never_aborted(sim)
-        await sim.settled(quiet_seconds=70.0)
-
-    simulate(story, azure=FAST)
+    sim.cloud.faults.append(Fault(verb="PUT", pool=OTHER, operation_seconds=1200.0))
+    uid = await creating(sim)
+    other = (await sim.apply(node_claim(OTHER)))["metadata"]["uid"]
+    await wait_for_condition(sim, OTHER, "Launched", "Unknown", "Creating", within_seconds=10)
+    for name in (NAME, OTHER):
+        await sim.delete_claim(name)
+    await gone(sim, within_seconds=200)
+    assert sim.audit_log.deletion_order(uid) == WHOLE
+    assert claim_condition(sim, "InstanceTerminating", OTHER)[1] == "OperationInProgress"
+    assert f"({OTHER} - Creating)" in claim_condition(sim, "InstanceTerminating", OTHER)[2]
+    await gone(sim, OTHER, within_seconds=25 * MINUTE)
+    assert sim.audit_log.deletion_order(other) == WHOLE
+    assert accepted(sim) == accepted(sim, OTHER) == 1
+    assert never_aborted(sim)
+    await sim.settled(quiet_seconds=70.0)
 
 
-def test_an_overdue_removal_still_reports_its_start() -> None:
+@simulated(azure=replace(SLOW, create_seconds=(2400.0, 2400.0)))
+async def test_an_overdue_removal_still_reports_its_start(sim: Sim) -> None:
     """After 30 min of refusals the claim is overdue, and still states cause, start and retry interval."""
-
-    async def story(sim: Sim) -> None:
-        await creating(sim)
-        await sim.delete_claim(NAME)
-        await sim.until(
-            lambda: "overdue" in claim_condition(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue"
-        )
-        message = claim_condition(sim, "InstanceTerminating")[2]
-        assert message.startswith("OperationNotAllowed: ")
-        assert message.endswith("; deletion due since 12:00:00Z, next try within 30 s; overdue: over 30 min")
-        await gone(sim, within_seconds=20 * MINUTE)
-
-    simulate(story, azure=replace(SLOW, create_seconds=(2400.0, 2400.0)))
+    await creating(sim)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: "overdue" in claim_condition(sim, "InstanceTerminating")[2], 31 * MINUTE, "it is overdue")
+    message = claim_condition(sim, "InstanceTerminating")[2]
+    assert message.startswith("OperationNotAllowed: ")
+    assert message.endswith("; deletion due since 12:00:00Z, next try within 30 s; overdue: over 30 min")
+    await gone(sim, within_seconds=20 * MINUTE)
 
 
-def test_a_failed_pool_that_is_not_let_go_at_once() -> None:
+@simulated(azure=FAST)
+async def test_a_failed_pool_that_is_not_let_go_at_once(sim: Sim) -> None:
     """A refused removal of a failed pool is retried, and a new attempt follows."""
-
-    async def story(sim: Sim) -> None:
-        uid = await applied(sim)
-        refusal = errors.rp(500, "InternalServerError", "not now")
-        sim.cloud.faults.append(Fault(verb="DELETE", times=2, answer=refusal))
-        await failed(sim)
-        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 10 * MINUTE, "the second attempt is Ready")
-        tries = pool_calls(sim, "DELETE")
-        assert [call.status for call in tries] == [500, 500, 202]
-        assert gaps(tries) == [5, 10]
-        assert len(sim.pools_of(uid)) == 1
-
-    simulate(story, azure=FAST)
+    uid = await applied(sim)
+    refusal = errors.rp(500, "InternalServerError", "not now")
+    sim.cloud.faults.append(Fault(verb="DELETE", times=2, answer=refusal))
+    await failed(sim)
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 10 * MINUTE, "the second attempt is Ready")
+    tries = pool_calls(sim, "DELETE")
+    assert [call.status for call in tries] == [500, 500, 202]
+    assert gaps(tries) == [5, 10]
+    assert len(sim.pools_of(uid)) == 1
 
 
-def test_azure_refuses_for_good_and_then_does_not() -> None:
+@simulated(azure=FAST)
+async def test_azure_refuses_for_good_and_then_does_not(sim: Sim) -> None:
     """While permission to delete is missing, the claim states ARM's code and nothing is removed; then it completes."""
-
-    async def story(sim: Sim) -> None:
-        uid = await creating(sim)
-        action = "Microsoft.ContainerService/managedClusters/agentPools/delete"
-        denied = Fault(verb="DELETE", times=ALWAYS, answer=errors.forbidden(action, "/subscriptions/s"))
-        sim.cloud.faults.append(denied)
-        await sim.delete_claim(NAME)
-        await sim.until(
-            lambda: "AuthorizationFailed" in claim_condition(sim, "InstanceTerminating")[2], 10, "the condition is set"
-        )
-        message = claim_condition(sim, "InstanceTerminating")[2]
-        assert message.startswith("AuthorizationFailed: missing permission agentPools/delete. Apply charts/")
-        assert "it can take an hour to take effect; deletion due since 12:00:00Z, next try within 5 min" in message
-        await asyncio.sleep(10 * MINUTE)
-        assert sim.pools_of(uid)
-        sim.cloud.faults.remove(denied)
-        await went(sim, uid, WHOLE, within_seconds=30 * MINUTE)
-        assert accepted(sim) == 1
-
-    simulate(story, azure=FAST)
+    uid = await creating(sim)
+    action = "Microsoft.ContainerService/managedClusters/agentPools/delete"
+    denied = Fault(verb="DELETE", times=ALWAYS, answer=errors.forbidden(action, "/subscriptions/s"))
+    sim.cloud.faults.append(denied)
+    await sim.delete_claim(NAME)
+    await sim.until(
+        lambda: "AuthorizationFailed" in claim_condition(sim, "InstanceTerminating")[2], 10, "the condition is set"
+    )
+    message = claim_condition(sim, "InstanceTerminating")[2]
+    assert message.startswith("AuthorizationFailed: missing permission agentPools/delete. Apply charts/")
+    assert "it can take an hour to take effect; deletion due since 12:00:00Z, next try within 5 min" in message
+    await asyncio.sleep(10 * MINUTE)
+    assert sim.pools_of(uid)
+    sim.cloud.faults.remove(denied)
+    await went(sim, uid, WHOLE, within_seconds=30 * MINUTE)
+    assert accepted(sim) == 1
