@@ -195,7 +195,8 @@ class RealStore:
         while True:
             query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
             async with session.get(f"{path_of(resource)}?{urlencode(query)}") as answer:
-                if answer.status == 404:  # the kind is not served, or not yet again
+                # The kind is not served, or not yet again: its storage is being initialized (429).
+                if answer.status in (404, 429):
                     version = ""
                     await asyncio.sleep(UNSERVED_SECONDS)
                     continue
