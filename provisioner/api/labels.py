@@ -53,6 +53,7 @@ AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 # This project's. The label on a Node and the tags on a pool name the claim that owns them
 # (docs/references/rules.md#ownership-marks).
 OWN_DOMAIN = "gpu-provisioner.sh"
+NODECLASS_KIND = "AgentPoolNodeClass"
 CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
 # Set by a user on a claim: the UID of the former claim whose pool it adopts.

@@ -15,13 +15,18 @@ QUANTITY = (
 )
 
 
-def definition(*, group: str, names: Schema, version: str, columns: list[Schema], schema: Schema) -> Schema:
-    """A CRD: cluster-scoped, with one version and a status subresource, and kept by `helm uninstall`."""
+def definition(
+    *, group: str, names: Schema, version: str, columns: list[Schema], schema: Schema, scale: Schema | None = None
+) -> Schema:
+    """A CRD: cluster-scoped, with one version and a status subresource, and kept by `helm uninstall`.
+
+    `scale`: the paths of a scale subresource.
+    """
     served: Schema = {
         "name": version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}},
+        "subresources": {"status": {}} | ({"scale": scale} if scale else {}),
         "schema": {"openAPIV3Schema": schema},
     }
     return {

@@ -54,6 +54,7 @@ class Config:
     `identity`: the holder of the Lease, unique to each start of a process and recognizable by its pod's name.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
+    `node_pools`: whether NodePools and AgentPoolNodeClasses are read.
     """
 
     policy: Policy
@@ -68,6 +69,7 @@ class Config:
     poll_seconds_idle: float = 60.0
     settle_seconds: float = 60.0
     prices: PriceTable = ()
+    node_pools: bool = True
 
 
 def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) -> Config:
@@ -81,6 +83,7 @@ def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) 
         metrics_port=settings.metrics_port,
         health_port=settings.health_probe_port,
         prices=settings.prices,
+        node_pools=settings.node_pools,
     )
 
 

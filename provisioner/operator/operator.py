@@ -36,7 +36,7 @@ class Operator:
         self._elector = build_elector(clients, config, self._lease_annotated)
         self._events = EventRecorder(clients.kube, clients.clock, metrics=clients.metrics.events())
         self._inventory = build_inventory(clients, config, self._pool_changed, self._pools_changed)
-        self._caches = build_caches(clients)
+        self._caches = build_caches(clients, node_pools=config.node_pools)
         self._controllers = build_controllers(
             clients,
             config,
@@ -57,6 +57,8 @@ class Operator:
             tasks.create_task(self._caches.claims.run(), name="claims")
             tasks.create_task(self._caches.nodes.run(), name="nodes")
             tasks.create_task(self._caches.crds.run(), name="crds")
+            for cache in self._caches.optional:
+                tasks.create_task(cache.run(), name="optional cache")
             tasks.create_task(self._events.run(), name="events")
             if self._config.metrics_port is not None:
                 tasks.create_task(self._loop_lag.run(), name="loop lag")

@@ -22,6 +22,11 @@ def _permissions(group: str, resource: str, verbs: str, *, on_lease: bool = Fals
     return tuple(Permission(group, resource, verb, on_lease) for verb in verbs.split())
 
 
+# For NodePools, unless they are disabled.
+NODEPOOL_PERMISSIONS = (
+    *_permissions("karpenter.sh", "nodepools", "list watch"),
+    *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses", "list watch"),
+)
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),
     *_permissions("karpenter.sh", "nodeclaims/status", "patch"),

@@ -79,7 +79,6 @@ class Reflector(Generic[T]):
         self._on_synced = [on_synced] if on_synced is not None else []
         self._label_selector = label_selector
         self._metrics = metrics or Metrics().reflector(resource.plural)
-        self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
         self._idle_timeout_seconds = idle_timeout_seconds
         self._backoff = Backoff(rng, base_seconds=base_seconds, cap_seconds=cap_seconds)
         self._store: Store[T] = Store(indexes)
@@ -111,6 +110,7 @@ class Reflector(Generic[T]):
 
     async def run(self) -> Never:
         """List and watch until cancelled."""
+        self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
         while True:
             try:
                 if self._must_list:
@@ -122,6 +122,13 @@ class Reflector(Generic[T]):
     def invalidate(self) -> None:
         """The cache missed an event: list again when the watch delivers the next one."""
         self._must_list = True
+
+    def reset(self) -> None:
+        """The kind is no longer served, and `run` was cancelled: drop all objects, and list again in the next run."""
+        self._metrics.age_seconds.set_function(float)  # there is nothing that the cache could miss
+        self.state, self.synced, self.last_error = State.EMPTY, False, None
+        self._must_list, self.resource_version = True, ""
+        self._notify(self._store.replace(()))
 
     async def list_once(self) -> None:
         """Fill the cache once, without a watch. Raises KubeError."""

@@ -15,6 +15,8 @@ from urllib.parse import quote
 
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.volume import PersistentVolumeClaim, VolumeAttachment
 
@@ -64,6 +66,15 @@ def _segment(name: str) -> str:
 
 
 NODECLAIMS = Resource("karpenter.sh", "v1", "nodeclaims", "NodeClaim", namespaced=False, type=NodeClaim)
+NODEPOOLS = Resource("karpenter.sh", "v1", "nodepools", "NodePool", namespaced=False, type=NodePool)
+NODECLASSES = Resource(
+    "gpu-provisioner.sh",
+    "v1alpha1",
+    "agentpoolnodeclasses",
+    "AgentPoolNodeClass",
+    namespaced=False,
+    type=AgentPoolNodeClass,
+)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=Event)
@@ -85,5 +96,16 @@ CRDS = Resource(
 
 BY_PLURAL: Mapping[str, Resource[Any]] = {
     resource.plural: resource
-    for resource in (NODECLAIMS, NODES, PODS, EVENTS, LEASES, VOLUMEATTACHMENTS, PERSISTENTVOLUMECLAIMS, CRDS)
+    for resource in (
+        NODECLAIMS,
+        NODEPOOLS,
+        NODECLASSES,
+        NODES,
+        PODS,
+        EVENTS,
+        LEASES,
+        VOLUMEATTACHMENTS,
+        PERSISTENTVOLUMECLAIMS,
+        CRDS,
+    )
 }

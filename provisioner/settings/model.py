@@ -64,6 +64,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     legacy_pools: Literal["collect", "report"] = "collect"
     max_agent_pools: int | None = None
     max_creates_per_minute: int = 100
+    node_pools: bool = True
     feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
     prices: tuple[tuple[str, Decimal], ...] = ()
 

@@ -137,6 +137,8 @@ _RULES = (
             unset="the cluster's limit minus 10"),
     # A cluster has at most 100 agent pools: creating all of them at once is legitimate, continuing at that rate is not.
     _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "the maximum rate of created agent pools"),
+    _option("node-pools", "NODE_POOLS", kinds.BOOLEAN, True,
+            "create NodeClaims for pending Pods by NodePools whose node class is an AgentPoolNodeClass"),
     _option("prices", "PRICES", kinds.PRICES, (), "price of a machine per hour by VM size, for metrics"),
     # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),

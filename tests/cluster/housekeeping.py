@@ -15,11 +15,20 @@ if TYPE_CHECKING:
 Json = dict[str, Any]
 
 METADATA = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1"
-OWN_CRDS = frozenset({"nodeclaims.karpenter.sh", "kaitonodeclasses.kaito.sh"})
+OWN_CRDS = frozenset(
+    {
+        "nodeclaims.karpenter.sh",
+        "nodepools.karpenter.sh",
+        "kaitonodeclasses.kaito.sh",
+        "agentpoolnodeclasses.gpu-provisioner.sh",
+    }
+)
 OWN_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-lease", "gpu-provisioner"})
 # Owners before their dependents, so that nothing is created again.
 KINDS = (
+    "/apis/karpenter.sh/v1/nodepools",
     "/apis/karpenter.sh/v1/nodeclaims",
+    "/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses",
     "/apis/kaito.sh/v1alpha1/kaitonodeclasses",
     "/apis/apps/v1/deployments",
     "/apis/apps/v1/statefulsets",

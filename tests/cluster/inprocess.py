@@ -48,7 +48,7 @@ T = TypeVar("T")
 LEASE = "gpu-provisioner-leader-election"
 LOOK_SECONDS = 0.1
 TOLD_LINES = 60
-WATCHES = 3  # claims, Nodes, CRDs
+WATCHES = 5  # claims, Nodes, CRDs, NodePools and their node classes
 
 
 class Passes:

@@ -27,9 +27,9 @@ class Used(NamedTuple):
     code: int
 
 
-def granted(namespace: str) -> set[Right]:
-    """Every right of the roles that the chart binds to the controller's service account."""
-    objects = rendered("gpu-provisioner", namespace=namespace, values=VALUES)
+def granted(namespace: str, values: Json | None = None) -> set[Right]:
+    """Every right of the roles that the chart, with these values, binds to the controller's service account."""
+    objects = rendered("gpu-provisioner", namespace=namespace, values={**VALUES, **(values or {})})
     bound = {(obj["roleRef"]["kind"], obj["roleRef"]["name"]) for obj in objects if obj["kind"].endswith("RoleBinding")}
     found: set[Right] = set()
     for role in objects:

@@ -22,7 +22,8 @@ async def launch_controller(process: Process) -> None:
     """Run the program over this process's network, with its lease over a separate connection.
 
     Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`, `metrics` (a
-    Metrics, to read), `prices` (a price table), `service_account` (a folder with its files, as in a pod).
+    Metrics, to read), `prices` (a price table), `node_pools` (False: disabled), `service_account` (a folder with its
+    files, as in a pod).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -57,6 +58,7 @@ async def launch_controller(process: Process) -> None:
                 lease_namespace=options.get("lease_namespace", "kube-system"),
                 identity=process.name,
                 prices=options.get("prices", ()),
+                node_pools=options.get("node_pools", True),
             ),
         )
         await controller.run()

@@ -5,6 +5,8 @@ from typing import Any
 
 import yaml
 
+from provisioner.api.crd import VALUES, all_crds
+
 from .markdown import block, code, page, table
 from .values import CHARTS, reference
 
@@ -43,15 +45,18 @@ with exit code 0 once complete lists of the API server and of Azure show nothing
 
 KEPT = """\
 The CRDs are a separate release, because Helm does not upgrade the content of a chart's `crds` folder. Each CRD has
-the annotation `helm.sh/resource-policy: keep`: uninstalling the release keeps the CRDs and all NodeClaims. The chart
-has no values.
+the annotation `helm.sh/resource-policy: keep`: uninstalling the release keeps the CRDs and all NodeClaims.
 
+The values below leave out CRDs that another release installs: node auto-provisioning of AKS installs NodeClaim and
+NodePool, KAITO's chart NodeClaim and KaitoNodeClass. A CRD that is left out later stays in the cluster."""
+
+TAKEN_OVER = """\
 If the CRDs were installed from the `crds` folder of the chart of Azure/gpu-provisioner or KAITO, Helm does not adopt
 them. Helm 4 removes its ownership metadata from them whenever it installs a chart with such a folder. In both cases,
 add the metadata:"""
 
 TAKE_OVER = """\
-for crd in nodeclaims.karpenter.sh kaitonodeclasses.kaito.sh; do
+for crd in nodeclaims.karpenter.sh nodepools.karpenter.sh kaitonodeclasses.kaito.sh; do
   kubectl label crd $crd app.kubernetes.io/managed-by=Helm --overwrite
   kubectl annotate crd $crd meta.helm.sh/release-name=gpu-provisioner-crd --overwrite
   kubectl annotate crd $crd meta.helm.sh/release-namespace=gpu-provisioner --overwrite
@@ -91,6 +96,10 @@ def definitions() -> str:
         _version(chart),
         table(["CRD", "Versions", "Scope"], rows),
         KEPT,
+        table(
+            ["Value", "Default", "CRD"], [[code(f"crds.{key}"), code("true"), code(name)] for key, name in _values()]
+        ),
+        TAKEN_OVER,
         block(TAKE_OVER, "console"),
     )
 
@@ -103,6 +112,11 @@ def _version(chart: Mapping[str, Any]) -> str:
 def _chart(name: str) -> Mapping[str, Any]:
     read: Mapping[str, Any] = yaml.safe_load((CHARTS / name / "Chart.yaml").read_text(encoding="utf-8"))
     return read
+
+
+def _values() -> list[tuple[str, str]]:
+    """The values that leave out a CRD, with its name."""
+    return [(VALUES[file], crd["metadata"]["name"]) for file, crd in all_crds().items()]
 
 
 def _definitions() -> list[Mapping[str, Any]]:

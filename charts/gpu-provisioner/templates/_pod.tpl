@@ -16,6 +16,7 @@
   "METRICS_PORT" ($values.controller.metrics.port | int | toString)
   "HEALTH_PROBE_PORT" ($values.controller.healthProbe.port | int | toString)
   "DISABLE_LEADER_ELECTION" ($values.leaderElection.enabled | ternary "" "true")
+  "NODE_POOLS" ($values.nodePools.enabled | ternary "" "false")
   "LEADER_ELECTION_NAME" ($values.leaderElection.enabled | ternary $values.leaderElection.name "")
   "LEADER_ELECTION_NAMESPACE" ($values.leaderElection.enabled | ternary (include "gpu-provisioner.leaseNamespace" .) "")
 -}}

@@ -18,7 +18,7 @@ from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.permissions import PERMISSIONS, Permission
+from provisioner.runtime.permissions import NODEPOOL_PERMISSIONS, PERMISSIONS, Permission
 from provisioner.runtime.resources import CRDS, LEASES, NODECLAIMS, Resource
 
 from .check_results import CheckResults
@@ -160,7 +160,8 @@ def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
 
 
 async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
-    needed = [permission for permission in PERMISSIONS if config.elect or not permission.on_lease]
+    wanted = (*PERMISSIONS, *(NODEPOOL_PERMISSIONS if config.node_pools else ()))
+    needed = [permission for permission in wanted if config.elect or not permission.on_lease]
     missing = 0
     for permission in needed:
         namespace = config.lease_namespace if permission.on_lease else ""

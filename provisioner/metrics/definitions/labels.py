@@ -157,7 +157,8 @@ LABELS: Mapping[str, Label] = {
     ),
     "region": Label(meaning="region of the cluster", bound="one per cluster"),
     "resource": Label(
-        meaning="kind in the cache", values=("nodeclaims", "nodes", "customresourcedefinitions", "agentpools")
+        meaning="kind in the cache",
+        values=("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses", "agentpools"),
     ),
     "resource_type": Label(meaning="resource, in Karpenter's spelling", values=RESOURCES),
     "result": Label(

@@ -31,7 +31,13 @@ NAMESPACE = "provisioning"
 RELEASE = "gpu-provisioner"
 CRDS_RELEASE = "gpu-provisioner-crd"
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-OURS = ("kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh")
+CLAIMS_CRD = "nodeclaims.karpenter.sh"
+OURS = (
+    "agentpoolnodeclasses.gpu-provisioner.sh",
+    "kaitonodeclasses.kaito.sh",
+    CLAIMS_CRD,
+    "nodepools.karpenter.sh",
+)
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 DEPLOYMENTS = f"/apis/apps/v1/namespaces/{NAMESPACE}/deployments"
 KINDS = (
@@ -140,7 +146,7 @@ async def test_the_life_of_the_crd_chart(
 
     upgraded = helm.upgrade(changed_crd_chart(tmp_path), CRDS_RELEASE)
     assert (upgraded["status"], upgraded["revision"], upgraded["chart_version"]) == ("deployed", 2, "0.2.0")
-    columns = (await crds(empty))[OURS[1]]["spec"]["versions"][0]["additionalPrinterColumns"]
+    columns = (await crds(empty))[CLAIMS_CRD]["spec"]["versions"][0]["additionalPrinterColumns"]
     assert columns[-1]["name"] == "Class"
 
     helm.rollback(CRDS_RELEASE, version=1)

@@ -81,10 +81,15 @@ def test_the_objects_of_the_chart() -> None:
 
 
 def test_the_crd_chart_keeps_its_crds() -> None:
-    """Both CRDs have the annotation by which Helm keeps them at uninstall."""
+    """The CRDs have the annotation by which Helm keeps them at uninstall."""
     with helm_python.Chart.load(str(CRD_CHART)) as chart:
         crds = [yaml.safe_load(text) for text in chart.render({}).values()]
-    assert sorted(crd["metadata"]["name"] for crd in crds) == ["kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh"]
+    assert sorted(crd["metadata"]["name"] for crd in crds) == [
+        "agentpoolnodeclasses.gpu-provisioner.sh",
+        "kaitonodeclasses.kaito.sh",
+        "nodeclaims.karpenter.sh",
+        "nodepools.karpenter.sh",
+    ]
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)
 
 

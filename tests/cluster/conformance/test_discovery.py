@@ -1,5 +1,6 @@
 """Discovery: the kinds of the server and their names, as kubectl reads them first."""
 
+import asyncio
 import json
 from typing import Any
 
@@ -43,6 +44,12 @@ async def test_aggregated_discovery(server: Server) -> None:
         ("coordination.k8s.io", "leases"): {"scope": "Namespaced", "singularResource": "lease"},
         ("policy", "poddisruptionbudgets"): {"scope": "Namespaced", "shortNames": ["pdb"]},
         ("karpenter.sh", "nodeclaims"): {"scope": "Cluster", "categories": ["karpenter"], "version": "v1"},
+        ("karpenter.sh", "nodepools"): {"scope": "Cluster", "categories": ["karpenter"], "version": "v1"},
+        ("gpu-provisioner.sh", "agentpoolnodeclasses"): {
+            "scope": "Cluster",
+            "shortNames": ["apnc"],
+            "version": "v1alpha1",
+        },
         ("kaito.sh", "kaitonodeclasses"): {"scope": "Cluster", "shortNames": ["knc"], "version": "v1alpha1"},
     }
     for key, fields in expected.items():
@@ -71,7 +78,8 @@ async def test_the_older_form_is_equal(server: Server) -> None:
     found = await server.get("/apis/karpenter.sh/v1")
     assert (found["kind"], found["groupVersion"]) == ("APIResourceList", "karpenter.sh/v1")
     by_name = {resource["name"]: resource for resource in found["resources"]}
-    assert set(by_name) == {"nodeclaims", "nodeclaims/status"}
+    # The simulator does not serve scale.
+    assert set(by_name) - {"nodepools/scale"} == {"nodeclaims", "nodeclaims/status", "nodepools", "nodepools/status"}
     claims = by_name["nodeclaims"]
     assert (claims["kind"], claims["namespaced"], claims["singularName"]) == ("NodeClaim", False, "nodeclaim")
     group = await server.get("/apis/karpenter.sh")
@@ -100,7 +108,10 @@ async def test_version_and_health(server: Server) -> None:
 
 async def test_openapi_of_a_claim(server: Server) -> None:
     """OpenAPI v3 has our descriptions, and shows kubectl that the server validates fields."""
-    index = await read(server, "/openapi/v3")
+    async with asyncio.timeout(20):
+        # The real server publishes the documents of CRDs some time after it has accepted them.
+        while "apis/karpenter.sh/v1" not in (index := await read(server, "/openapi/v3"))["paths"]:
+            await asyncio.sleep(0.2)
     document = await read(server, index["paths"]["apis/karpenter.sh/v1"]["serverRelativeURL"].partition("?")[0])
     schema = document["components"]["schemas"]["sh.karpenter.v1.NodeClaim"]
     assert "immutable" not in schema["description"]

@@ -12,6 +12,7 @@ import helm_python
 import pytest
 import yaml
 
+from provisioner.api.crd import VALUES
 from provisioner.settings import OPTIONS
 
 from .chart_values import (
@@ -44,7 +45,7 @@ ACCEPTED = {
 BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
     "tenant-id", "client-id", "metrics-port", "health-probe-port", "disable-leader-election", "leader-election-name",
-    "leader-election-namespace", "log-level", "log-encoding",
+    "leader-election-namespace", "log-level", "log-encoding", "node-pools",
     "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "arm-api-version",
     "https-proxy", "no-proxy", "ssl-cert-file", "kubeconfig",
 }  # fmt: skip
@@ -165,8 +166,25 @@ def test_an_invalid_value_is_rejected(values: Json, words: str) -> None:
     assert words in str(refused.value)
 
 
+@pytest.mark.parametrize("key", VALUES.values())
+def test_the_chart_of_the_crds_leaves_out_each_of_them(key: str) -> None:
+    """Another release may own that CRD."""
+    chart = CHART.parent / "gpu-provisioner-crd"
+    every, fewer = ({crd["metadata"]["name"] for crd in render(values, chart=chart)} for values in ({}, {"crds": {key: False}}))
+    left_out = {name.replace("-", "") for name in every - fewer}
+    assert len(every) == len(VALUES) == len(fewer) + 1
+    assert [name.partition(".")[0] for name in left_out] == [key.lower()]
+
+
+def test_without_node_pools_nothing_of_them_is_rendered() -> None:
+    """The controller is told by its environment; without the value the default of the program applies."""
+    assert "NODE_POOLS" not in environment(render(NEEDED))
+    without = render({**NEEDED, "nodePools": {"enabled": False}})
+    assert environment(without)["NODE_POOLS"] == "false"
+
+
 def test_the_chart_of_the_crds_rejects_unknown_values() -> None:
-    """It has no values; `global` is set by a parent chart."""
+    """`global` is set by a parent chart."""
     chart = CHART.parent / "gpu-provisioner-crd"
     assert render({"global": {"imageRegistry": "example.com"}}, chart=chart)
     with pytest.raises(helm_python.HelmValuesError, match="additional properties 'keep' not allowed"):

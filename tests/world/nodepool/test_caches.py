@@ -1,0 +1,90 @@
+"""What NodePools cost a cluster that has none: two watches while their CRDs exist, and no request otherwise."""
+
+import asyncio
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from tests.world.claims import ready
+from tests.world.harness import Sim, crds, node_claim, simulated
+
+Json = dict[str, Any]
+KINDS = ("nodepools", "agentpoolnodeclasses")
+CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
+NAMES = ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh")
+
+
+def requests(sim: Sim) -> list[tuple[str, str]]:
+    """The requests of the controller for NodePools, node classes and pods: verb and kind."""
+    mine = (call for call in sim.audit_log.calls() if call.who in sim.controllers)
+    return [(call.verb, call.target.kind) for call in mine if call.target.kind in (*KINDS, "pods")]
+
+
+async def one_life(sim: Sim) -> None:
+    """A claim of KAITO becomes Ready."""
+    await sim.apply(node_claim("ws1"))
+    await ready(sim, "ws1")
+
+
+@simulated()
+async def test_without_node_pools_only_their_collections_are_watched(sim: Sim) -> None:
+    """One LIST of each kind, and its watch, which the API server ends every few minutes; no pod is read."""
+    await sim.start_controller()
+    await one_life(sim)
+    found = requests(sim)
+    assert sorted(one for one in found if one[0] == "LIST") == sorted(("LIST", kind) for kind in KINDS)
+    assert set(found) == {(verb, kind) for verb in ("LIST", "WATCH") for kind in KINDS}
+
+
+@simulated()
+async def test_disabled_node_pools_cost_no_request(sim: Sim) -> None:
+    await sim.start_controller(node_pools=False)
+    await one_life(sim)
+    assert requests(sim) == []
+
+
+@simulated()
+async def test_without_the_crds_there_is_no_request_until_they_are_installed(sim: Sim) -> None:
+    """Nor after they were deleted; the main job continues throughout."""
+    for name in NAMES:
+        await sim.request("DELETE", f"{CRDS}/{name}")
+    await sim.until(
+        lambda: all(sim.store.get("customresourcedefinitions.apiextensions.k8s.io", n) is None for n in NAMES),
+        60,
+        "gone",
+    )
+    await sim.start_controller()
+    await one_life(sim)
+    assert requests(sim) == []
+
+    for crd in crds():
+        if crd["metadata"]["name"] in NAMES:
+            await sim.request("POST", CRDS, crd)
+    await sim.until(lambda: len(requests(sim)) >= 4, 60, "both kinds are watched")
+    await asyncio.sleep(30)
+
+    for name in NAMES:
+        await sim.request("DELETE", f"{CRDS}/{name}")
+    await asyncio.sleep(30)
+    before = len(requests(sim))
+    await asyncio.sleep(600)
+    assert len(requests(sim)) == before
+    assert sim.condition("ws1", "Ready") == "True"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@simulated()
+async def test_a_refused_list_does_not_disturb_the_main_job(sim: Sim, kind: str) -> None:
+    """Without the permissions a claim still becomes Ready; the list is retried with backoff."""
+
+    async def forbidden(call: Any, _: Any) -> Any:
+        if call.target.kind != kind:
+            return None
+        body = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403}
+        return web.json_response(body, status=403)
+
+    sim.world.before.append(forbidden)
+    await sim.start_controller()
+    await one_life(sim)
+    assert 3 < requests(sim).count(("LIST", kind)) < 60
