@@ -9,10 +9,14 @@ https://learn.microsoft.com/en-us/azure/aks/node-resource-reservations.
 """
 
 import csv
+import math
+from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 
 import msgspec
+
+from cloudprovider.interface import SPOT, Offering
 
 from .instance_types import lookup
 
@@ -54,6 +58,19 @@ def sizes(region: str) -> tuple[Size, ...]:
     column = header.index(region)
     found = [_size(row, float(row[column])) for row in rows if row[column]]
     return tuple(sorted(found, key=lambda size: (size.price or 0.0, size.name)))
+
+
+def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]:
+    """Offerings in the order in which a NodePool's claim requests them: cheapest first, spot before on demand.
+
+    Spot prices are not known and never higher than those on demand. Sizes without a price come last.
+    """
+    prices = {size.name.lower(): size.price for size in sizes(region) if size.price is not None}
+
+    def rank(one: Offering) -> tuple[float, bool]:
+        return prices.get(one.size.lower(), math.inf), one.capacity_type != SPOT
+
+    return tuple(sorted(offerings, key=rank))
 
 
 def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:

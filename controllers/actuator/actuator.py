@@ -14,6 +14,7 @@ from cloudprovider.interface import Instance
 from controllers.model.results import CloudFailed, Evicted, Fenced, Kind, KubeFailed, Result
 from controllers.model.steps import (
     AskCause,
+    CreateClaim,
     CreateInstance,
     DeleteClaim,
     DeleteInstance,
@@ -21,6 +22,7 @@ from controllers.model.steps import (
     Event,
     EvictPods,
     LookUpClaim,
+    LookUpClaims,
     LookUpCluster,
     LookUpCrd,
     LookUpNodes,
@@ -36,6 +38,7 @@ from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
@@ -114,6 +117,8 @@ class Actuator:
                     return await self._kube.read_crd()
                 case LookUpClaim():
                     return await self._kube.read_claim(step)
+                case LookUpClaims():
+                    return await self._kube.read_claims()
                 case LookUpNodes():
                     return await self._kube.read_nodes(step)
                 case ReadRemedies():
@@ -129,13 +134,13 @@ class Actuator:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
         return await self._kube.current_version(kind, name, uid)
 
-    def record_event(self, about: NodeClaim | Node | Pod | Instance, event: Event) -> bool:
+    def record_event(self, about: NodeClaim | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.
 
         False if the recorder dropped it.
         """
         subject = _former_claim(about) if isinstance(about, Instance) else about
-        leaving = POD_EVENTS_LEAVE if isinstance(about, Pod) else 0
+        leaving = POD_EVENTS_LEAVE if isinstance(about, Pod | SchedulablePod) else 0
         return self._events.record(subject, event.type, event.reason, event.message, reserve=leaving)
 
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
@@ -191,6 +196,8 @@ def _subject(step: Write) -> dict[str, str]:
             return {"pool": name, "claim_uid": claim.uid}
         case DeleteInstance(instance=instance, cause=cause):
             return {"pool": instance.name, "claim_uid": instance.claim_uid, "etag": instance.etag, "cause": cause}
+        case CreateClaim(name=name):
+            return {"claim": name}
         case DeleteClaim(claim=claim, cause=cause):
             return {"claim": claim.name, "claim_uid": claim.uid, "cause": cause}
         case _:

@@ -17,6 +17,7 @@ from controllers.model.results import (
     Kind,
     ReadAttached,
     ReadClaim,
+    ReadClaims,
     ReadCrd,
     ReadEvents,
     ReadNodes,
@@ -25,6 +26,7 @@ from controllers.model.results import (
 )
 from controllers.model.steps import (
     AddFinalizer,
+    CreateClaim,
     DeleteClaim,
     DeleteNode,
     DeletePods,
@@ -89,6 +91,9 @@ class KubernetesActuator:
             case DeleteClaim(claim=claim):
                 await self._kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
                 return Wrote(kind="claim", name=claim.name, uid=claim.uid, resource_version="")
+            case CreateClaim(manifest=manifest):
+                created = await self._kube.create(NODECLAIMS, manifest)
+                return _wrote("claim", created.metadata, created)
             case EvictPods():
                 return await self._pods.evict(step)
             case DeletePods():
@@ -132,6 +137,10 @@ class KubernetesActuator:
             if error.not_found:
                 return ReadClaim(claim=None)
             raise
+
+    async def read_claims(self) -> ReadClaims:
+        """The current claims of all NodePools."""
+        return ReadClaims(claims=(await self._kube.list(NODECLAIMS, label_selector=labels.NODEPOOL)).items)
 
     async def read_crd(self) -> ReadCrd:
         """The current NodeClaim CRD."""

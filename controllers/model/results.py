@@ -71,6 +71,10 @@ class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
     claim: NodeClaim | None
 
 
+class ReadClaims(msgspec.Struct, frozen=True, kw_only=True):
+    claims: tuple[NodeClaim, ...]
+
+
 class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
@@ -108,5 +112,16 @@ class Fenced(msgspec.Struct, frozen=True, kw_only=True):
     """Not sent: the lease expires too soon."""
 
 
-ReadResult = ReadPool | ReadCause | ReadCluster | ReadClaim | ReadCrd | ReadNodes | ReadEvents | ReadPods | ReadAttached
+ReadResult = (
+    ReadPool
+    | ReadCause
+    | ReadCluster
+    | ReadClaim
+    | ReadClaims
+    | ReadCrd
+    | ReadNodes
+    | ReadEvents
+    | ReadPods
+    | ReadAttached
+)
 Result = Wrote | Evicted | ReadResult | Accepted | CloudFailed | KubeFailed | Fenced

@@ -122,6 +122,13 @@ class DeleteClaim(msgspec.Struct, frozen=True, kw_only=True):
     event: Event
 
 
+class CreateClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Creates a NodeClaim, in wire names. It fails if the name exists, also in another process's view."""
+
+    name: str
+    manifest: Mapping[str, object]
+
+
 class LookUpPool(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh GET of the pool, by name."""
 
@@ -138,6 +145,10 @@ class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh GET of the claim, by name: `name` need not be in the cache."""
 
     name: str
+
+
+class LookUpClaims(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the NodeClaims of all NodePools."""
 
 
 class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
@@ -207,6 +218,7 @@ KubeWrite = (
     | DeletePods
     | ReleaseFinalizer
     | DeleteClaim
+    | CreateClaim
 )
 Write = CloudWrite | KubeWrite
 Read = (
@@ -214,6 +226,7 @@ Read = (
     | AskCause
     | LookUpCluster
     | LookUpClaim
+    | LookUpClaims
     | LookUpCrd
     | LookUpNodes
     | ReadRemedies

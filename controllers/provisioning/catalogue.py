@@ -1,30 +1,39 @@
-"""The instance types of a region, with the labels that a Node of each size bears.
+"""The instance types of a region, with their offerings and the labels that a Node of each size bears.
 
-Source: docs/references/agent-pools.md#gpu-sizes.
+Each size is offered without a zone, where Azure chooses the place, and in each zone of the region, on demand and as
+spot. A spot machine is priced as an on-demand one: spot prices are not known, and are never higher.
+
+Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#request-body.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 from cloudprovider.azure.pricing import MAX_PODS, Size, reserved, sizes
+from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
 
 from .scenario import InstanceTypeInput, OfferingInput
 
 DOMAIN = "karpenter.azure.com"
-ZONES = ("1", "2", "3")
+ZONES = ("", "1", "2", "3")
+
+# Whether an offering may be requested now.
+Available = Callable[[Offering], bool]
 
 
-def instance_types(region: str) -> tuple[InstanceTypeInput, ...]:
-    """All sizes with a price in the region, in every zone, on demand; empty for an unknown region."""
-    return tuple(_instance_type(size, region) for size in sizes(region))
+def instance_types(region: str, available: Available = lambda _: True) -> tuple[InstanceTypeInput, ...]:
+    """All sizes with a price in the region; empty for an unknown region."""
+    return tuple(_instance_type(size, region, available) for size in sizes(region))
 
 
-def _instance_type(size: Size, region: str) -> InstanceTypeInput:
-    zones = tuple(f"{region}-{zone}" for zone in ZONES)
+def _instance_type(size: Size, region: str, available: Available) -> InstanceTypeInput:
     return InstanceTypeInput(
         name=size.name,
-        requirements=tuple(_labels(size, region, zones)),
+        requirements=tuple(
+            SelectorExpression(key=key, operator="In" if values else "DoesNotExist", values=values)
+            for key, values in _labels(size, region).items()
+        ),
         capacity={
             "cpu": str(size.vcpus),
             "memory": f"{size.memory_gib}Gi",
@@ -32,17 +41,25 @@ def _instance_type(size: Size, region: str) -> InstanceTypeInput:
             **({size.gpu_resource: str(size.gpus)} if size.gpus else {}),
         },
         overhead=dict(reserved(size.vcpus, size.memory_gib)),
-        offerings=tuple(OfferingInput(zone=zone, price=size.price) for zone in zones),
+        offerings=tuple(
+            OfferingInput(
+                zone=f"{region}-{zone}" if zone else "",
+                capacity_type=kind,
+                price=size.price,
+                available=available(Offering(size=size.name, zone=zone, capacity_type=kind)),
+            )
+            for zone in ZONES
+            for kind in (ON_DEMAND, SPOT)
+        ),
     )
 
 
-def _labels(size: Size, region: str, zones: tuple[str, ...]) -> Iterator[SelectorExpression]:
-    known = {
+def _labels(size: Size, region: str) -> dict[str, tuple[str, ...]]:
+    """The values of each label of a Node; () for a label that it does not bear."""
+    return {
         labels.INSTANCE_TYPE: (size.name,),
         f"{DOMAIN}/sku-name": (size.name,),
         labels.REGION: (region,),
-        labels.ZONE: zones,
-        labels.CAPACITY_TYPE: ("on-demand",),
         labels.ARCH: (size.arch,),
         labels.OS: ("linux",),
         f"{DOMAIN}/sku-cpu": (str(size.vcpus),),
@@ -53,5 +70,3 @@ def _labels(size: Size, region: str, zones: tuple[str, ...]) -> Iterator[Selecto
         f"{DOMAIN}/sku-gpu-manufacturer": (size.gpu_vendor,) if size.gpus else (),
         "accelerator": ("nvidia",) if size.gpu_vendor == "nvidia" else (),
     }
-    for key, values in known.items():
-        yield SelectorExpression(key=key, operator="In" if values else "DoesNotExist", values=values)

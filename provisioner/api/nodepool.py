@@ -28,6 +28,8 @@ class TemplateSpec(Struct, frozen=True, kw_only=True):
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     node_class_ref: NodeClassReference = NodeClassReference()
+    termination_grace_period: str | None = None
+    expire_after: str | None = None
 
 
 class NodeClaimTemplate(Struct, frozen=True, kw_only=True):

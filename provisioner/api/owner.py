@@ -4,6 +4,7 @@ Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates.
 """
 
 from . import labels
+from .meta import OwnerReference
 from .nodeclaim import NodeClaim
 
 _KAITO = (
@@ -22,3 +23,9 @@ def owner_of(claim: NodeClaim) -> str:
     if controller is not None:
         return f"{controller.kind} {controller.name}"
     return f"NodePool {known[labels.NODEPOOL]}" if labels.NODEPOOL in known else ""
+
+
+def nodepool_of(claim: NodeClaim) -> OwnerReference | None:
+    """The NodePool that the claim was created for; None for a claim of KAITO or of a user."""
+    owners = claim.metadata.owner_references
+    return next((one for one in owners if (one.api_version, one.kind) == ("karpenter.sh/v1", "NodePool")), None)

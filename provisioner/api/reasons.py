@@ -76,6 +76,8 @@ INSTANCE_TERMINATING = "InstanceTerminating"
 INSTANCE_TERMINATED = "InstanceTerminated"
 
 # Events only
+NOMINATED = "Nominated"
+FAILED_SCHEDULING = "FailedScheduling"
 TRYING_OFFERING = "TryingOffering"
 REMOVING_FAILED_POOL = "RemovingFailedPool"
 POOL_CHANGED = "PoolChanged"

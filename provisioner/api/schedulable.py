@@ -105,8 +105,14 @@ class Container(Struct, frozen=True, kw_only=True):
     restart_policy: str = ""
 
 
+class SchedulingGate(Struct, frozen=True, kw_only=True):
+    name: str = ""
+
+
 class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
     node_name: str = ""
+    scheduler_name: str = "default-scheduler"
+    scheduling_gates: tuple[SchedulingGate, ...] = ()
     node_selector: Mapping[str, str] = EMPTY
     affinity: Affinity | None = None
     tolerations: tuple[Toleration, ...] = ()
@@ -117,13 +123,44 @@ class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
     overhead: Quantities = EMPTY
 
 
+class PodCondition(Struct, frozen=True, kw_only=True):
+    type: str
+    status: str = ""
+    reason: str = ""
+
+
+class SchedulablePodStatus(Struct, frozen=True, kw_only=True):
+    """`nominated_node_name`: the Node on which kube-scheduler makes room for the pod by preemption."""
+
+    phase: str = ""
+    conditions: tuple[PodCondition, ...] = ()
+    nominated_node_name: str = ""
+
+
 class SchedulablePod(Struct, frozen=True, kw_only=True):
     api_version: str = "v1"
     kind: str = "Pod"
     metadata: ObjectMeta = ObjectMeta()
     spec: SchedulablePodSpec = SchedulablePodSpec()
+    status: SchedulablePodStatus = SchedulablePodStatus()
 
     @property
     def name(self) -> str:
         """`namespace/name`."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+
+class PodTemplate(Struct, frozen=True, kw_only=True):
+    metadata: ObjectMeta = ObjectMeta()
+    spec: SchedulablePodSpec = SchedulablePodSpec()
+
+
+class DaemonSetSpec(Struct, frozen=True, kw_only=True):
+    template: PodTemplate = PodTemplate()
+
+
+class DaemonSet(Struct, frozen=True, kw_only=True):
+    api_version: str = "apps/v1"
+    kind: str = "DaemonSet"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: DaemonSetSpec = DaemonSetSpec()

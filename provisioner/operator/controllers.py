@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
+from cloudprovider.azure.pricing import by_price
 from cloudprovider.azure.quota import quota_of
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
@@ -35,6 +36,7 @@ from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import nodepool_of
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.offerings import register_offering_metrics
 from provisioner.metrics.observers.removals import register_removal_metrics
@@ -45,6 +47,7 @@ from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
 from .config import Clients, Config
+from .provisioning import Provisioning, build_provisioning
 
 WORKERS = 20
 # One reconcile holds at most two reads and a write, each of which ARM may take 15 s to answer.
@@ -61,6 +64,7 @@ class Controllers:
     event_handlers: EventHandlers
     observer: Observer
     quota_watch: QuotaWatch
+    provisioning: Provisioning | None
 
     def add_event_handlers(self, caches: Caches) -> None:
         """Subscribe to the caches. The event handlers run before the observers."""
@@ -98,11 +102,15 @@ def build_controllers(
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
-    offering_tracker, quota_watch = build_offering_tracker(clients, queue, observer, elector, inventory)
+    unavailable = UnavailableOfferings(queue.add)
+    offering_tracker, quota_watch = build_offering_tracker(
+        clients, queue, observer, elector, inventory, unavailable=unavailable
+    )
+    actuator = build_actuator(clients, caches, inventory, events, elector)
     reconciler = Reconciler(
         indexes=caches.indexes,
         inventory=inventory,
-        actuator=build_actuator(clients, caches, inventory, events, elector),
+        actuator=actuator,
         clock=clients.clock,
         policy=config.policy,
         cluster_state=cluster_state,
@@ -136,6 +144,17 @@ def build_controllers(
         ),
         observer=observer,
         quota_watch=quota_watch,
+        provisioning=build_provisioning(
+            clients,
+            config,
+            caches=caches,
+            inventory=inventory,
+            actuator=actuator,
+            unavailable=unavailable,
+            errors=observer.errors,
+        )
+        if config.node_pools
+        else None,
     )
 
 
@@ -206,19 +225,29 @@ def location_of(inventory: Inventory) -> str:
 
 
 def offerings_in(inventory: Inventory) -> Callable[[NodeClaim], tuple[Offering, ...]]:
-    """The offerings of a claim in the location of the cluster."""
-    return lambda claim: allowed_offerings(claim, location_of(inventory))
+    """The offerings of a claim in the location of the cluster; those of a NodePool's claim by price."""
+
+    def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
+        location = location_of(inventory)
+        found = allowed_offerings(claim, location)
+        return by_price(found, location) if nodepool_of(claim) is not None else found
+
+    return offerings
 
 
 def build_offering_tracker(
-    clients: Clients, queue: WorkQueue, observer: Observer, elector: LeaderElector | None, inventory: Inventory
+    clients: Clients,
+    queue: WorkQueue,
+    observer: Observer,
+    elector: LeaderElector | None,
+    inventory: Inventory,
+    *,
+    unavailable: UnavailableOfferings,
 ) -> tuple[OfferingTracker, QuotaWatch]:
     """Unavailable offerings of the whole cluster, and the reads of quota for those that wait for it.
 
     A key is added to the queue when its offering may be tried again.
     """
-
-    unavailable = UnavailableOfferings(queue.add)
     watch = QuotaWatch(
         clients.provider,
         waiting=lambda: quota.waiting,

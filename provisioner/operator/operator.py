@@ -81,6 +81,8 @@ class Operator:
                 tasks.create_task(self._inventory.run(), name="inventory")
                 tasks.create_task(self._controllers.controller.run(), name="controller")
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
+                if self._controllers.provisioning is not None:
+                    tasks.create_task(self._controllers.provisioning.run(), name="provisioning")
         finally:
             self._stopping = True  # the release of the Lease follows, and may last until its timeout
 

@@ -71,17 +71,19 @@ class Kube:
         label_selector: str = "",
         namespace: str = "",
         limit: int = 500,
+        digest: Callable[[T], T] | None = None,
     ) -> ObjectList[T]:
         """All objects at one resourceVersion, read in pages of `limit`.
 
-        If the continue token expires (410), the list starts again, at most 3 times.
+        If the continue token expires (410), the list starts again, at most 3 times. `digest` replaces each object as
+        its page is read, so that a long list never holds all objects whole.
         """
         query = _query(fieldSelector=field_selector, labelSelector=label_selector, limit=str(limit))
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(LIST_ATTEMPTS), retry=retry_if_exception(_expired), reraise=True
         ):
             with attempt:
-                return await self._pages(resource, namespace, query)
+                return await self._pages(resource, namespace, query, digest)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def watch(
@@ -212,7 +214,13 @@ class Kube:
             raise unexpected(200, f"{request.what}: the response is about {found.metadata.name!r}")
         return found
 
-    async def _pages(self, resource: Resource[T], namespace: str, query: tuple[tuple[str, str], ...]) -> ObjectList[T]:
+    async def _pages(
+        self,
+        resource: Resource[T],
+        namespace: str,
+        query: tuple[tuple[str, str], ...],
+        digest: Callable[[T], T] | None,
+    ) -> ObjectList[T]:
         what, path = f"list {resource.plural}", resource.path(namespace=namespace)
         items: list[T] = []
         version, token = "", ""
@@ -221,7 +229,7 @@ class Kube:
             request = Request("list", "GET", path, resource.plural, what, page_query, bytes_max=PAGE_BYTES)
             found, head_version, token = page(await self._transport.send(request), resource, what)
             version = version or head_version
-            items += found
+            items += found if digest is None else map(digest, found)
             if not token:
                 return ObjectList(tuple(items), version)
         raise unexpected(200, f"{what}: more than {PAGES_MAX} pages")

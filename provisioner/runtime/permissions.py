@@ -26,6 +26,9 @@ def _permissions(group: str, resource: str, verbs: str, *, on_lease: bool = Fals
 NODEPOOL_PERMISSIONS = (
     *_permissions("karpenter.sh", "nodepools", "list watch"),
     *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses", "list watch"),
+    *_permissions("karpenter.sh", "nodeclaims", "create"),
+    *_permissions("", "pods", "watch"),
+    *_permissions("apps", "daemonsets", "list watch"),
 )
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),

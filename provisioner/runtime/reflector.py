@@ -14,6 +14,7 @@ docs/references/reliability.md#read-faults (faults 11 to 23, 35, 36).
 import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import aclosing
+from dataclasses import replace
 from enum import Enum
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Generic, Never, TypeVar
@@ -54,7 +55,8 @@ class Reflector(Generic[T]):
     """`on_change(old, new)` is called after the cache has changed, `on_synced()` after the first list.
 
     Handlers must not block; an error in a handler ends `run`. A watch ends after `idle_timeout_seconds` without a byte
-    (the server sends a bookmark each minute).
+    (the server sends a bookmark each minute). `digest` replaces each object before it is cached, so that the cache
+    holds only what is used.
     """
 
     def __init__(
@@ -67,6 +69,8 @@ class Reflector(Generic[T]):
         on_change: OnChange[T] | None = None,
         on_synced: Callable[[], None] | None = None,
         label_selector: str = "",
+        field_selector: str = "",
+        digest: Callable[[T], T] | None = None,
         metrics: ReflectorMetrics | None = None,
         idle_timeout_seconds: float = 75.0,
         base_seconds: float = 0.5,
@@ -78,6 +82,8 @@ class Reflector(Generic[T]):
         self._on_change = [on_change] if on_change is not None else []
         self._on_synced = [on_synced] if on_synced is not None else []
         self._label_selector = label_selector
+        self._field_selector = field_selector
+        self._digest = digest
         self._metrics = metrics or Metrics().reflector(resource.plural)
         self._idle_timeout_seconds = idle_timeout_seconds
         self._backoff = Backoff(rng, base_seconds=base_seconds, cap_seconds=cap_seconds)
@@ -137,7 +143,12 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         self.state = State.LISTING
         started = self._now()
-        listed = await self._kube.list(self._resource, label_selector=self._label_selector)
+        listed = await self._kube.list(
+            self._resource,
+            label_selector=self._label_selector,
+            field_selector=self._field_selector,
+            digest=self._digest,
+        )
         if older(listed.resource_version, self.resource_version):
             self._check_backward_list(listed.resource_version)
         self._backward_lists = 0
@@ -173,6 +184,7 @@ class Reflector(Generic[T]):
             resource_version=self.resource_version,
             rng=self._rng,
             label_selector=self._label_selector,
+            field_selector=self._field_selector,
             idle_timeout_seconds=self._idle_timeout_seconds,
             on_open=self._opened,
         )
@@ -206,6 +218,8 @@ class Reflector(Generic[T]):
         if older(event.resource_version, self.resource_version):
             self._check_past_event(event)
             return
+        if self._digest is not None and event.object is not None:
+            event = replace(event, object=self._digest(event.object))
         changes = self._store.apply(event)
         self.resource_version = event.resource_version or self.resource_version
         self._notify(changes)

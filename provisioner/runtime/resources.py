@@ -18,6 +18,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.api.volume import PersistentVolumeClaim, VolumeAttachment
 
 from .objects import CustomResourceDefinition, Event, KubeObject, Lease
@@ -77,6 +78,9 @@ NODECLASSES = Resource(
 )
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
+# The same pods with the fields that scheduling uses.
+SCHEDULABLE_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=SchedulablePod)
+DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSet)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=Lease)
 VOLUMEATTACHMENTS = Resource(

@@ -7,6 +7,7 @@ Source: docs/references/rules.md#limits-on-cost-and-privilege, docs/references/a
 
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
+from controllers.model.policy import Policy
 from provisioner.api import reasons
 
 
@@ -50,7 +51,14 @@ def _pool_limit(f: Facts) -> tuple[int, str]:
     """
     most = f.cluster.max_pools if f.cluster is not None else 100
     foreign = f.counts.all_pools - f.counts.pools
-    if f.policy.max_agent_pools is not None and f.policy.max_agent_pools <= most - foreign:
-        return f.policy.max_agent_pools, "delete claims or raise --max-agent-pools"
-    others = foreign if f.policy.max_agent_pools is not None else max(f.policy.pool_headroom, foreign)
-    return max(0, most - others), f"AKS allows {most} per cluster, {others} are reserved for other pools: delete claims"
+    limit = pool_limit(f.policy, max_pools=most, foreign=foreign)
+    if limit == f.policy.max_agent_pools:
+        return limit, "delete claims or raise --max-agent-pools"
+    return limit, f"AKS allows {most} per cluster, {most - limit} are reserved for other pools: delete claims"
+
+
+def pool_limit(policy: Policy, *, max_pools: int, foreign: int) -> int:
+    """How many agent pools of ours a cluster may have that has `foreign` other ones, of `max_pools` in all."""
+    if policy.max_agent_pools is not None:
+        return max(0, min(policy.max_agent_pools, max_pools - foreign))
+    return max(0, max_pools - max(policy.pool_headroom, foreign))

@@ -11,11 +11,12 @@ import msgspec
 from provisioner.api import labels
 
 from .model import NodePool, PodSpec, Resources, Snapshot
-from .requirements import Requirements, combine, conflict, one_of
+from .requirements import ABSENT, Requirements, combine, conflict, one_of
 from .resources import total, without
 from .taints import untolerated
 from .views import View
 
+SPOT = "spot"
 # The price of an offering without a known price: higher than any machine, so that it is chosen last.
 UNKNOWN_PRICE = 1e6
 
@@ -53,7 +54,10 @@ def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
             for offering in kind.offerings:
                 fixed = combine(
                     offering.requirements,
-                    {labels.ZONE: one_of((offering.zone,)), labels.CAPACITY_TYPE: one_of((offering.capacity_type,))},
+                    {
+                        labels.ZONE: one_of((offering.zone,)) if offering.zone else ABSENT,
+                        labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
+                    },
                 )
                 if not offering.available or conflict(base, fixed, fixed):
                     continue
@@ -76,7 +80,12 @@ def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
                         host_ports=ports,
                     )
                 )
-    return tuple(sorted(found, key=lambda c: (c.price, c.pool.name, c.type_name, c.zone, c.capacity_type)))
+    return tuple(sorted(found, key=_preference))
+
+
+def _preference(one: Candidate) -> tuple[float, str, str, str, bool]:
+    # Of equal prices spot comes first: the price of an on-demand machine is the most that a spot machine costs.
+    return one.price, one.pool.name, one.type_name, one.zone, one.capacity_type != SPOT
 
 
 def candidates_of(offered: Iterable[Candidate], pool: NodePool) -> list[Candidate]:

@@ -39,9 +39,9 @@ def new_machine(snapshot: Snapshot, host: Host, offered: tuple[Candidate, ...]) 
         required,
         {
             labels.INSTANCE_TYPE: one_of(names),
-            labels.ZONE: one_of(one.zone for one in kept),
             labels.CAPACITY_TYPE: one_of(one.capacity_type for one in kept),
         },
+        _zones(kept),
     )
     return NewMachine(
         node_pool=chosen.pool.name,
@@ -51,6 +51,12 @@ def new_machine(snapshot: Snapshot, host: Host, offered: tuple[Candidate, ...]) 
         requests=total((host.requested, chosen.daemon_requests)),
         price=None if chosen.price >= UNKNOWN_PRICE else chosen.price,
     )
+
+
+def _zones(kept: Iterable[Candidate]) -> Requirements:
+    """The zones of the kept offerings; none if one of them is regional, so that Azure chooses where the machine is."""
+    zones = {one.zone for one in kept}
+    return {} if "" in zones else {labels.ZONE: one_of(zones)}
 
 
 def lacks_min_values(machine: NewMachine, offered: Iterable[Candidate]) -> str:

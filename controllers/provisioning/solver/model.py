@@ -93,7 +93,10 @@ class Pod(Frozen, frozen=True):
 
 
 class Offering(Frozen, frozen=True):
-    """One way to buy an instance type. `price` is None if it is not known: such an offering is chosen last."""
+    """One way to buy an instance type. `zone` is "" for a machine without a zone.
+
+    `price` is None if it is not known: such an offering is chosen last.
+    """
 
     zone: str
     capacity_type: str

@@ -15,6 +15,7 @@ import msgspec
 from cloudprovider.azure import pricing
 from controllers.provisioning.catalogue import instance_types
 from controllers.provisioning.decisions import DecisionOutput, output
+from controllers.provisioning.nodepools import with_capacity_type
 from controllers.provisioning.scenario import InstanceTypeInput, NodeInput, Scenario, snapshot
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.node import Node
@@ -109,7 +110,7 @@ def _scenario(names: Sequence[str], typed: TextIO, types: tuple[InstanceTypeInpu
         if pod.spec.node_name:
             bound.setdefault(pod.spec.node_name, []).append(pod)
     return Scenario(
-        node_pools=tuple(pools),
+        node_pools=tuple(with_capacity_type(pool) for pool in pools),
         instance_types=types,
         nodes=tuple(NodeInput(**parts, pods=tuple(bound.get(name, ()))) for name, parts in sorted(nodes.items())),
         pods=tuple(pod for pod in pods if not pod.spec.node_name),

@@ -132,6 +132,36 @@ CALL_ERRORS = counter(
     ("controller", "method", "provider", "error"),
     use="A GET that proves the absence of an agent pool counts as NodeClaimNotFoundError.",
 )
+SCHEDULING_DURATION = histogram(
+    "karpenter_scheduler_scheduling_duration_seconds",
+    "STABLE",
+    "Duration of a scheduling decision",
+    ("controller",),
+    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+)
+UNSCHEDULABLE_PODS = untyped(
+    "karpenter_scheduler_unschedulable_pods_count",
+    "ALPHA",
+    "Pods for which the last decision found no machine",
+    ("controller",),
+)
+IGNORED_PODS = untyped(
+    "karpenter_scheduler_ignored_pods_count",
+    "ALPHA",
+    "Pods without a Node for which no machine is bought, such as those that kube-scheduler has not tried to place",
+)
+QUEUE_DEPTH = gauge(
+    "karpenter_scheduler_queue_depth",
+    "BETA",
+    "Pods of the last scheduling decision",
+    ("controller",),
+)
+PODS_DECISION = histogram(
+    "karpenter_pods_scheduling_decision_duration_seconds",
+    "ALPHA",
+    "Time from the creation of a pod to the first decision about it",
+    buckets=(0.5, 1, 1.5, 2, 3, 5, 10, 15, 30, 60, 300),
+)
 PRICE = gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     "BETA",

@@ -85,8 +85,8 @@ LABELS: Mapping[str, Label] = {
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; `nodeclaim` is the work queue",
-        values=(*CONTROLLERS, "nodeclaim"),
+        meaning="Karpenter's name of the controller that acted; `nodeclaim` and `provisioner` are work queues",
+        values=(*CONTROLLERS, "nodeclaim", "provisioner"),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",
@@ -158,7 +158,10 @@ LABELS: Mapping[str, Label] = {
     "region": Label(meaning="region of the cluster", bound="one per cluster"),
     "resource": Label(
         meaning="kind in the cache",
-        values=("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses", "agentpools"),
+        values=(
+            *("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses"),
+            *("pods", "daemonsets", "agentpools"),
+        ),
     ),
     "resource_type": Label(meaning="resource, in Karpenter's spelling", values=RESOURCES),
     "result": Label(

@@ -52,6 +52,19 @@ EVENTS = (
         meaning="The volumes that are still attached to the machine.",
     ),
     Event(
+        name=r.NOMINATED,
+        kind="Normal",
+        about=("Pod",),
+        meaning="A NodeClaim or Node that has room for the pending pod; kube-scheduler decides where it runs.",
+    ),
+    Event(
+        name=r.FAILED_SCHEDULING,
+        kind="Warning",
+        about=("Pod",),
+        meaning="Why no NodePool has a machine for the pending pod, one cause for each NodePool.",
+        remedy="Change what the message names: a taint, a label, a request of the pod, or a limit of the NodePool.",
+    ),
+    Event(
         name=r.EVICTED,
         kind="Normal",
         about=("Pod",),

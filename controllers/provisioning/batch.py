@@ -1,0 +1,40 @@
+"""The window in which provisionable pods are collected before one decision is made for all of them.
+
+A window opens with its first pod and closes after 1 second without a new one, or 10 seconds in all. A pod that is
+already in the window does not extend it.
+
+Source: https://karpenter.sh/docs/concepts/scheduling/, docs/references/karpenter.md#timers.
+"""
+
+IDLE_SECONDS = 1.0
+MAX_SECONDS = 10.0
+
+
+class Batch:
+    """Times are loop times in seconds."""
+
+    def __init__(self, *, idle_seconds: float = IDLE_SECONDS, max_seconds: float = MAX_SECONDS) -> None:
+        self._idle_seconds = idle_seconds
+        self._max_seconds = max_seconds
+        self._pods: set[str] = set()
+        self._opened_at = 0.0
+        self._extended_at = 0.0
+
+    def add(self, uid: str, now: float) -> None:
+        """A pod became provisionable."""
+        if uid in self._pods:
+            return
+        if not self._pods:
+            self._opened_at = now
+        self._pods.add(uid)
+        self._extended_at = now
+
+    def remaining(self, now: float) -> float | None:
+        """Seconds until the window closes, 0 once it has; None without a pod."""
+        if not self._pods:
+            return None
+        return max(0.0, min(self._extended_at + self._idle_seconds, self._opened_at + self._max_seconds) - now)
+
+    def close(self) -> None:
+        """A decision is made for the collected pods."""
+        self._pods.clear()

@@ -1,0 +1,118 @@
+"""The snapshot of a scheduling decision from the caches of the controller.
+
+Machines that exist and NodeClaims whose Node has not appeared yet count as capacity; those that are being removed count
+towards the limits of their NodePool only. An object that cannot be read is left out and does not stop the others.
+
+Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim, Requirement
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import SchedulablePod
+
+from .existing import existing_node
+from .nodepools import node_pool, provisions, with_capacity_type
+from .pods import bound, provisionable
+from .podspecs import interchangeable
+from .solver import model
+
+
+class Observed(msgspec.Struct, frozen=True, kw_only=True):
+    """What the caches hold. `max_new`: how many agent pools may still be created."""
+
+    node_pools: Sequence[NodePool]
+    nodes: Sequence[Node]
+    claims: Sequence[NodeClaim]
+    pods: Sequence[SchedulablePod]
+    daemons: tuple[model.PodSpec, ...] = ()
+    max_new: int | None = None
+
+
+class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """`errors`: why pods cannot be scheduled at all. `unusable`: why NodePools are left out.
+
+    `places`: the machines as Events name them, by the name that the decision uses.
+    """
+
+    snapshot: model.Snapshot
+    errors: Mapping[str, str]
+    places: Mapping[str, str]
+    unusable: Mapping[str, str]
+
+
+def cluster_snapshot(
+    observed: Observed, types: tuple[model.InstanceType, ...], well_known: frozenset[str]
+) -> ClusterSnapshot:
+    """The snapshot of the provisionable pods."""
+    everything = machines(observed, types)
+    kept = tuple(machine for machine, leaving in everything if not leaving)
+    pools, unusable = list[model.NodePool](), dict[str, str]()
+    for one in observed.node_pools:
+        if not provisions(one):
+            continue
+        try:
+            pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything]))
+        except ValueError as error:
+            unusable[one.name] = str(error)
+    specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
+    for pod in provisionable(observed.pods):
+        if pod.error:
+            errors[pod.name] = pod.error
+        else:
+            specs.append((pod.name, pod.constraints))
+    bound_specs = {id(pod.spec): pod.spec for machine in kept for pod in machine.pods}
+    made = model.Snapshot(
+        pods=interchangeable(specs, bound_specs.values()),
+        node_pools=tuple(pools),
+        instance_types=types,
+        daemons=observed.daemons,
+        nodes=kept,
+        well_known=well_known,
+        max_new=observed.max_new,
+    )
+    return ClusterSnapshot(snapshot=made, errors=errors, places=_places(observed), unusable=unusable)
+
+
+def machines(observed: Observed, types: tuple[model.InstanceType, ...]) -> tuple[tuple[model.ExistingNode, bool], ...]:
+    """All machines, and whether each is being removed."""
+    pods = bound(observed.pods)
+    by_uid = {claim.uid: claim for claim in observed.claims}
+    by_node = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
+    found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
+    for node in observed.nodes:
+        claim = by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, "")) or by_node.get(node.name)
+        if claim is not None:
+            with_node.add(claim.uid)
+        leaving = node.deleting or (claim is not None and claim.deleting)
+        try:
+            found.append((existing_node(node, claim, tuple(pods.get(node.name, ())), types), leaving))
+        except ValueError:
+            continue
+    for claim in observed.claims:
+        if claim.uid not in with_node:
+            try:
+                found.append((existing_node(None, _expected(claim), (), types), claim.deleting))
+            except ValueError:
+                continue
+    return tuple(found)
+
+
+def _expected(claim: NodeClaim) -> NodeClaim:
+    """The claim with what its Node will have: without a requirement on the zone, Azure places it outside all zones."""
+    if any(one.key == labels.ZONE for one in claim.spec.requirements):
+        return claim
+    regional = Requirement(key=labels.ZONE, operator="DoesNotExist")
+    spec = msgspec.structs.replace(claim.spec, requirements=(*claim.spec.requirements, regional))
+    return msgspec.structs.replace(claim, spec=spec)
+
+
+def _places(observed: Observed) -> dict[str, str]:
+    places = {claim.name: f"nodeclaim/{claim.name}" for claim in observed.claims}
+    nodes = {claim.status.node_name: claim.name for claim in observed.claims if claim.status.node_name}
+    return places | {name: f"nodeclaim/{claim}, node/{name}" for name, claim in nodes.items()}

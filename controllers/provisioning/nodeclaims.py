@@ -1,0 +1,118 @@
+"""The NodeClaim that is created for a planned machine.
+
+Its name is a function of the pod that has waited longest among those it is created for, and of the names that exist. A
+second process, or a successor that does not see the NodeClaim yet, therefore requests the same name, and the API server
+refuses it.
+
+Source: docs/references/karpenter.md#nodeclaim-api, docs/references/rules.md#no-machine-is-bought-twice.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+from provisioner.api import labels
+from provisioner.api.nodepool import NodePool
+from provisioner.api.restricted_labels import is_excluded
+
+from .decisions import quantities, requirements
+from .solver.model import NewMachine
+from .solver.requirements import Requirements
+
+# They only decide which daemon pods count; a NodeClaim does not require them.
+OF_NODE = frozenset({labels.REGISTERED, labels.INITIALIZED})
+NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
+MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
+NAME_DIGITS = 8
+# The name of a NodeClaim is the value of a label.
+NAME_LENGTH = 63
+
+
+def claim_name(pool: str, pod_uid: str, taken: Collection[str]) -> str:
+    """The name of the next NodeClaim for this pod. `taken`: the names of all NodeClaims, also those being deleted."""
+    number = 0
+    while True:
+        digest = hashlib.sha256(f"{pod_uid}/{number}".encode()).hexdigest()[:NAME_DIGITS]
+        name = f"{pool[: NAME_LENGTH - NAME_DIGITS - 1].rstrip('.-')}-{digest}"
+        if name not in taken:
+            return name
+        number += 1
+
+
+def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozenset[str]) -> dict[str, Any]:
+    """The NodeClaim to create."""
+    template = pool.spec.template
+    reference = template.spec.node_class_ref
+    known = {
+        **_fixed(machine.requirements, well_known),
+        **template.metadata.labels,
+        labels.NODEPOOL: pool.name,
+        f"{reference.group}/{reference.kind.lower()}": reference.name,
+    }
+    hashed = {
+        key: pool.metadata.annotations[key]
+        for key in (NODEPOOL_HASH, NODEPOOL_HASH_VERSION)
+        if key in pool.metadata.annotations
+    }
+    owner = {
+        "apiVersion": pool.api_version,
+        "kind": pool.kind,
+        "name": pool.name,
+        "uid": pool.metadata.uid,
+        "blockOwnerDeletion": True,
+    }
+    spec: dict[str, Any] = {
+        "nodeClassRef": {"group": reference.group, "kind": reference.kind, "name": reference.name},
+        "requirements": [*_requirements(machine)],
+        "resources": {"requests": quantities(machine.requests)},
+        "taints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.taints],
+        "startupTaints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.startup_taints],
+        "terminationGracePeriod": template.spec.termination_grace_period,
+        "expireAfter": template.spec.expire_after,
+    }
+    return {
+        "metadata": {
+            "name": name,
+            "labels": known,
+            "annotations": {**template.metadata.annotations, **hashed, MIN_VALUES_RELAXED: "false"},
+            "ownerReferences": [owner],
+        },
+        "spec": {field: value for field, value in spec.items() if value},
+    }
+
+
+def _fixed(found: Requirements, well_known: frozenset[str]) -> dict[str, str]:
+    """The labels of the user's own keys for which one value is left."""
+    return {
+        key: allowed.single
+        for key, allowed in found.items()
+        if allowed.single is not None and key not in well_known and key not in OF_NODE and not is_excluded(key)
+    }
+
+
+def _requirements(machine: NewMachine) -> Iterator[dict[str, Any]]:
+    """The requirements of the NodeClaim, its instance types in the order of prices."""
+    kept = {key: allowed for key, allowed in machine.requirements.items() if key not in OF_NODE}
+    for one in requirements(kept):
+        entry: dict[str, Any] = {"key": one.key, "operator": one.operator, "values": [*one.values]}
+        if one.key == labels.INSTANCE_TYPE:
+            entry["values"] = [*machine.instance_types]
+        if one.operator in ("Gte", "Lte"):
+            entry = _bound(entry, int(one.values[0]))
+        if one.min_values:
+            entry["minValues"] = one.min_values
+        yield {field: value for field, value in entry.items() if value}
+
+
+def _bound(entry: Mapping[str, Any], bound: int) -> dict[str, Any]:
+    """Gt or Lt, which every release of the NodeClaim's CRD has; a bound that every label satisfies is only Exists."""
+    if entry["operator"] == "Lte":
+        return {"key": entry["key"], "operator": "Lt", "values": [str(bound + 1)]}
+    if bound < 1:
+        return {"key": entry["key"], "operator": "Exists"}
+    return {"key": entry["key"], "operator": "Gt", "values": [str(bound - 1)]}
+
+
+def _taint(key: str, value: str, effect: str) -> dict[str, str]:
+    return {"key": key, "effect": effect, **({"value": value} if value else {})}

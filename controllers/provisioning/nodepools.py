@@ -1,0 +1,73 @@
+"""NodePools as the solver reads them.
+
+Source: docs/references/karpenter.md#nodepool.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from cloudprovider.interface import ON_DEMAND
+from provisioner.api import labels
+from provisioner.api.nodepool import NodePool, PoolRequirement
+
+from .solver import model
+from .solver.requirements import ValueSet, combine, of_labels, stable_key, value_set
+from .solver.resources import parse, total
+
+
+def provisions(pool: NodePool) -> bool:
+    """Whether machines may be bought from a NodePool: it is dynamic, not being deleted, and not known to be unready."""
+    ready = next((c for c in pool.status.conditions if c.type == "Ready"), None)
+    return pool.spec.replicas is None and not pool.metadata.deleting and (ready is None or ready.status == "True")
+
+
+def node_pool(pool: NodePool, nodes: Iterable[model.ExistingNode]) -> model.NodePool:
+    """The NodePool as the solver reads it. `nodes`: all machines. Raises ValueError that names the field."""
+    template = pool.spec.template
+    fixed = {
+        **template.metadata.labels,
+        labels.NODEPOOL: pool.name,
+        "karpenter.sh/registered": "true",
+        "karpenter.sh/initialized": "true",
+    }
+    reference = template.spec.node_class_ref
+    if reference.kind:
+        fixed[f"{reference.group}/{reference.kind.lower()}"] = reference.name
+    try:
+        allowed = combine(of_labels(fixed), requirements(template.spec.requirements))
+        limits = parse(pool.spec.limits)
+    except ValueError as error:
+        raise ValueError(f"NodePool {pool.name}: {error}") from None
+    own = [node for node in nodes if node.node_pool == pool.name]
+    return model.NodePool(
+        name=pool.name,
+        requirements=allowed,
+        taints=template.spec.taints,
+        weight=pool.spec.weight or 0,
+        limits=limits,
+        used={**total(node.capacity for node in own), "nodes": 1000 * len(own)},
+    )
+
+
+def requirements(found: Iterable[PoolRequirement]) -> dict[str, ValueSet]:
+    """The intersection of requirements, key by key. Raises ValueError for an invalid one."""
+    combined: dict[str, ValueSet] = {}
+    for one in found:
+        try:
+            wanted = value_set(one.operator, one.values, one.min_values or 0)
+        except ValueError as error:
+            raise ValueError(f"{one.key}: {error}") from None
+        combined = combine(combined, {stable_key(one.key): wanted})
+    return combined
+
+
+def with_capacity_type(pool: NodePool) -> NodePool:
+    """Without a requirement on the capacity type a NodePool buys on demand, so that nothing is evicted."""
+    template = pool.spec.template
+    if any(one.key == labels.CAPACITY_TYPE for one in template.spec.requirements):
+        return pool
+    added = PoolRequirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,))
+    spec = msgspec.structs.replace(template.spec, requirements=(*template.spec.requirements, added))
+    changed = msgspec.structs.replace(pool.spec, template=msgspec.structs.replace(template, spec=spec))
+    return msgspec.structs.replace(pool, spec=changed)

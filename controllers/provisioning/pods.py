@@ -1,0 +1,136 @@
+"""The cached form of pods: what a scheduling decision reads of them, shared by equal pods.
+
+A bound pod keeps its identity, its Node and a reference to the constraints that it shares with equal pods. A pending
+pod keeps besides why it is not provisionable. Decoded specs are dropped.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import cast
+
+import msgspec
+
+from provisioner.api.meta import ObjectMeta, OwnerReference
+from provisioner.api.schedulable import Affinity, DaemonSet, PodAffinity, SchedulablePod, SchedulablePodSpec
+
+from .podspecs import podspec
+from .provisionable import why_not
+from .solver import model
+
+# Shared values beyond this number are dropped; equal pods then share the next copy.
+SHARED_MAX = 20_000
+NO_CONSTRAINTS = model.PodSpec()
+
+
+class CachedPod(SchedulablePod, frozen=True, kw_only=True):
+    """`constraints`: of a pending pod all, of a bound one its requests, labels, ports and anti-affinity.
+
+    `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
+    all. `daemon`: a DaemonSet owns it.
+    """
+
+    constraints: model.PodSpec = NO_CONSTRAINTS
+    waits_for: str = ""
+    error: str = ""
+    daemon: bool = False
+
+
+class PodDigest:
+    """Replaces decoded pods by their cached form. One instance serves one cache."""
+
+    def __init__(self) -> None:
+        self._shared: dict[bytes, tuple[model.PodSpec, str]] = {}
+        self._places: dict[str, SchedulablePodSpec] = {}
+
+    def __call__(self, pod: SchedulablePod) -> SchedulablePod:
+        """The cached form of a pod."""
+        meta, bound = pod.metadata, bool(pod.spec.node_name)
+        if bound:
+            pod = msgspec.structs.replace(pod, spec=_of_bound(pod.spec))
+        constraints, error = self._constraints(pod)
+        return CachedPod(
+            metadata=ObjectMeta(
+                name=meta.name,
+                namespace=meta.namespace,
+                uid=meta.uid,
+                resource_version=meta.resource_version,
+                creation_timestamp=meta.creation_timestamp,
+                deletion_timestamp=meta.deletion_timestamp,
+                unreadable=meta.unreadable,
+            ),
+            spec=self._place(pod.spec.node_name),
+            constraints=constraints,
+            error=error,
+            waits_for="" if bound else why_not(pod),
+            daemon=any(_is_daemon_set(owner) for owner in meta.owner_references),
+        )
+
+    def _place(self, node: str) -> SchedulablePodSpec:
+        if len(self._places) > SHARED_MAX:
+            self._places.clear()
+        return self._places.setdefault(node, SchedulablePodSpec(node_name=node))
+
+    def _constraints(self, pod: SchedulablePod) -> tuple[model.PodSpec, str]:
+        key = msgspec.msgpack.encode(
+            (
+                pod.metadata.namespace,
+                sorted(pod.metadata.labels.items()),
+                msgspec.structs.replace(pod.spec, node_name=""),
+            ),
+            enc_hook=dict,
+        )
+        known = self._shared.get(key)
+        if known is None:
+            try:
+                known = podspec(pod), ""
+            except ValueError as error:
+                known = NO_CONSTRAINTS, f"invalid Pod: {error}"
+            if len(self._shared) > SHARED_MAX:
+                self._shared.clear()
+            self._shared[key] = known
+        return known
+
+
+def provisionable(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
+    """The cached pods for which machines may be bought, the oldest first."""
+    found = [one for one in cast("Iterable[CachedPod]", pods) if not one.spec.node_name and not one.waits_for]
+    yield from sorted(found, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.uid))
+
+
+def bound(pods: Iterable[SchedulablePod]) -> dict[str, list[model.BoundPod]]:
+    """The constraints of the cached pods on each Node."""
+    found: dict[str, list[model.BoundPod]] = {}
+    for one in cast("Iterable[CachedPod]", pods):
+        if one.spec.node_name:
+            entry = model.BoundPod(spec=one.constraints, daemon=one.daemon)
+            found.setdefault(one.spec.node_name, []).append(entry)
+    return found
+
+
+def daemon_specs(daemon_sets: Iterable[DaemonSet]) -> tuple[model.PodSpec, ...]:
+    """The constraints of the pods that DaemonSets create; those that cannot be scheduled are left out."""
+    found = []
+    for one in sorted(daemon_sets, key=lambda one: (one.metadata.namespace, one.metadata.name)):
+        template = one.spec.template
+        meta = ObjectMeta(name=one.metadata.name, namespace=one.metadata.namespace, labels=template.metadata.labels)
+        try:
+            found.append(podspec(SchedulablePod(metadata=meta, spec=template.spec)))
+        except ValueError:
+            continue
+    return tuple(found)
+
+
+def _of_bound(spec: SchedulablePodSpec) -> SchedulablePodSpec:
+    """What others observe of a bound pod: its node selector, tolerations and preferences no longer matter."""
+    anti = spec.affinity.pod_anti_affinity.required if spec.affinity is not None else ()
+    return SchedulablePodSpec(
+        node_name=spec.node_name,
+        containers=spec.containers,
+        init_containers=spec.init_containers,
+        resources=spec.resources,
+        overhead=spec.overhead,
+        affinity=Affinity(pod_anti_affinity=PodAffinity(required=anti)) if anti else None,
+    )
+
+
+def _is_daemon_set(owner: OwnerReference) -> bool:
+    return (owner.api_version, owner.kind) == ("apps/v1", "DaemonSet")

@@ -1,0 +1,265 @@
+"""Creates NodeClaims for pending pods: caches to one snapshot, one decision, and its NodeClaims one by one.
+
+A pass begins when the batch of provisionable pods closes, and every 10 s while pods stay pending. It does not begin
+before the cache shows the NodeClaims of the last pass. Nothing is written before a fresh LIST has shown that the cache
+has all NodeClaims of NodePools.
+
+Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/karpenter.md#scheduling.
+"""
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from controllers.actuator.actuator import Actuator
+from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote
+from controllers.model.steps import CreateClaim, LookUpClaims
+from controllers.provisioning.batch import Batch
+from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot
+from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.nodeclaims import claim_name, manifest
+from controllers.provisioning.pods import CachedPod, daemon_specs, provisionable
+from controllers.provisioning.solver.model import Decision, NewMachine
+from controllers.provisioning.solver.solver import solve
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.reflector import Reflector
+
+from .scheduling_events import SchedulingEvents
+
+# The one key of the work queue.
+KEY = "provisioner"
+RETRY_SECONDS = 10.0
+STALE_SECONDS = 1.0
+FENCED_SECONDS = 5.0
+OWN_WRITE_SECONDS = 10.0
+
+log = structlog.get_logger("provisioner")
+
+
+class SchedulingObserver(Protocol):
+    """Metrics of decisions; times in seconds."""
+
+    def decided(self, decision: Decision, pods: int, ignored: int, seconds: float) -> None: ...
+
+    def first_decision(self, seconds: float) -> None: ...
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandCaches:
+    """The caches that a decision reads. `node_pools`: those of this controller."""
+
+    node_pools: Callable[[], Sequence[NodePool]]
+    claims: Reflector[NodeClaim]
+    nodes: Reflector[Node]
+    pods: Reflector[SchedulablePod]
+    daemon_sets: Reflector[DaemonSet]
+
+    @property
+    def current(self) -> bool:
+        """Whether all of them were listed and are being watched."""
+        caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
+        return all(cache.synced and cache.last_error is None for cache in caches)
+
+
+class Provisioner:
+    """`instance_types`: what can be bought now. `max_new`: how many agent pools may still be created.
+
+    Both return None while they are unknown. `wake(key)` adds the key to the work queue.
+    """
+
+    def __init__(
+        self,
+        caches: DemandCaches,
+        actuator: Actuator,
+        *,
+        instance_types: Callable[[], InstanceTypes | None],
+        max_new: Callable[[], int | None],
+        wake: Callable[[str], None],
+        clock: Clock,
+        observer: SchedulingObserver,
+    ) -> None:
+        self._caches = caches
+        self._actuator = actuator
+        self._instance_types = instance_types
+        self._max_new = max_new
+        self._wake = wake
+        self._clock = clock
+        self._observer = observer
+        self._decided: set[str] = set()
+        self._batch = Batch()
+        self._retry_at: float | None = None
+        self._expected: dict[str, str] = {}
+        self._expected_at = 0.0
+        self._events = SchedulingEvents(actuator)
+
+    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """A pod that became provisionable, or whose constraints changed, joins the batch."""
+        if not isinstance(new, CachedPod) or new.spec.node_name or new.waits_for:
+            return
+        if isinstance(old, CachedPod) and not old.waits_for and old.constraints is new.constraints:
+            return
+        self._batch.add(new.metadata.uid, _now())
+        self._wake(KEY)
+
+    def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
+        """The cache may show the last NodeClaim that a pass waits for."""
+        if new is not None and new.name in self._expected:
+            self._wake(KEY)
+
+    async def reconcile(self, _: str) -> float | None:
+        """One pass; returns the seconds until the next one, None: when a pod becomes provisionable.
+
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        if not self._caches.node_pools():
+            return None
+        if not self._caches.current:
+            return STALE_SECONDS
+        now = _now()
+        if (remaining := self._batch.remaining(now)) is None:
+            remaining = None if self._retry_at is None else max(0.0, self._retry_at - now)
+        if remaining != 0:
+            return remaining
+        if (waits := await self._unobserved(now)) is not None:
+            return waits
+        return await self._provision(now)
+
+    async def _provision(self, now: float) -> float | None:
+        pods = [*provisionable(self._caches.pods.items())]
+        if not pods:
+            self._batch.close()
+            self._retry_at = None
+            return None
+        types, max_new = self._instance_types(), self._max_new()
+        if types is None or max_new is None:
+            return STALE_SECONDS
+        found, decision = self._decide(now, types, max_new)
+        if decision.machines and (waits := await self._stale()) is not None:
+            return waits
+        self._batch.close()
+        self._retry_at = now + RETRY_SECONDS
+        created = await self._create(decision, pods, types)
+        if created is None:
+            return STALE_SECONDS
+        self._count_decisions(pods)
+        self._events.record(pods, found, decision, created, now)
+        return max(0.0, self._retry_at - _now())
+
+    def _decide(self, now: float, types: InstanceTypes, max_new: int) -> tuple[ClusterSnapshot, Decision]:
+        observed = Observed(
+            node_pools=self._caches.node_pools(),
+            nodes=self._caches.nodes.items(),
+            claims=self._caches.claims.items(),
+            pods=self._caches.pods.items(),
+            daemons=daemon_specs(self._caches.daemon_sets.items()),
+            max_new=max_new,
+        )
+        found = cluster_snapshot(observed, types.types, types.well_known)
+        decision = solve(found.snapshot)
+        ignored = sum(1 for pod in observed.pods if isinstance(pod, CachedPod) and pod.waits_for)
+        self._observer.decided(decision, len(found.snapshot.pods), ignored, _now() - now)
+        log.debug(
+            "computed a scheduling decision",
+            pods=len(found.snapshot.pods),
+            machines=len(decision.machines),
+            price=round(decision.price, 3),
+            errors=len(decision.errors),
+        )
+        return found, decision
+
+    def _count_decisions(self, pods: Sequence[CachedPod]) -> None:
+        wall, before = self._clock.now(), self._decided
+        self._decided = {pod.metadata.uid for pod in pods}
+        for pod in pods:
+            if pod.metadata.uid not in before:
+                self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
+
+    async def _stale(self) -> float | None:
+        """Seconds to wait if the cache lacks a NodeClaim that the API server has; None if it has all."""
+        result = await self._actuator.read(LookUpClaims())
+        if isinstance(result, KubeFailed):
+            raise result.error
+        if isinstance(result, ReadClaims):
+            cached = {claim.uid for claim in self._caches.claims.items()}
+            if any(claim.uid not in cached for claim in result.claims):
+                log.warning("the cache lacks NodeClaims that exist; no machine is bought")
+                self._caches.claims.invalidate()
+                return STALE_SECONDS
+        return None
+
+    async def _create(
+        self, decision: Decision, pods: Sequence[CachedPod], types: InstanceTypes
+    ) -> Mapping[str, str] | None:
+        """Write the NodeClaims, those of the oldest pods first; returns their names by pod, None after a refusal."""
+        age = {pod.name: (number, pod.metadata.uid) for number, pod in enumerate(pods)}
+        pools = {pool.name: pool for pool in self._caches.node_pools()}
+        taken = {claim.name for claim in self._caches.claims.items()}
+        created: dict[str, str] = {}
+        self._expected_at = _now()
+        for machine in sorted(decision.machines, key=lambda one: min(age[name] for name in one.pods)):
+            pool = pools[machine.node_pool]
+            _, uid = min(age[name] for name in machine.pods)
+            name = claim_name(pool.name, uid, taken)
+            result = await self._actuator.write(
+                CreateClaim(name=name, manifest=manifest(machine, pool, name, types.well_known)), None
+            )
+            match result:
+                case Wrote():
+                    self._expected[name] = result.uid
+                    taken.add(name)
+                    created |= dict.fromkeys(machine.pods, name)
+                    _log(machine, name)
+                case KubeFailed(error=error) if error.conflict:
+                    log.warning("a NodeClaim for these pods exists already", claim=name)
+                    self._caches.claims.invalidate()
+                    self._retry_at = _now() + STALE_SECONDS
+                    return None
+                case KubeFailed(error=error):
+                    raise error
+                case Fenced():
+                    self._retry_at = _now() + FENCED_SECONDS
+                    return None
+                case _:
+                    raise TypeError(type(result).__name__)
+        return created
+
+    async def _unobserved(self, now: float) -> float | None:
+        """Seconds to wait for the cache to show the NodeClaims of the last pass; None once it shows all."""
+        for name, uid in list(self._expected.items()):
+            seen = self._caches.claims.get(name)
+            if seen is not None and seen.uid == uid:
+                del self._expected[name]
+        if not self._expected:
+            return None
+        if (left := self._expected_at + OWN_WRITE_SECONDS - now) > 0:
+            return left
+        for name, uid in list(self._expected.items()):
+            if not await self._actuator.current_version("claim", name, uid):
+                del self._expected[name]  # deleted since
+        self._expected_at = now
+        if self._expected:
+            log.warning("the cache is behind created NodeClaims", claims=sorted(self._expected))
+            self._caches.claims.invalidate()
+        return STALE_SECONDS
+
+
+def _log(machine: NewMachine, name: str) -> None:
+    log.info(
+        "created nodeclaim",
+        NodeClaim={"name": name},
+        NodePool={"name": machine.node_pool},
+        pods=len(machine.pods),
+        instance_types=machine.instance_types[:5],
+        price=machine.price,
+    )
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

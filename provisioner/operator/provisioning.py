@@ -1,0 +1,165 @@
+"""The leader's tasks that create NodeClaims for pending pods; they run only while a NodePool of this controller exists.
+
+Without one, no pod and no DaemonSet is listed or watched.
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Never
+
+import structlog
+from prometheus_client import Counter
+
+from cloudprovider.interface import Offering
+from cloudprovider.inventory import Inventory
+from controllers.actuator.actuator import Actuator
+from controllers.model.offering_scope import OfferingScope
+from controllers.model.ownership import Verdict, verdict
+from controllers.model.policy import Policy
+from controllers.nodeclaim.lifecycle.limits import pool_limit
+from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
+from controllers.provisioning.pods import PodDigest
+from controllers.reconcile.provisioner import DemandCaches, Provisioner
+from controllers.state.unavailable_offerings import UnavailableOfferings
+from provisioner.api.nodeclass import is_own
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.metrics.observers.scheduling import SchedulingMetrics
+from provisioner.runtime.controller import Controller
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.resources import DAEMONSETS, SCHEDULABLE_PODS
+from provisioner.runtime.workqueue import WorkQueue
+
+from .caches import Caches
+from .config import Clients, Config
+
+# A pod that has ended uses nothing of its Node.
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
+RECONCILE_TIMEOUT_SECONDS = 60.0
+
+log = structlog.get_logger("operator")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Provisioning:
+    """`node_pools()`: the NodePools of this controller."""
+
+    node_pools: Callable[[], tuple[NodePool, ...]]
+    pods: Reflector[SchedulablePod]
+    daemon_sets: Reflector[DaemonSet]
+    controller: Controller
+    changed: asyncio.Event
+
+    async def run(self) -> Never:
+        """Watch pods and create NodeClaims while there is a NodePool, until cancelled."""
+        while True:
+            await self._until(exists=True)
+            log.info("started to watch pods: a NodePool exists")
+            async with asyncio.TaskGroup() as tasks:
+                running = [
+                    tasks.create_task(self.pods.run(), name="pods"),
+                    tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
+                    tasks.create_task(self.controller.run(), name="provisioner"),
+                ]
+                await self._until(exists=False)
+                for task in running:
+                    task.cancel()
+            log.info("stopped to watch pods: no NodePool exists")
+            self.pods.reset()
+            self.daemon_sets.reset()
+
+    async def _until(self, *, exists: bool) -> None:
+        while bool(self.node_pools()) is not exists:
+            self.changed.clear()
+            await self.changed.wait()
+
+
+def build_provisioning(
+    clients: Clients,
+    config: Config,
+    *,
+    caches: Caches,
+    inventory: Inventory,
+    actuator: Actuator,
+    unavailable: UnavailableOfferings,
+    errors: Counter,
+) -> Provisioning:
+    """Subscribes to the caches, which must not run yet. `errors` counts failed collections of metrics."""
+    kube, rng, metrics = clients.kube, clients.rng, clients.metrics
+    queue = WorkQueue(rng, metrics=metrics.workqueue("provisioner"))
+    pods: Reflector[SchedulablePod] = Reflector(
+        kube,
+        SCHEDULABLE_PODS,
+        rng=rng,
+        indexes={},
+        field_selector=LIVE_PODS,
+        digest=PodDigest(),
+        metrics=metrics.reflector("pods"),
+    )
+    daemon_sets: Reflector[DaemonSet] = Reflector(
+        kube, DAEMONSETS, rng=rng, indexes={}, metrics=metrics.reflector("daemonsets")
+    )
+    changed = asyncio.Event()
+
+    def node_pools() -> tuple[NodePool, ...]:
+        found = caches.node_pools.items()
+        return tuple(pool for pool in found if is_own(pool.spec.template.spec.node_class_ref))
+
+    provisioner = Provisioner(
+        DemandCaches(
+            node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
+        ),
+        actuator,
+        instance_types=build_instance_types(inventory, unavailable),
+        max_new=build_max_new(caches, inventory, config.policy),
+        wake=queue.add,
+        clock=clients.clock,
+        observer=SchedulingMetrics(metrics, errors),
+    )
+    caches.node_pools.add_event_handler(lambda *_: changed.set())
+    caches.claims.add_event_handler(provisioner.claim_changed)
+    pods.add_event_handler(provisioner.pod_changed)
+    controller = Controller(
+        "provisioner",
+        queue,
+        provisioner.reconcile,
+        workers=1,
+        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
+        metrics=metrics.controller("provisioner"),
+    )
+    return Provisioning(
+        node_pools=node_pools, pods=pods, daemon_sets=daemon_sets, controller=controller, changed=changed
+    )
+
+
+def build_instance_types(inventory: Inventory, unavailable: UnavailableOfferings) -> Callable[[], InstanceTypes | None]:
+    """The instance types of the cluster's region; None before the cluster was read."""
+
+    def available(offering: Offering) -> bool:
+        return all(seconds <= 0 or not scope.covers(offering) for scope, seconds in entries)
+
+    entries: tuple[tuple[OfferingScope, float], ...] = ()
+    cache = InstanceTypeCache(available)
+
+    def current() -> InstanceTypes | None:
+        nonlocal entries
+        entries = unavailable.unavailable(asyncio.get_running_loop().time())
+        return cache.in_region(inventory.cluster.location) if inventory.cluster is not None else None
+
+    return current
+
+
+def build_max_new(caches: Caches, inventory: Inventory, policy: Policy) -> Callable[[], int | None]:
+    """How many agent pools may still be created; NodeClaims without one count as well. None while it is unknown."""
+
+    def left() -> int | None:
+        if inventory.cluster is None or not inventory.synced:
+            return None
+        foreign = sum(1 for pool in inventory.items() if verdict(pool, None) is Verdict.FOREIGN)
+        names = {pool.name for pool in inventory.items()}
+        coming = sum(1 for claim in caches.claims.items() if caches.indexes.key_of(claim) not in names)
+        limit = pool_limit(policy, max_pools=inventory.cluster.max_pools, foreign=foreign)
+        return max(0, limit - (len(names) - foreign) - coming)
+
+    return left

@@ -1,0 +1,81 @@
+"""Objects of a cluster as the caches hold them, for tests of the live snapshot."""
+
+from typing import Any
+
+import msgspec
+
+from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot
+from controllers.provisioning.instances import InstanceTypeCache
+from controllers.provisioning.pods import PodDigest
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import SchedulablePod
+
+REGION = "eastus"
+TYPES = InstanceTypeCache(lambda _: True).in_region(REGION)
+GPU = "nvidia.com/gpu"
+T4 = "Standard_NC4as_T4_v3"
+PENDING = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
+
+
+def pod(name: str, *, gpus: int = 1, on: str = "", meta: dict[str, Any] | None = None, **spec: Any) -> SchedulablePod:
+    requests = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+    return PodDigest()(
+        msgspec.convert(
+            {
+                "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}", **(meta or {})},
+                "spec": {"nodeName": on, "containers": [{"resources": {"requests": requests}}], **spec},
+                "status": {} if on else PENDING,
+            },
+            SchedulablePod,
+        )
+    )
+
+
+def node_pool(
+    name: str = "gpu", *, requirements: list[Any] | None = None, ready: str = "True", **spec: Any
+) -> NodePool:
+    template = {
+        "metadata": {"labels": {"team": "ml"}, "annotations": {"note": "x"}},
+        "spec": {
+            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
+            "requirements": requirements or [],
+            "taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}],
+            "expireAfter": "720h",
+        },
+    }
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-03-01T12:00:00Z"}
+    body = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "annotations": {"karpenter.sh/nodepool-hash": "1"}},
+        "spec": {"template": template, **spec},
+        "status": {"conditions": [condition]},
+    }
+    return msgspec.convert(body, NodePool)
+
+
+def claim(name: str, *, size: str = T4, node: str = "", **meta: Any) -> NodeClaim:
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}
+    body = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"karpenter.sh/nodepool": "gpu"}, **meta},
+        "spec": {"requirements": [requirement]},
+        "status": {"nodeName": node},
+    }
+    return msgspec.convert(body, NodeClaim)
+
+
+def node(name: str, *, gpus: int = 1, labels: dict[str, str] | None = None, **meta: Any) -> Node:
+    amounts = {"cpu": "4", "memory": "28Gi", "pods": "110", **({GPU: str(gpus)} if gpus else {})}
+    body = {
+        "metadata": {"name": name, "uid": f"uid-{name}", "labels": labels or {}, **meta},
+        "status": {"capacity": amounts, "allocatable": amounts},
+    }
+    return msgspec.convert(body, Node)
+
+
+TOLERATES = [{"key": "sku", "operator": "Exists"}]
+
+
+def observe(**parts: Any) -> ClusterSnapshot:
+    given: dict[str, Any] = {"node_pools": (node_pool(),), "nodes": (), "claims": (), "pods": (), "max_new": 90}
+    return cluster_snapshot(Observed(**{**given, **parts}), TYPES.types, TYPES.well_known)

@@ -1,0 +1,126 @@
+"""The snapshot from the caches: what counts as capacity, what counts towards limits, and what is left out."""
+
+from typing import Any
+
+import pytest
+
+from controllers.provisioning.solver.model import Decision
+from controllers.provisioning.solver.solver import solve
+
+from .observed import T4, TOLERATES, claim, node, node_pool, observe, pod
+
+INITIALIZED = {"karpenter.sh/initialized": "true", "karpenter.sh/nodepool": "gpu"}
+PENDING = pod("p", tolerations=TOLERATES)
+GONE: dict[str, Any] = {"deletionTimestamp": "2026-03-01T12:00:00Z"}
+
+
+def decide(**parts: Any) -> Decision:
+    found = observe(**{"pods": (PENDING,), **parts})
+    assert not found.errors
+    return solve(found.snapshot)
+
+
+ROWS: list[tuple[str, dict[str, Any], str]] = [
+    ("no machine", {}, "bought"),
+    ("a NodeClaim on its way", {"claims": [claim("c")]}, "c"),
+    ("a NodeClaim that is being deleted", {"claims": [claim("c", **GONE)]}, "bought"),
+    ("a NodeClaim without GPUs", {"claims": [claim("c", size="Standard_D2s_v5")]}, "bought"),
+    ("a free Node", {"nodes": [node("n", labels=INITIALIZED)]}, "n"),
+    (
+        "a Node whose GPU has not appeared yet",
+        {"claims": [claim("c", node="n")], "nodes": [node("n", gpus=0)]},
+        "n",
+    ),
+    (
+        "an initialized Node without GPUs",
+        {"claims": [claim("c", node="n")], "nodes": [node("n", gpus=0, labels=INITIALIZED)]},
+        "bought",
+    ),
+    (
+        "a Node that is matched by the UID on its labels",
+        {"claims": [claim("c")], "nodes": [node("n", gpus=0, labels={"gpu-provisioner.sh/nodeclaim-uid": "uid-c"})]},
+        "n",
+    ),
+    ("a Node that is being deleted", {"nodes": [node("n", labels=INITIALIZED, **GONE)]}, "bought"),
+    (
+        "a Node whose NodeClaim is being deleted",
+        {"claims": [claim("c", node="n", **GONE)], "nodes": [node("n", labels=INITIALIZED)]},
+        "bought",
+    ),
+    (
+        "a Node that another pod uses",
+        {"nodes": [node("n", labels=INITIALIZED)], "pods": [PENDING, pod("other", on="n")]},
+        "bought",
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_capacity(parts: dict[str, Any], expected: str) -> None:
+    """A machine is bought only if no Node and no NodeClaim on its way takes the pod."""
+    decision = decide(**parts)
+    assert not decision.errors
+    assert [*decision.existing] == ([] if expected == "bought" else [expected])
+    assert len(decision.machines) == (expected == "bought")
+
+
+def test_limits_count_machines_that_are_being_removed() -> None:
+    """A machine counts towards the limits of its NodePool until it is gone."""
+    limited = node_pool(limits={"nodes": "1"})
+    decision = decide(node_pools=(limited,), claims=[claim("c", **GONE)])
+    assert "limits of the NodePool are exhausted" in decision.errors["default/p"]
+
+
+def test_capacity_type() -> None:
+    """A NodePool buys spot machines only if it says so, and then before machines on demand."""
+    (machine,) = decide().machines
+    assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand"}
+    both = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand", "spot"]}]
+    (machine,) = decide(node_pools=(node_pool(requirements=both),)).machines
+    assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand", "spot"}
+
+
+def test_zones() -> None:
+    """Azure chooses the place of a machine, unless a pod or its NodePool requires a zone."""
+    zone = "topology.kubernetes.io/zone"
+    (machine,) = decide().machines
+    assert zone not in machine.requirements
+    bound = pod("p", tolerations=TOLERATES, nodeSelector={zone: "eastus-2"})
+    (machine,) = decide(pods=[bound]).machines
+    assert machine.requirements[zone].values == {"eastus-2"}
+    assert not decide(pods=[bound], claims=[claim("c")]).existing
+
+
+@pytest.mark.parametrize(
+    ("broken", "parts"),
+    [
+        ("a Node", {"nodes": [node("bad", labels={"a": "b"}, gpus=1), node("n", labels=INITIALIZED)]}),
+        ("a NodePool", {"node_pools": (node_pool("bad", limits={"cpu": "many"}), node_pool())}),
+        ("a NodeClaim", {"claims": [claim("bad", size="Standard_NoSuchSize")]}),
+    ],
+    ids=["Node", "NodePool", "NodeClaim"],
+)
+def test_unreadable_objects_stop_nothing(broken: str, parts: dict[str, Any]) -> None:
+    """An object that cannot be read is left out, and the pod still gets its machine."""
+    decision = decide(**parts)
+    assert decision.existing or decision.machines, broken
+
+
+def test_invalid_pod() -> None:
+    """A pod that cannot be scheduled has its own error, and the others get their machines."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    found = observe(pods=(PENDING, pod("bad", affinity=affinity)))
+    assert "matchFields" in found.errors["default/bad"]
+    assert solve(found.snapshot).machines[0].pods == ("default/p",)
+
+
+def test_unready_nodepool() -> None:
+    """No machine is bought from a NodePool that is not Ready."""
+    assert "no NodePool is ready" in decide(node_pools=(node_pool(ready="False"),)).errors["default/p"]
+
+
+def test_cheapest_size() -> None:
+    """Each pod with one GPU gets the cheapest machine with one GPU."""
+    decision = decide(pods=[pod(f"p{n}", tolerations=TOLERATES) for n in range(8)])
+    assert [machine.instance_types[0] for machine in decision.machines] == [T4] * 8

@@ -1,0 +1,84 @@
+"""The NodeClaim of a planned machine: its name, its marks and its requirements."""
+
+import msgspec
+
+from cloudprovider.azure.offerings import offerings
+from controllers.provisioning.nodeclaims import claim_name, manifest
+from controllers.provisioning.solver.solver import solve
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import nodepool_of
+
+from .observed import REGION, T4, TOLERATES, TYPES, node_pool, observe, pod
+
+
+def test_name_is_a_function_of_the_oldest_pod() -> None:
+    """Two processes request the same name for the same pod, and another one once the first exists."""
+    first = claim_name("gpu", "uid", ())
+    assert first == claim_name("gpu", "uid", {"other"})
+    assert first.startswith("gpu-")
+    second = claim_name("gpu", "uid", {first})
+    assert second not in ("", first)
+    assert claim_name("gpu", "another", ()) != first
+
+
+def test_name_of_a_long_nodepool() -> None:
+    """The name is short enough for the value of a label, and a valid name of an object."""
+    name = claim_name("n" * 54 + "." + "x" * 100, "uid", ())
+    assert len(name) <= 63
+    assert ".-" not in name
+
+
+def test_manifest() -> None:
+    """The NodeClaim has what the NodePool's template says, the marks of its NodePool, and all sizes by price."""
+    pool = node_pool(requirements=[{"key": "karpenter.azure.com/sku-gpu-count", "operator": "Gt", "values": ["0"]}])
+    found = observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),))
+    (machine,) = solve(found.snapshot).machines
+    body = manifest(machine, pool, "gpu-1", TYPES.well_known)
+    meta, spec = body["metadata"], body["spec"]
+    assert meta["labels"] == {
+        "team": "ml",
+        "karpenter.sh/nodepool": "gpu",
+        "gpu-provisioner.sh/agentpoolnodeclass": "default",
+    }
+    assert meta["annotations"] == {
+        "note": "x",
+        "karpenter.sh/nodepool-hash": "1",
+        "karpenter.sh/nodeclaim-min-values-relaxed": "false",
+    }
+    assert spec["nodeClassRef"] == {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+    assert spec["taints"] == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
+    assert spec["expireAfter"] == "720h"
+    assert spec["resources"]["requests"]["nvidia.com/gpu"] == "1"
+    required = {one["key"]: one for one in spec["requirements"]}
+    assert required["node.kubernetes.io/instance-type"]["values"][0] == T4
+    assert required["karpenter.azure.com/sku-gpu-count"] == {
+        "key": "karpenter.azure.com/sku-gpu-count",
+        "operator": "Gt",
+        "values": ["0"],
+    }
+    assert "karpenter.sh/registered" not in required
+    claim = msgspec.convert(body, NodeClaim)
+    owner = nodepool_of(claim)
+    assert owner is not None
+    assert (owner.name, owner.uid, owner.block_owner_deletion) == ("gpu", "uid-gpu", True)
+    assert offerings(claim, REGION)[0].size == T4
+
+
+def test_bounds_use_operators_of_every_release() -> None:
+    """A bound is written as Gt or Lt, which every release of the CRD has."""
+    between = [
+        {"key": "karpenter.azure.com/sku-cpu", "operator": "Gte", "values": ["8"]},
+        {"key": "karpenter.azure.com/sku-cpu", "operator": "Lte", "values": ["8"]},
+        {"key": "size", "operator": "Gte", "values": ["0"]},
+        {"key": "rank", "operator": "Lte", "values": ["5"]},
+    ]
+    pool = node_pool(requirements=between)
+    (machine,) = solve(observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),)).snapshot).machines
+    written = [
+        (one["key"], one["operator"], one.get("values"))
+        for one in manifest(machine, pool, "gpu-1", TYPES.well_known)["spec"]["requirements"]
+    ]
+    assert ("karpenter.azure.com/sku-cpu", "Gt", ["7"]) in written
+    assert ("karpenter.azure.com/sku-cpu", "Lt", ["9"]) in written
+    assert ("size", "Exists", None) in written
+    assert ("rank", "Lt", ["6"]) in written

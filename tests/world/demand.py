@@ -1,0 +1,85 @@
+"""NodePools, their class and pending pods, as users create them, for stories of provisioning."""
+
+from typing import Any
+
+from .harness import Json, Sim
+
+T4 = "Standard_NC4as_T4_v3"
+GPU = "nvidia.com/gpu"
+TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
+TOLERATION = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}
+
+
+def node_class(name: str = "default") -> Json:
+    return {"apiVersion": "gpu-provisioner.sh/v1alpha1", "kind": "AgentPoolNodeClass", "metadata": {"name": name}}
+
+
+def node_pool(name: str = "gpu", **spec: Any) -> Json:
+    """A NodePool of GPU machines with a taint."""
+    template = {
+        "metadata": {"labels": {"team": "ml"}},
+        "spec": {
+            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
+            "requirements": [
+                {"key": "karpenter.azure.com/sku-gpu-count", "operator": "Gt", "values": ["0"]},
+                *spec.pop("requirements", ()),
+            ],
+            "taints": [TAINT],
+        },
+    }
+    return {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodePool",
+        "metadata": {"name": name},
+        "spec": {"template": template, **spec},
+    }
+
+
+def pod(name: str, *, gpus: int = 1, tolerates: bool = True, **spec: Any) -> Json:
+    """A pod that requests GPUs."""
+    amounts = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "containers": [{"name": "main", "image": "trainer", "resources": {"requests": amounts, "limits": amounts}}],
+            "tolerations": [TOLERATION] if tolerates else [],
+            **spec,
+        },
+    }
+
+
+async def pending(sim: Sim, *pods: Json) -> None:
+    """Create pods that kube-scheduler finds unschedulable."""
+    for one in pods:
+        await sim.apply(one)
+        unschedulable(sim, one["metadata"]["name"])
+
+
+def unschedulable(sim: Sim, name: str) -> None:
+    """Mark a pod as kube-scheduler does when no Node takes it."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/1 nodes are available",
+        "lastTransitionTime": "2026-03-01T12:00:00Z",
+    }
+    sim.store.patch(
+        "pods", name, {"status": {"phase": "Pending", "conditions": [condition]}}, "default", subresource="status"
+    )
+
+
+def claims_of(sim: Sim, pool: str = "gpu") -> list[Json]:
+    """The NodeClaims of a NodePool."""
+    return sim.store.list("nodeclaims.karpenter.sh", labels=f"karpenter.sh/nodepool={pool}")
+
+
+def pod_events(sim: Sim, name: str) -> list[tuple[str, str]]:
+    """Reason and message of the Events of a pod."""
+    return [
+        (event["reason"], event["message"])
+        for event in sim.store.list("events")
+        if event["involvedObject"]["kind"] == "Pod" and event["involvedObject"]["name"] == name
+    ]

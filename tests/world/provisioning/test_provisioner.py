@@ -1,0 +1,139 @@
+"""Pending pods become NodeClaims of a NodePool, each machine once and at the least price."""
+
+from typing import Any
+
+import pytest
+
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, unschedulable
+from tests.world.harness import Sim, simulated
+
+
+async def with_node_pool(sim: Sim, **spec: Any) -> None:
+    """A controller, a NodePool and its class."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(**spec))
+    await sim.start_controller()
+    await sim.until(lambda: watches_pods(sim), 60.0, "pods are watched")
+
+
+def watches_pods(sim: Sim) -> bool:
+    return any(call.verb == "WATCH" and call.target.kind == "pods" for call in sim.audit_log.calls())
+
+
+def sizes(sim: Sim) -> list[str]:
+    """The first instance type of each NodeClaim."""
+    found = []
+    for claim in claims_of(sim):
+        required = {one["key"]: one for one in claim["spec"]["requirements"]}
+        found.append(required["node.kubernetes.io/instance-type"]["values"][0])
+    return found
+
+
+@simulated()
+async def test_a_pending_pod_gets_a_nodeclaim(sim: Sim) -> None:
+    """1.1 s after kube-scheduler gave up, at the least price, with the marks of its NodePool and an Event."""
+    await with_node_pool(sim)
+    began = sim.now
+    await pending(sim, pod("trainer"))
+    (claim,) = await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+    assert sim.now - began <= 1.1
+    assert sizes(sim) == [T4]
+    (owner,) = claim["metadata"]["ownerReferences"]
+    assert (owner["kind"], owner["name"], owner["blockOwnerDeletion"]) == ("NodePool", "gpu", True)
+    assert claim["metadata"]["labels"]["team"] == "ml"
+    assert claim["spec"]["taints"] == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
+    nominated = ("Nominated", f"Pod should schedule on: nodeclaim/{claim['metadata']['name']}")
+    await sim.until(lambda: nominated in pod_events(sim, "trainer"), 5.0, "the Event")
+
+
+@simulated()
+async def test_an_intruder_stays_pending(sim: Sim) -> None:
+    """No machine is bought for a pod that does not tolerate the taint; the Event names the taint."""
+    await with_node_pool(sim)
+    await pending(sim, pod("intruder", tolerates=False))
+    events = await sim.until(lambda: pod_events(sim, "intruder"), 5.0, "the Event")
+    assert events == [
+        (
+            "FailedScheduling",
+            "Failed to schedule pod, NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)",
+        )
+    ]
+    assert not claims_of(sim)
+
+
+@simulated()
+async def test_fifty_pods_get_fifty_small_machines_once(sim: Sim) -> None:
+    """One NodeClaim for each, and none more while the pods stay pending."""
+    await with_node_pool(sim)
+    await pending(sim, *(pod(f"p{number:02}") for number in range(50)))
+    await sim.until(lambda: len(claims_of(sim)) == 50, 20.0, "the NodeClaims")
+    await sim.until(lambda: sim.now > 60.0, 120.0, "some more passes")
+    assert sizes(sim) == [T4] * 50
+
+
+@simulated()
+async def test_a_pod_that_follows_waits_for_the_same_machine(sim: Sim) -> None:
+    """A NodeClaim on its way counts as capacity: a small pod that fits beside the first one buys nothing."""
+    await with_node_pool(sim)
+    await pending(sim, pod("first"))
+    await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+    await pending(sim, pod("second", gpus=0))
+    await sim.until(lambda: pod_events(sim, "second"), 15.0, "the Event")
+    (claim,) = claims_of(sim)
+    name = claim["metadata"]["name"]
+    assert pod_events(sim, "second") == [("Nominated", f"Pod should schedule on: nodeclaim/{name}")]
+
+
+@simulated()
+async def test_limits_of_the_nodepool(sim: Sim) -> None:
+    """Machines are bought up to the limit; the Event of the other pod names it."""
+    await with_node_pool(sim, limits={"nvidia.com/gpu": "1"})
+    await pending(sim, pod("a"), pod("b"))
+    await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+    await sim.until(lambda: len([*pod_events(sim, "a"), *pod_events(sim, "b")]) == 2, 5.0, "both Events")
+    events = [*pod_events(sim, "a"), *pod_events(sim, "b")]
+    assert len(claims_of(sim)) == 1
+    (failed,) = [message for reason, message in events if reason == "FailedScheduling"]
+    assert "limits of the NodePool do not allow another machine: nvidia.com/gpu" in failed
+
+
+@simulated()
+async def test_without_a_nodepool_no_pod_is_read(sim: Sim) -> None:
+    """Pods and DaemonSets are neither listed nor watched before the first NodePool exists, and after the last one."""
+    await sim.start_controller()
+    await pending(sim, pod("p"))
+    await sim.until(lambda: sim.now > 30.0, 60.0, "half a minute")
+    read = [call for call in sim.audit_log.calls() if call.target.kind in ("pods", "daemonsets")]
+    assert not [call for call in read if call.who in sim.controllers]
+    await sim.apply(node_class())
+    await sim.apply(node_pool())
+    await sim.until(lambda: claims_of(sim), 15.0, "a NodeClaim")
+
+
+@pytest.mark.parametrize("group", ["karpenter.azure.com", "kaito.sh"])
+def test_nodepools_of_others(group: str) -> None:
+    """A NodePool with the class of another controller is not used."""
+
+    @simulated()
+    async def story(sim: Sim) -> None:
+        body = node_pool()
+        body["spec"]["template"]["spec"]["nodeClassRef"]["group"] = group
+        await sim.apply(body)
+        await sim.start_controller()
+        await pending(sim, pod("p"))
+        await sim.until(lambda: sim.now > 30.0, 60.0, "half a minute")
+        assert not claims_of(sim)
+        assert not watches_pods(sim)
+
+    story()
+
+
+@simulated()
+async def test_a_pod_that_becomes_unschedulable_later(sim: Sim) -> None:
+    """A pod counts from the moment kube-scheduler has tried to place it."""
+    await with_node_pool(sim)
+    await sim.apply(pod("p"))
+    await sim.until(lambda: sim.now > 20.0, 60.0, "some time")
+    assert not claims_of(sim)
+    unschedulable(sim, "p")
+    await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
