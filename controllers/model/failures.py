@@ -3,6 +3,7 @@
 Moments are loop times in seconds; methods take the current loop time.
 """
 
+import hashlib
 import math
 from typing import Literal
 
@@ -13,9 +14,13 @@ from provisioner.api.nodeclaim import NodeClaim
 Verb = Literal["evict", "delete", "read"]
 
 
-def metadata_text(claim: NodeClaim) -> str:
-    """The labels and annotations of a claim as one text: all that a user can change, since the spec is immutable."""
-    return repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
+def metadata_digest(claim: NodeClaim) -> str:
+    """A digest of the labels and annotations of a claim: all that a user can change, since the spec is immutable.
+
+    The text itself may have 256 KiB.
+    """
+    text = repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,7 +29,8 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
     `delay`: seconds from `at` until the next attempt; None: no further attempt. `within`: the longest delay that can
     follow, however often the call fails; None if there is no further attempt.
     `uncertain`: the request may have succeeded; `unanswered`: no answer arrived, or a server error.
-    `for_uid` and `for_metadata`: the claim, and its labels and annotations, for which the call was made.
+    `for_uid` and `for_metadata`: the claim for which the call was made, and the digest of its labels and
+    annotations.
     """
 
     kind: str
@@ -43,7 +49,7 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
         """Whether the failure still applies to this claim: same UID, and metadata unchanged if it was rejected."""
         if claim is None or claim.uid != self.for_uid:
             return self.for_uid == ""
-        return self.for_metadata in ("", metadata_text(claim))
+        return self.for_metadata in ("", metadata_digest(claim))
 
     def age(self, now: float) -> float:
         """Seconds since the failure."""

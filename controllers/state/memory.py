@@ -13,7 +13,7 @@ from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure
 from controllers.model.drains import Drain
 from controllers.model.facts import FirstSights
-from controllers.model.failures import CloudFailure, metadata_text
+from controllers.model.failures import CloudFailure, metadata_digest
 from controllers.model.results import Kind
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -140,7 +140,7 @@ def remember_failure(
 ) -> CloudFailure:
     """The failure; `times` continues that of `before` for the same kind and claim.
 
-    A rejection also keeps the claim's labels and annotations: an edit of them allows the next attempt.
+    A rejection also keeps the digest of the claim's labels and annotations: an edit of them allows the next attempt.
     """
     for_uid = claim.uid if claim is not None else ""
     same = before is not None and before.kind == error.kind and before.for_uid == for_uid
@@ -159,5 +159,5 @@ def remember_failure(
         unanswered=unanswered and not final,
         within=None if final else _longest(error.kind, error.after),
         for_uid=for_uid,
-        for_metadata=metadata_text(claim) if claim is not None and isinstance(error, Rejected) else "",
+        for_metadata=metadata_digest(claim) if claim is not None and isinstance(error, Rejected) else "",
     )

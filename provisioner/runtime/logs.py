@@ -42,7 +42,7 @@ CALLSITE = structlog.processors.CallsiteParameterAdder(
     {structlog.processors.CallsiteParameter.MODULE, structlog.processors.CallsiteParameter.LINENO},
     additional_ignores=[__name__],
 )
-QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "kubernetes_asyncio", "msal")
+QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "celpy", "kubernetes_asyncio", "msal")
 
 
 def get_logger(name: str) -> Any:
