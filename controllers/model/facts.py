@@ -85,6 +85,10 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds since the Node was Ready."""
         return now - self.since
 
+    def observed_age(self, now: float) -> float:
+        """Seconds since this process has observed it."""
+        return now - self.observed_since
+
     def remedies_age(self, now: float) -> float:
         """Seconds since the remedies were read, inf if they were not."""
         return math.inf if self.remedies_read_at is None else now - self.remedies_read_at

@@ -55,6 +55,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     repair_seconds: float = 600.0
     # A Node that is gone while its pool is at rest: longer than AKS takes for a remedy that makes it register again.
     node_lost_seconds: float = 1800.0
+    # A process that started meanwhile observes it for as long as a Node takes to register again.
+    node_lost_watch_seconds: float = 300.0
     repair_aks_seconds: float = 1500.0
     repair_remedy_seconds: float = 1200.0
     repair_remedied_seconds: float = 300.0

@@ -40,7 +40,8 @@ def _unhealthy(f: Facts) -> Unhealthy | None:
     if garbage.in_maintenance(f):
         return msgspec.structs.replace(known, since=f.loop_now, observed_since=f.loop_now, replaced_at=None)
     if known.lost and known.replaced_at is None:
-        left = f.policy.node_lost_seconds - known.age(f.loop_now)
+        watch_left = f.policy.node_lost_watch_seconds - known.observed_age(f.loop_now)
+        left = max(f.policy.node_lost_seconds - known.age(f.loop_now), watch_left)
         known = msgspec.structs.replace(known, replaced_at=shifted(f.now, left))
     return known
 

@@ -66,8 +66,15 @@ def unlisted_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     about = conditions.INSTANCE_TERMINATING if claim.deleting else LAUNCHED
     found = {about: _unlisted(f, claim, about)}
     if not claim.deleting and was_usable(claim):
-        found[INITIALIZED] = initialization.condition(f, claim)
+        found[INITIALIZED] = _unless_reported(claim, initialization.condition(f, claim))
     return {name: update for name, update in found.items() if update is not None}
+
+
+def _unless_reported(claim: NodeClaim, update: ConditionUpdate | None) -> ConditionUpdate | None:
+    """The Initialized condition, unless the claim has it with this reason: parts of its message need the list."""
+    current = claim.condition(INITIALIZED)
+    known = (current.status, current.reason) if current is not None else None
+    return None if update is None or known == (update.status, update.reason) else update
 
 
 def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | None:

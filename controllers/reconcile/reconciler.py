@@ -42,6 +42,7 @@ from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
 from controllers.state.memory_updates import (
+    SKIPPED_IN_REMOVAL,
     first_conflict,
     refresh,
     refuse,
@@ -255,11 +256,12 @@ class Reconciler:
         if not isinstance(result, KubeFailed):
             memory.refusals = memory.stale_writes = 0
             memory.forbidden.pop(type(step).__name__, None)
+            memory.failed_in_row.pop(type(step).__name__, None)
         match result:
             case Fenced():
                 return FENCED_SECONDS
             case KubeFailed():
-                return self._refused_or_raise(memory, step, result)
+                return self._refused_or_raise(memory, facts, step, result)
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:
                 # The pool changed since the inventory read it: read it again, and plan anew.
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
@@ -280,13 +282,16 @@ class Reconciler:
         if step is not None:
             result, _ = await self._perform(memory, facts, step)
             if isinstance(result, KubeFailed):
-                self._refused_or_raise(memory, step, result)
+                self._refused_or_raise(memory, facts, step, result)
 
-    def _refused_or_raise(self, memory: Memory, step: Write, failed: KubeFailed) -> float:
+    def _refused_or_raise(self, memory: Memory, facts: Facts, step: Write, failed: KubeFailed) -> float:
         """Remember a refusal; wait for the cache after a conflict. Returns the delay; raises any other KubeError."""
         error = failed.error
-        refuse(memory, step, failed, now=self._now(), most_seconds=self._policy.refused_seconds)
-        if error.refused:
+        removing = facts.claim is None or facts.claim.deleting
+        most_seconds = self._policy.refused_seconds
+        if refuse(memory, step, failed, removing=removing, now=self._now(), most_seconds=most_seconds):
+            if removing and isinstance(step, SKIPPED_IN_REMOVAL):
+                return STALE_SECONDS
             return min(STALE_SECONDS * 2.0 ** min(memory.refusals - 1, 16), REFUSED_MOST_SECONDS)
         if error.conflict or error.not_found:
             memory.stale_writes += 1

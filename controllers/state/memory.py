@@ -87,6 +87,7 @@ class Memory:
     refusals: int = 0
     stale_writes: int = 0
     forbidden: dict[str, int] = field(default_factory=dict)
+    failed_in_row: dict[str, int] = field(default_factory=dict)
     first_sights: FirstSights = field(default_factory=FirstSights)
     pool_read_at: float | None = None
     claim_read_at: float | None = None

@@ -68,7 +68,8 @@ def deleted_by_repair(claim: NodeClaim) -> bool:
 
 
 def reported_seconds(f: Facts, node: Node) -> float:
-    """Seconds since claim and Node both report that the Node is not Ready, as an earlier process observed it.
+    """Seconds since claim and Node both report that the Node is not Ready, as an earlier process observed it; of a Node
+    that is gone, since the claim reports it.
 
     The claim's condition may be older than the failure (GPUs were lost before), the Node's younger (False and Unknown
     alternate); the later of the two never repairs a Node too early.
@@ -77,7 +78,7 @@ def reported_seconds(f: Facts, node: Node) -> float:
     if (
         reported is None
         or reported.status != "False"
-        or reported.reason not in (reasons.NODE_NOT_READY, reasons.SPOT_EVICTED)
+        or reported.reason not in (reasons.NODE_NOT_READY, reasons.NODE_LOST, reasons.SPOT_EVICTED)
     ):
         return 0.0
     ready = node.ready_condition
@@ -127,7 +128,8 @@ def _wait_for_node(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
         return Wait(after=left, why=f"Node {node.name} may recover")
     if "DeleteClaim" in f.refused:
         return Wait(after=None, why="the API server rejects deleting the claim")
-    waiting = block_removal(f, f.loop_now - unhealthy.observed_since, policy.repair_watch_seconds)
+    watch = policy.node_lost_watch_seconds if unhealthy.lost else policy.repair_watch_seconds
+    waiting = block_removal(f, unhealthy.observed_age(f.loop_now), watch)
     if waiting is not None and not f.counts.restricted:
         return waiting
     if unhealthy.remedies_age(f.loop_now) > policy.repair_poll_seconds:

@@ -18,17 +18,20 @@ from controllers.model.facts import Facts
 from controllers.model.failures import RequestFailure
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
+from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED, truncate
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.time import LATEST, rfc3339
 
 from . import drain, grace_period, volumes
+from .cordon import is_cordoned
 from .instance_delete import refused_condition
 from .pod_predicates import do_not_disrupt_until, is_do_not_disrupt_active, terminates_by
 
 MAX_NAMES = 3
+# Of a refused write, so that the pods have a place beside it.
+CAUSE_BYTES = 80
 
 
 def drained(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
@@ -120,6 +123,21 @@ def _draining_message(f: Facts, claim: NodeClaim, node: Node) -> str:
     """Terminating pods are named only after the deadline; else the message would change with each of them."""
     if not drain.waiting_pods(f, node):
         return ""
+    if cause := _refused_text(f, node):
+        return f"{cause}; {_pods_message(f, claim, node)}"
+    return _pods_message(f, claim, node)
+
+
+def _refused_text(f: Facts, node: Node) -> str:
+    """Which write to the draining Node the API server refuses, and why; the drain continues without it."""
+    if holds_finalizer(node) and not node.deleting and (why := f.refused.get("DeleteNode")):
+        return f"failed to delete Node {node.name}: {truncate(why, CAUSE_BYTES)}"
+    if node in f.nodes and not is_cordoned(node) and (why := f.refused.get("PatchNode")):
+        return f"failed to taint Node {node.name}: {truncate(why, CAUSE_BYTES)}"
+    return ""
+
+
+def _pods_message(f: Facts, claim: NodeClaim, node: Node) -> str:
     if pods := blocking_pods(f, node, terminating=_late(f, claim, node)):
         return f"waiting for pods on Node {node.name}: {pods}"
     return f"evicting pods from Node {node.name}"

@@ -10,18 +10,14 @@ from datetime import datetime
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by, holds_finalizer
-from controllers.model.patches import add_keys, replace_list
 from controllers.model.steps import DeleteInstance, DeleteNode, PatchNode, Step
-from provisioner.api import labels
-from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import drain, grace_period, volumes
+from .cordon import cordon
 from .finalize import finalize_claim, finalize_nodes, prove_gone
 from .instance_delete import poll_deletion, wait_to_delete
-
-DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
 
 
 def step(f: Facts, claim: NodeClaim) -> Step | None:
@@ -52,18 +48,7 @@ def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
     `by`: the deadline, after which budgets and `do-not-disrupt` no longer apply.
     """
-    patch = _cordon(node) if node in f.nodes else ()
+    patch = cordon(node) if node in f.nodes else ()
     if patch and "PatchNode" not in f.refused:
         return PatchNode(node=node, patch=patch, why="taint a Node that is being removed")
     return drain.step(f, node, by) or volumes.step(f, node, by)
-
-
-def _cordon(node: Node) -> tuple[dict[str, object], ...]:
-    taints = node.spec.taints
-    if not any(taint.matches(DISRUPTED) for taint in taints):
-        taints = (*(taint for taint in taints if taint.key != DISRUPTED.key), DISRUPTED)
-    operations = (
-        *replace_list("/spec/taints", node.spec.taints, taints),
-        *add_keys("/metadata/labels", node.metadata.labels, {labels.EXCLUDE_BALANCERS: "karpenter"}),
-    )
-    return tuple(dict(operation) for operation in operations)

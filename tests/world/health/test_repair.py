@@ -534,6 +534,26 @@ async def test_a_node_that_comes_back_at_the_last_moment_stays(sim: Sim) -> None
 # A Node that is gone
 
 
+@simulated(azure=FAST, gc_bound_seconds=1e9)
+async def test_restarts_do_not_delay_the_replacement_of_a_machine_without_its_node(sim: Sim) -> None:
+    """A controller that restarts each 8 minutes states the same time, and deletes the claim then."""
+    await one(sim)
+    node = node_name(sim)
+    sim.store.patch("nodes", node, {"metadata": {"finalizers": None}})
+    sim.store.delete("nodes", node)
+    await sim.until(lambda: claim_condition(sim, "Initialized")[1] == "NodeLost", MINUTE, "it is reported")
+    await asyncio.sleep(10)
+    lost, reported = sim.now, claim_condition(sim, "Initialized")
+    for number in range(1, 4):
+        await asyncio.sleep(8 * MINUTE)
+        sim.crash()
+        await sim.start_controller(f"ctl{number}")
+        await asyncio.sleep(30)
+        assert not deleted(sim)
+        assert claim_condition(sim, "Initialized") == reported
+    await sim.until(lambda: deleted(sim), lost + 31 * MINUTE - sim.now, "its claim is deleted")
+
+
 @pytest.mark.parametrize("how", ["deleted while AKS updated its pool", "stripped of its finalizer and deleted"])
 @simulated(azure=FAST, gc_bound_seconds=1e9)
 async def test_a_machine_without_its_node_is_replaced(sim: Sim, how: str) -> None:

@@ -405,6 +405,32 @@ async def test_a_finalizer_that_cannot_be_removed_is_reported(sim: Sim) -> None:
     await went(sim, uid, WHOLE)
 
 
+@pytest.mark.parametrize("status", [403, 500, 503])
+@pytest.mark.parametrize("verb", ["PATCH", "DELETE"])
+@pytest.mark.parametrize("period", ["", "10m"], ids=["no deadline", "a deadline"])
+@simulated(azure=FAST)
+async def test_a_node_that_cannot_be_written_does_not_hold_a_drain(
+    sim: Sim, status: int, verb: str, period: str
+) -> None:
+    """Its pods are evicted without the taint, the cause is on the claim, and the machine goes by the deadline."""
+    uid = await (up_with(sim, period) if period else up(sim))
+    run_pod(sim, "app", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"} if period else {})
+
+    def of_node(call: Call) -> bool:
+        return call.verb == verb and call.target.kind == "nodes" and not pool_calls(sim, "DELETE")
+
+    refuse(sim, of_node, status, "Forbidden" if status == 403 else "InternalError", "says a policy")
+    if not period:
+        refuse(sim, lambda call: call.target.subresource == "eviction", 429, "TooManyRequests", "a budget")
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: "says a policy" in claim_condition(sim, "Drained")[2], 2 * MINUTE, "the claim states it")
+    assert ("app" in claim_condition(sim, "Drained")[2]) or not period
+    if not period:
+        sim.world.before.pop()
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 12 * MINUTE, "the machine goes")
+    await went(sim, uid, WHOLE)
+
+
 @simulated(azure=FAST)
 async def test_unreadable_pods_hold_the_machine_and_are_reported(sim: Sim) -> None:
     """Without permission to list pods the Node does not count as drained; the claim names the permission."""

@@ -8,7 +8,7 @@ import msgspec
 from controllers.model.drains import Drain, Volumes
 from controllers.model.facts import Facts
 from controllers.model.steps import Step
-from controllers.node.termination.termination import DISRUPTED
+from controllers.node.termination.cordon import DISRUPTED
 from controllers.planner.plan import plan
 from controllers.planner.status import termination_conditions
 from provisioner.api import labels
