@@ -55,7 +55,7 @@ test-cluster: cluster-tools  ## run stories, API suite, kubectl and Helm on a re
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
 
-cluster-tools: $(LOCK_DEV)  ## build etcd and the API server once, in minutes (needs Go or KUBEBUILDER_ASSETS)
+cluster-tools: $(LOCK_DEV)  ## build the control plane once, in minutes (needs Go or KUBEBUILDER_ASSETS)
 	@$(BIN)/python -m tests.cluster.assets
 
 test-oracle: $(LOCK_DEV)  ## compare scheduling decisions with Karpenter's scheduler (needs Go)

@@ -3,8 +3,9 @@
     python -m tests.cluster.assets        build them unless they exist (`make cluster-tools`)
 
 `KUBEBUILDER_ASSETS` or `ENVTEST_BIN` names a directory with existing binaries; otherwise they are built from the module
-file of `KUBE_VERSION` (a minor version, 1.34 by default) in `tools/` into a cache directory, once for each content of
-that file. Missing prerequisites are reported in one line.
+file of `KUBE_VERSION` (a minor version, 1.34 by default) in `tools/` into a cache directory, once for each set of
+module versions. A further tool of the same versions is added to an existing cache. Missing prerequisites are reported
+in one line.
 
 A release build sets the version by linker flags; without them the API server reports v0.0.0, and Helm's `kubeVersion`
 and kubectl's skew check refuse it.
@@ -24,6 +25,7 @@ NAMES = {
     "etcd": "go.etcd.io/etcd/server/v3",
     "kube-apiserver": "k8s.io/kubernetes/cmd/kube-apiserver",
     "kube-controller-manager": "k8s.io/kubernetes/cmd/kube-controller-manager",
+    "kube-scheduler": "k8s.io/kubernetes/cmd/kube-scheduler",
 }
 OWN = ("KUBEBUILDER_ASSETS", "ENVTEST_BIN")
 DEFAULT_MINOR = "1.34"
@@ -53,10 +55,16 @@ def kubernetes_version(module: Path) -> str:
 
 
 def cache(module: Path, env: Mapping[str, str]) -> Path:
-    """The directory for the binaries of that module file."""
+    """The directory for binaries of the module versions in that module file, whichever tools it lists."""
     root = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    digest = hashlib.sha256(module.read_bytes()).hexdigest()[:8]
+    digest = hashlib.sha256("\n".join(_versions(module)).encode()).hexdigest()[:8]
     return root / "gpu-provisioner" / "cluster-tools" / f"{kubernetes_version(module)}-{digest}"
+
+
+def _versions(module: Path) -> list[str]:
+    """The version of each module, and the replacements, sorted. A direct and an indirect requirement are the same."""
+    lines = (line.partition("//")[0].split() for line in module.read_text(encoding="utf-8").splitlines())
+    return sorted(" ".join(line) for line in lines if any(word.startswith("v") and "." in word for word in line[1:]))
 
 
 def missing(folder: Path) -> list[str]:
@@ -93,7 +101,7 @@ def build(env: Mapping[str, str] = os.environ) -> Path:
     if shutil.which("go") is None:
         raise MissingError(
             "no control plane to test against: install Go 1.26 or newer (it is built once, in minutes),"
-            " or set KUBEBUILDER_ASSETS to a directory with etcd, kube-apiserver and kube-controller-manager"
+            f" or set KUBEBUILDER_ASSETS to a directory with {', '.join(NAMES)}"
         )
     version = kubernetes_version(module)
     _, minor, _ = version.split(".", 2)
@@ -101,10 +109,10 @@ def build(env: Mapping[str, str] = os.environ) -> Path:
     stamps = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in known.items())
     folder.mkdir(parents=True, exist_ok=True)
     print(f"building the control plane of Kubernetes {version} into {folder}", flush=True)
-    for name, package in NAMES.items():
+    for name in missing(folder):
         flags = ("-mod=readonly", "-buildvcs=false", f"-modfile={module.name}", f"-ldflags=-s -w {stamps}")
         made = folder / f".{name}"
-        result = subprocess.run(("go", "build", *flags, "-o", str(made), package), cwd=TOOLS, check=False)
+        result = subprocess.run(("go", "build", *flags, "-o", str(made), NAMES[name]), cwd=TOOLS, check=False)
         if result.returncode:
             raise MissingError(f"go build of {name} failed; see above")
         made.rename(folder / name)

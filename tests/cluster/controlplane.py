@@ -50,7 +50,7 @@ class ControlPlane:
         self.audit_log = workdir / "audit.log" if audit else None
         self.pki: Pki = write_pki(workdir)
         self.ca_file = self.pki.ca
-        self._assets = assets
+        self.assets = assets
         self._etcd_port, peer_port, self._api_port, self._manager_port = free_ports(4)
         self.url = f"https://127.0.0.1:{self._api_port}"
         self._write_inputs()
@@ -194,7 +194,7 @@ class ControlPlane:
         """Start the controller manager with these controllers."""
         config = self.kubeconfig(self.workdir / "manager.kubeconfig")
         command = [
-            str(self._assets / "kube-controller-manager"),
+            str(self.assets / "kube-controller-manager"),
             f"--kubeconfig={config}",
             f"--controllers={','.join(controllers)}",
             f"--service-account-private-key-file={self.pki.tokens_key}",
@@ -233,7 +233,7 @@ class ControlPlane:
     def _etcd_command(self, peer_port: int) -> list[str]:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer_port}"
         return [
-            str(self._assets / "etcd"),
+            str(self.assets / "etcd"),
             f"--data-dir={self.workdir / 'etcd'}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
@@ -252,7 +252,7 @@ class ControlPlane:
             else []
         )
         return [
-            str(self._assets / "kube-apiserver"),
+            str(self.assets / "kube-apiserver"),
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             # Only tests compact the history.
             "--etcd-compaction-interval=0",
