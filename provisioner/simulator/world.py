@@ -33,6 +33,7 @@ from .kube.store import Store
 from .network import MemoryConnector, Network, Seconds
 from .nodes.machine import NodeSettings
 from .nodes.simulator import NodeSimulator
+from .scheduling.pod_scheduler import PodScheduler
 
 KUBE_HOST = "kube.sim"
 ARM_HOST = "management.azure.com"
@@ -92,6 +93,7 @@ class World:
             self.store, self.cloud, self.audit_log, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
         )
         self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
+        self.scheduler = PodScheduler(self.store)
         recorded = self._recorder("kube")
         self.api = ApiServer(self.store, token=self.settings.token, crds=crds, around=recorded)
         self.network = Network(loop, self._chance("wire"), self.settings.latency_seconds)
@@ -107,6 +109,8 @@ class World:
             for task in [tasks.create_task(self.cloud.run()), tasks.create_task(self.nodes.run())]:
                 life.callback(task.cancel)
             self._tasks = tasks
+            self.scheduler.start()
+            life.callback(self.scheduler.stop)
             await self._serve(life, self._kube_runner, KUBE_HOST)
             await self._serve(life, self._arm_runner(scheme="https"), ARM_HOST)
             self._seed_foreign_pools()

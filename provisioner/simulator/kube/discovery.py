@@ -67,8 +67,9 @@ def _discovered(resource: Resource) -> Json:
         found["categories"] = list(resource.categories)
     below = [{"subresource": "status", "responseKind": kind, "verbs": _STATUS_VERBS}] if resource.has_status else []
     if resource.key == "pods":
-        evicted = {"group": "policy", "version": "v1", "kind": "Eviction"}
-        below.append({"subresource": "eviction", "responseKind": evicted, "verbs": ["create"]})
+        for subresource, group in (("binding", ""), ("eviction", "policy")):
+            sent = {"group": group, "version": "v1", "kind": subresource.capitalize()}
+            below.append({"subresource": subresource, "responseKind": sent, "verbs": ["create"]})
     if below:
         found["subresources"] = below
     return found

@@ -1,4 +1,4 @@
-"""Handles one request for objects: get, list, create, replace, patch, delete, evict.
+"""Handles one request for objects: get, list, create, replace, patch, delete, evict, bind.
 
 Statuses, bodies and warnings are those of kube-apiserver: 201 on create, an object or a Status on delete, items of
 built-in kinds without `kind`, Tables on request.
@@ -14,6 +14,7 @@ from aiohttp import web
 from multidict import CIMultiDict
 
 from . import apply, requests
+from .binding import bind
 from .errors import ApiError, method_not_allowed, not_found, unserved
 from .eviction import evict
 from .objects import Json, Record, rfc3339
@@ -74,6 +75,8 @@ class Handlers:
                 return await self._create(request, target)
             case "POST", True, "eviction" if target.resource == "pods":
                 return await self._evict(request, target)
+            case "POST", True, "binding" if target.resource == "pods":
+                return await self._bind(request, target)
             case ("PUT" | "PATCH") as verb, True, "" | "status":
                 return await self._change(request, resource, target, verb)
             case "DELETE", True, "":
@@ -195,9 +198,14 @@ class Handlers:
         evict(self._store, target.name, target.namespace, sent, options=_options(request, [], requested))
         return json_response({**_success({}), "code": 201}, 201)
 
+    async def _bind(self, request: web.Request, target: Target) -> web.Response:
+        sent = requests.decode(await body_of(request), request.content_type, "Binding")
+        bind(self._store, target.name, target.namespace, sent, options=_options(request, []))
+        return json_response({**_success({}), "code": 201}, 201)
+
 
 def _has(resource: Resource, subresource: str) -> bool:
-    served = {"": True, "status": resource.has_status, "eviction": resource.key == "pods"}
+    served = {"": True, "status": resource.has_status, **dict.fromkeys(("eviction", "binding"), resource.key == "pods")}
     return served.get(subresource, False)
 
 

@@ -83,13 +83,22 @@ def label_selector(selector: Json | None) -> Callable[[Labels], bool]:
     if selector is None:
         return lambda _: False
     tests = [_equal(key, value) for key, value in (selector.get("matchLabels") or {}).items()]
-    for expression in selector.get("matchExpressions") or []:
+    tests.append(expressions(selector.get("matchExpressions") or []))
+    return _all(tests)
+
+
+def expressions(listed: list[Json]) -> Callable[[Labels], bool]:
+    """The requirements of a label selector or of a node selector term, all of which a label map must meet."""
+    tests = []
+    for expression in listed:
         key, values = expression["key"], ",".join(expression.get("values") or [])
         forms = {
             "In": f"{key} in ({values})",
             "NotIn": f"{key} notin ({values})",
             "Exists": key,
             "DoesNotExist": f"!{key}",
+            "Gt": f"{key} > {values}",
+            "Lt": f"{key} < {values}",
         }
         tests.append(_label_term(forms[expression["operator"]]))
     return _all(tests)

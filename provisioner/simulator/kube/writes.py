@@ -37,6 +37,12 @@ _SENT_FIELDS = ("labels", "annotations", "ownerReferences", "finalizers")
 NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 _STANDARD_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes")
 _PLAIN_FINALIZER = "prefer a domain-qualified finalizer name to avoid accidental conflicts with other finalizer writers"
+_GATED = {
+    "type": "PodScheduled",
+    "status": "False",
+    "reason": "SchedulingGated",
+    "message": "Scheduling is blocked due to non-empty scheduling gates",
+}
 _POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
@@ -132,6 +138,8 @@ def created(resource: Resource, sent: Json, *, name: str, namespace: str, uid: s
         body["spec"] = {"terminationGracePeriodSeconds": 30, **(body.get("spec") or {})}
         if body["spec"]["terminationGracePeriodSeconds"] < 0:
             body["spec"]["terminationGracePeriodSeconds"] = 1
+        if body["spec"].get("schedulingGates"):
+            body["status"] = {**body["status"], "conditions": [_GATED]}
     return {"apiVersion": resource.api_version, "kind": resource.kind, "metadata": meta, **body}
 
 
@@ -219,6 +227,8 @@ def succeeded(resource: Resource, old: Json, sent: Json, subresource: str) -> Js
         if sent.get("status") is not None:
             new["status"] = sent["status"]
         return new
+    if subresource == "binding":
+        return {**old, "metadata": _moved(old_meta, sent_meta), "spec": sent["spec"], "status": sent["status"]}
     new = {"apiVersion": old["apiVersion"], "kind": old["kind"], "metadata": _moved(old_meta, sent_meta)}
     new |= {k: v for k, v in sent.items() if k not in new and not (k == "status" and resource.has_status)}
     if resource.has_status and "status" in old:

@@ -29,6 +29,7 @@ class NodeSettings:
     reboot_seconds: Range = (60.0, 150.0)
     unresponsive_seconds: float = 40.0
     node_manager_seconds: float = 5.0
+    pod_start_seconds: float = 2.0
     pod_stop_seconds: float = 1.0
     orphan_pod_seconds: float = 40.0
     reregister: bool = False

@@ -1,18 +1,22 @@
-"""The end of pods: the kubelet stops deleting pods, the pod garbage collector deletes pods without a Node.
+"""The pods of a machine: the kubelet starts and stops them, the pod garbage collector deletes those without a Node.
 
-A deleting pod on a machine with a running kubelet is removed after `stop_seconds`, or its grace period if that is
-shorter. On another machine it stays until its Node was deleted and `orphan_seconds` have passed.
+The kubelet of a Ready Node accepts a bound pod at once, and runs it `start_seconds` later. Containers run until their
+pod is deleted. A deleting pod on a machine with a running kubelet is removed after `stop_seconds`, or its grace period
+if that is shorter. On another machine it stays until its Node was deleted and `orphan_seconds` have passed.
 
-Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-termination (kubelet's last DELETE has
-grace 0), https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
+Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ (kubelet's last DELETE has grace 0),
+https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
 """
 
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
+from provisioner.simulator.kube.objects import rfc3339
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.scheduler import Scheduler
+
+from . import pod_status
 
 Json = dict[str, Any]
 
@@ -26,22 +30,29 @@ class PodLifecycle:
         scheduler: Scheduler,
         answers: Callable[[str], bool],
         *,
+        start_seconds: float,
         stop_seconds: float,
         orphan_seconds: float,
     ) -> None:
         self._store = store
         self._scheduler = scheduler
         self._answers = answers
+        self._start_seconds = start_seconds
         self._stop_seconds = stop_seconds
         self._orphan_seconds = orphan_seconds
 
     def updated(self, pod: Json) -> None:
-        """A pod was written; the kubelet stops it if it is deleting."""
+        """A pod was written; the kubelet starts it if it is new, and stops it if it is deleting."""
         meta = pod["metadata"]
-        node = pod["spec"].get("nodeName")
-        if node and "deletionTimestamp" in meta and self._answers(node):
+        node = (pod.get("spec") or {}).get("nodeName")
+        if not node or not self._answers(node):
+            return
+        this = (meta["name"], meta["namespace"], meta["uid"], node)
+        if "deletionTimestamp" in meta:
             wait = min(self._stop_seconds, meta.get("deletionGracePeriodSeconds", 0))
-            self._scheduler.after(wait, partial(self._stop, meta["name"], meta["namespace"], meta["uid"], node))
+            self._scheduler.after(wait, partial(self._stop, *this))
+        elif _is_new(pod) and self._is_ready(node):
+            self._scheduler.after(0.0, partial(self._accept, *this))
 
     def kubelet_ready(self, node: str) -> None:
         """The kubelet runs again and processes all its pods."""
@@ -55,6 +66,31 @@ class PodLifecycle:
     def _on(self, node: str) -> list[Json]:
         return self._store.list("pods", fields=f"spec.nodeName={node}")
 
+    def _is_ready(self, node: str) -> bool:
+        found = self._store.get("nodes", node) or {}
+        conditions = (found.get("status") or {}).get("conditions") or ()
+        return any(c["type"] == "Ready" and c["status"] == "True" for c in conditions)
+
+    def _accept(self, name: str, namespace: str, uid: str, node: str) -> None:
+        pod = self._found(name, namespace, uid)
+        if pod is not None and _is_new(pod) and self._answers(node):
+            now = rfc3339(self._store.now())
+            self._write(pod, pod_status.accepted(pod, now))
+            self._scheduler.after(self._start_seconds, partial(self._run, name, namespace, uid, node))
+
+    def _run(self, name: str, namespace: str, uid: str, node: str) -> None:
+        pod = self._found(name, namespace, uid)
+        if pod is not None and pod["status"]["phase"] == "Pending" and self._answers(node):
+            self._write(pod, pod_status.running(pod, rfc3339(self._store.now())))
+
+    def _write(self, pod: Json, status: Json) -> None:
+        meta = pod["metadata"]
+        self._store.patch("pods", meta["name"], {"status": status}, meta["namespace"], subresource="status")
+
+    def _found(self, name: str, namespace: str, uid: str) -> Json | None:
+        found = self._store.get("pods", name, namespace)
+        return found if found is not None and found["metadata"]["uid"] == uid else None
+
     def _stop(self, name: str, namespace: str, uid: str, node: str) -> None:
         if self._answers(node):
             self._remove(name, namespace, uid)
@@ -66,7 +102,12 @@ class PodLifecycle:
                 self._remove(meta["name"], meta["namespace"], meta["uid"])
 
     def _remove(self, name: str, namespace: str, uid: str) -> None:
-        found = self._store.get("pods", name, namespace)
         # Finalizers may keep a finished pod; the kubelet deletes it only once.
-        if found is not None and found["metadata"]["uid"] == uid:
+        if self._found(name, namespace, uid) is not None:
             self._store.delete("pods", name, namespace, uid=uid, grace=0)
+
+
+def _is_new(pod: Json) -> bool:
+    """Whether no kubelet has accepted the pod yet."""
+    status = pod.get("status") or {}
+    return status.get("phase", "Pending") == "Pending" and "startTime" not in status

@@ -19,6 +19,7 @@ from provisioner.api.crd import all_crds
 from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.kube.apiserver import ApiServer
 from provisioner.simulator.kube.store import Store
+from provisioner.simulator.scheduling.pod_scheduler import PodScheduler
 from tests.cluster.controlplane import ControlPlane
 from tests.widgets import widget_crd
 
@@ -33,7 +34,7 @@ LINE_BYTES = 2**21
 @pytest_asyncio.fixture
 async def server(real_server: ControlPlane | None) -> AsyncGenerator[Server, None]:
     """The server of this test."""
-    async with _simulated() if real_server is None else _real(real_server) as made:
+    async with simulated() if real_server is None else real(real_server) as made:
         yield made
         await made.clean()
 
@@ -48,8 +49,10 @@ async def _session() -> AsyncIterator[aiohttp.ClientSession]:
 
 
 @asynccontextmanager
-async def _simulated() -> AsyncIterator[Server]:
+async def simulated(*, scheduler: bool = False) -> AsyncIterator[Server]:
+    """A new simulated API server on a socket, with or without a scheduler of pods."""
     store = Store(SystemClock().now, seed_uid=Random("conformance"))
+    pod_scheduler = PodScheduler(store)
     crds = [*all_crds().values(), WIDGET_CRD]
     runner = web.AppRunner(ApiServer(store, token=TOKEN, crds=crds).app, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
@@ -57,17 +60,21 @@ async def _simulated() -> AsyncIterator[Server]:
     async def compact() -> None:
         store.compact()
 
+    if scheduler:
+        pod_scheduler.start()
     try:
         await web.TCPSite(runner, "127.0.0.1", 0).start()
         url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with _session() as session:
             yield Server("simulator", url=url, token=TOKEN, tls=None, session=session, compact=compact)
     finally:
+        pod_scheduler.stop()
         await runner.cleanup()
 
 
 @asynccontextmanager
-async def _real(plane: ControlPlane) -> AsyncIterator[Server]:
+async def real(plane: ControlPlane) -> AsyncIterator[Server]:
+    """The real API server, shared by all tests."""
     async with _session() as session:
         options: dict[str, Any] = {"token": plane.admin_token, "tls": plane.ssl, "session": session}
         # Not by the server of the test, which would delete it with its other objects.

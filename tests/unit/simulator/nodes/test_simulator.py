@@ -416,3 +416,32 @@ async def test_a_stopped_cluster_loses_its_nodes_and_gets_new_ones(sim: Sim) -> 
     await asyncio.sleep(500)
     assert [node["metadata"]["name"][-6:] for node in sim.store.list("nodes")] == ["000001"]
     assert sim.cloud.cluster_state == "Succeeded"
+
+
+@run_by(run_scenario)
+async def test_the_kubelet_of_a_ready_node_runs_its_pods(sim: Sim) -> None:
+    """A bound pod waits for its Node to be Ready; then it is accepted, and Running and Ready two seconds later."""
+    sim.cloud.seed_pool("gpu1", vmSize=SIZE)
+    await until(lambda: sim.store.get("nodes", sim.name) is not None)
+    sim.store.create("pods", pod("a", sim.name))
+    phases = [pod_status(sim)]
+    sim.store.subscribe(lambda *_: phases.append(pod_status(sim)) if pod_status(sim) != phases[-1] else None)
+    await asyncio.sleep(120)
+    assert phases == [("Pending", None, None), ("Pending", "False", "ContainerCreating"), ("Running", "True", None)]
+    found = sim.store.get("pods", "a", "default")
+    assert found is not None
+    status = found["status"]
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    assert [(c["type"], c["status"]) for c in status["conditions"]] == [(kind, "True") for kind in kinds]
+    times = {c["type"]: c["lastTransitionTime"] for c in status["conditions"]}
+    assert times["Initialized"] == status["startTime"] < times["Ready"]
+
+
+def pod_status(sim: Sim) -> tuple[str, str | None, str | None]:
+    """The phase of pod `a`, its condition Ready, and why its container waits."""
+    found = sim.store.get("pods", "a", "default")
+    assert found is not None
+    status = found["status"]
+    ready = next((c["status"] for c in status.get("conditions", ()) if c["type"] == "Ready"), None)
+    state: dict[str, Any] = next((one["state"] for one in status.get("containerStatuses", ())), {})
+    return status["phase"], ready, state.get("waiting", {}).get("reason")

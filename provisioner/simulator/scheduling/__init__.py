@@ -1,0 +1,1 @@
+"""kube-scheduler and the DaemonSet controller of the simulated cluster."""
