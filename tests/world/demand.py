@@ -51,24 +51,9 @@ def pod(name: str, *, gpus: int = 1, tolerates: bool = True, **spec: Any) -> Jso
 
 
 async def pending(sim: Sim, *pods: Json) -> None:
-    """Create pods that kube-scheduler finds unschedulable."""
+    """Create pods; kube-scheduler finds them unschedulable as no Node takes them."""
     for one in pods:
         await sim.apply(one)
-        unschedulable(sim, one["metadata"]["name"])
-
-
-def unschedulable(sim: Sim, name: str) -> None:
-    """Mark a pod as kube-scheduler does when no Node takes it."""
-    condition = {
-        "type": "PodScheduled",
-        "status": "False",
-        "reason": "Unschedulable",
-        "message": "0/1 nodes are available",
-        "lastTransitionTime": "2026-03-01T12:00:00Z",
-    }
-    sim.store.patch(
-        "pods", name, {"status": {"phase": "Pending", "conditions": [condition]}}, "default", subresource="status"
-    )
 
 
 def claims_of(sim: Sim, pool: str = "gpu") -> list[Json]:
@@ -77,9 +62,9 @@ def claims_of(sim: Sim, pool: str = "gpu") -> list[Json]:
 
 
 def pod_events(sim: Sim, name: str) -> list[tuple[str, str]]:
-    """Reason and message of the Events of a pod."""
+    """Reason and message of the controller's Events of a pod."""
     return [
         (event["reason"], event["message"])
-        for event in sim.store.list("events")
-        if event["involvedObject"]["kind"] == "Pod" and event["involvedObject"]["name"] == name
+        for event in sim.store.list("events", fields=f"involvedObject.kind=Pod,involvedObject.name={name}")
+        if event.get("reportingComponent") != "default-scheduler"
     ]

@@ -25,7 +25,7 @@ from .rejection import Rejection, message
 from .requests import Json, pod_requests
 
 NAME = "default-scheduler"
-DELAY_SECONDS = 0.05
+DELAY_SECONDS = 0.01
 # A changed message is written that long after the previous one, so that many pods and Nodes cause few writes.
 REPORT_SECONDS = 10.0
 # What scheduling compares of a pod, besides its priority.

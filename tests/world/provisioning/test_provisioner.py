@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, unschedulable
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events
 from tests.world.harness import Sim, simulated
 
 
@@ -130,10 +130,10 @@ def test_nodepools_of_others(group: str) -> None:
 
 @simulated()
 async def test_a_pod_that_becomes_unschedulable_later(sim: Sim) -> None:
-    """A pod counts from the moment kube-scheduler has tried to place it."""
+    """A pod counts from the moment kube-scheduler has tried to place it, which a scheduling gate delays."""
     await with_node_pool(sim)
-    await sim.apply(pod("p"))
+    await sim.apply(pod("p", schedulingGates=[{"name": "example.com/quota"}]))
     await sim.until(lambda: sim.now > 20.0, 60.0, "some time")
     assert not claims_of(sim)
-    unschedulable(sim, "p")
+    sim.store.patch("pods", "p", {"spec": {"schedulingGates": None}}, "default")
     await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
