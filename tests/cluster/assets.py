@@ -14,11 +14,12 @@ and kubectl's skew check refuse it.
 import hashlib
 import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
 from pathlib import Path
+
+from tests import gotool
+from tests.gotool import MissingError
 
 TOOLS = Path(__file__).parent / "tools"
 NAMES = {
@@ -29,11 +30,10 @@ NAMES = {
 }
 OWN = ("KUBEBUILDER_ASSETS", "ENVTEST_BIN")
 DEFAULT_MINOR = "1.34"
-USAGE = 2
-
-
-class MissingError(Exception):
-    """There are no binaries; the message has the remedy in one line."""
+NO_GO = (
+    "no control plane to test against: install Go 1.26 or newer (it is built once, in minutes),"
+    f" or set KUBEBUILDER_ASSETS to a directory with {', '.join(NAMES)}"
+)
 
 
 def module_file(env: Mapping[str, str]) -> Path:
@@ -56,9 +56,8 @@ def kubernetes_version(module: Path) -> str:
 
 def cache(module: Path, env: Mapping[str, str]) -> Path:
     """The directory for binaries of the module versions in that module file, whichever tools it lists."""
-    root = Path(env.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     digest = hashlib.sha256("\n".join(_versions(module)).encode()).hexdigest()[:8]
-    return root / "gpu-provisioner" / "cluster-tools" / f"{kubernetes_version(module)}-{digest}"
+    return gotool.cache_root(env) / "cluster-tools" / f"{kubernetes_version(module)}-{digest}"
 
 
 def _versions(module: Path) -> list[str]:
@@ -98,30 +97,16 @@ def build(env: Mapping[str, str] = os.environ) -> Path:
     folder = cache(module, env)
     if any(env.get(variable) for variable in OWN) or not missing(folder):
         return find(env)
-    if shutil.which("go") is None:
-        raise MissingError(
-            "no control plane to test against: install Go 1.26 or newer (it is built once, in minutes),"
-            f" or set KUBEBUILDER_ASSETS to a directory with {', '.join(NAMES)}"
-        )
     version = kubernetes_version(module)
     _, minor, _ = version.split(".", 2)
     known = {"gitVersion": version, "gitMajor": "1", "gitMinor": minor, "gitTreeState": "clean"}
     stamps = " ".join(f"-X k8s.io/component-base/version.{name}={value}" for name, value in known.items())
-    folder.mkdir(parents=True, exist_ok=True)
     print(f"building the control plane of Kubernetes {version} into {folder}", flush=True)
     for name in missing(folder):
-        flags = ("-mod=readonly", "-buildvcs=false", f"-modfile={module.name}", f"-ldflags=-s -w {stamps}")
-        made = folder / f".{name}"
-        result = subprocess.run(("go", "build", *flags, "-o", str(made), NAMES[name]), cwd=TOOLS, check=False)
-        if result.returncode:
-            raise MissingError(f"go build of {name} failed; see above")
-        made.rename(folder / name)
+        flags = (f"-modfile={module.name}",)
+        gotool.build_program(folder / name, NAMES[name], folder=TOOLS, missing=NO_GO, flags=flags, stamps=stamps)
     return folder
 
 
 if __name__ == "__main__":
-    try:
-        print(f"control plane: {build()}")
-    except MissingError as error:
-        sys.stderr.write(f"{error}\n")
-        sys.exit(USAGE)
+    gotool.main("control plane", build)

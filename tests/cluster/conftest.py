@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
+from tests import gotool
+
 from . import assets
 from .backend import Backend, real, simulated
 from .controlplane import ControlPlane
@@ -77,8 +79,8 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Generator[Control
     """One etcd, API server and controller manager for all tests; `cluster` is the same one, wiped."""
     try:
         binaries = assets.find()
-    except assets.MissingError as error:
-        pytest.exit(str(error), returncode=assets.USAGE)
+    except gotool.MissingError as error:
+        pytest.exit(str(error), returncode=gotool.USAGE)
     with asyncio.Runner() as runner:
         life = ControlPlane.start(binaries, tmp_path_factory.mktemp("control-plane"), controller_manager=True)
         made = runner.run(life.__aenter__())

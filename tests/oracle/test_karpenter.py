@@ -13,7 +13,9 @@ from typing import Any
 
 import pytest
 
-from .build import MissingError, build
+from tests.gotool import MissingError
+
+from .build import build
 from .scenarios import draw
 from .validity import violations
 

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import gotool
 from tests.cluster import assets
 
 GO = """#!/bin/sh
@@ -53,7 +54,7 @@ def test_a_missing_tool_is_added_to_an_existing_cache(tmp_path: Path, monkeypatc
     for name in assets.NAMES:
         if name != "kube-scheduler":
             (folder / name).touch(mode=stat.S_IRWXU)
-    with pytest.raises(assets.MissingError, match="make cluster-tools"):
+    with pytest.raises(gotool.MissingError, match="make cluster-tools"):
         assets.find(env)
     assert assets.build(env) == assets.find(env) == folder
     assert (tmp_path / "built").read_text(encoding="utf-8").split() == ["k8s.io/kubernetes/cmd/kube-scheduler"]
