@@ -9,6 +9,8 @@ import structlog
 from .world import removal_table
 
 EVERY_CASE = "--every-case"
+# Whose parametrized tests are matrices of one representative unless they are marked otherwise: each case is a story.
+OF_STORIES = ("tests/properties/", "tests/wire/", "tests/world/")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,7 +19,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect all but `quick` evenly spaced cases of each test marked `matrix(quick=N)`.
+    """Deselect all but `quick` evenly spaced cases of each test marked `matrix(quick=N)`; 0 leaves the test out.
 
     Nothing is deselected if tests are named on the command line: by `-k`, by file or by node ID.
     """
@@ -26,16 +28,20 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         return
     cases: dict[str, list[pytest.Item]] = {}
     for item in items:
-        if item.get_closest_marker("matrix") is not None:
+        if item.get_closest_marker("matrix") is not None or _is_case_of_a_story(item):
             cases.setdefault(item.nodeid.partition("[")[0], []).append(item)
     left_out: set[pytest.Item] = set()
     for group in cases.values():
         marker = group[0].get_closest_marker("matrix")
-        quick = marker.kwargs["quick"] if marker is not None else 0
+        quick = marker.kwargs["quick"] if marker is not None else 1
         kept = {group[i * len(group) // quick] for i in range(quick)}
         left_out |= set(group) - kept
     items[:] = [item for item in items if item not in left_out]
     config.hook.pytest_deselected(items=sorted(left_out, key=lambda item: item.nodeid))
+
+
+def _is_case_of_a_story(item: pytest.Item) -> bool:
+    return item.nodeid.startswith(OF_STORIES) and "[" in item.nodeid
 
 
 @pytest.fixture(autouse=True)

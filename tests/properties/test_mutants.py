@@ -203,7 +203,7 @@ def must_fail(mutate: Callable[[Patch], None], story: Callable[[], object], mess
     assert any(message in text for text in found), found
 
 
-@pytest.mark.matrix(quick=5)
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize(("mutate", "story", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
 def test_mutant_is_caught(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
     """The test passes with the rule in place and fails with the rule broken."""

@@ -258,7 +258,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
 ]
 
 
-@pytest.mark.matrix(quick=6)
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize(("mutate", "story", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
 def test_mutant_is_caught(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
     """The test passes with the rule in place and fails with the rule broken."""

@@ -67,7 +67,7 @@ def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
     assert trips == [pair]
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize(
     ("kinds", "at_most"), [(("nodes",), 12), (BOTH, 12), ((CLAIMS,), 55)], ids=["nodes", "both", "claims"]
@@ -119,7 +119,7 @@ def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:
     assert trips == [pair]
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize("verb", ["LIST", "GET"])
 def test_stale_reads_of_pools(verb: str, restart: bool, record_property: Callable[[str, object], None]) -> None:

@@ -288,6 +288,7 @@ def test_once_fails_if_the_api_server_refuses_a_claim(tmp_path: Path) -> None:
     assert running.err == ""
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
     """If nothing is injected, `--once` prints what it did not observe, and exits 1."""
     script = (
@@ -385,6 +386,7 @@ def test_the_demo_succeeds(demo: RunningProgram) -> None:
     assert {entry["level"] for entry in log} == {"INFO"}
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_fault_plan_is_injected(tmp_path: Path) -> None:
     """Two 429 responses from a file: the claim reports them and becomes Ready."""
     plan = tmp_path / "plan.yaml"

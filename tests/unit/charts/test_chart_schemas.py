@@ -59,6 +59,7 @@ def problems(minor: str, obj: Json) -> list[str]:
     return [str(error.message) for error in validator(minor, obj["apiVersion"], obj["kind"]).iter_errors(obj)]
 
 
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("minor", MINORS)
 def test_every_rendering_is_valid(minor: str) -> None:
     """The renderings with the default and with another value of each key."""

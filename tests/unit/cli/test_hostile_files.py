@@ -68,6 +68,7 @@ READERS: dict[str, Callable[[Path], tuple[str, ...]]] = {
 }
 
 
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("reader", READERS)
 @pytest.mark.parametrize("what", HOSTILE)
 def test_a_file_beyond_the_limits_is_refused(reader: str, what: str, tmp_path: Path) -> None:
@@ -83,6 +84,7 @@ def test_a_file_beyond_the_limits_is_refused(reader: str, what: str, tmp_path: P
     assert not CONTROL.search(" ".join(lines))
 
 
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize("output", ["text", "json", "yaml"])
 @pytest.mark.parametrize("what", PRINTED)
 def test_plan_prints_no_control_characters(what: str, output: str, tmp_path: Path) -> None:

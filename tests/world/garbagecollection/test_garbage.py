@@ -381,6 +381,7 @@ def break_reads(sim: Sim) -> None:
 # Many Nodes that disappear at once
 
 
+@pytest.mark.matrix(quick=0)
 @simulated(azure=FAST, **NO_BOUND)
 async def test_claims_restored_under_new_uids_lose_no_machine(sim: Sim) -> None:
     """A restored backup gives every claim a new UID, and Kubernetes deletes the owned Nodes: all machines are kept.

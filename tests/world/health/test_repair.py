@@ -262,6 +262,7 @@ async def test_h3_two_of_five_go_one_after_the_other(sim: Sim) -> None:
     await sim.settled(quiet_seconds=70)
 
 
+@pytest.mark.matrix(quick=0)
 @simulated(azure=FAST)
 async def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back(sim: Sim) -> None:
     """Most Nodes fail together: none is replaced, each claim states why; if most recover, the rest is replaced."""
@@ -288,7 +289,7 @@ async def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_
     assert value(metrics, "repairs_blocked") == 0
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
 @simulated(azure=FAST)
 async def test_h7_all_nodes_at_once_are_a_false_alarm(sim: Sim, restarts: bool) -> None:

@@ -272,6 +272,7 @@ def test_the_same_seed_repeats_the_same_course() -> None:
     assert run_story(life, seed=5).digest != first.digest
 
 
+@pytest.mark.matrix(quick=0)
 def test_every_crash_point_of_a_life_is_survived() -> None:
     """Killed before and after each write, by FIN and by RST, the toy's successor ends its work; it is sound."""
     points = list(crash_points(life, launch=toy, azure=FAST))

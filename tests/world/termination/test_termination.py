@@ -381,6 +381,7 @@ def test_a_pool_being_deleted_is_not_deleted_again(azure: AzureSettings) -> None
     simulate(story, azure=azure)
 
 
+@pytest.mark.matrix(quick=0)
 @simulated(azure=FAST)
 async def test_an_overdue_deletion_is_reported(sim: Sim) -> None:
     """A pool that is Deleting for more than 30 min is reported as overdue once; no finalizer is removed."""
