@@ -27,6 +27,7 @@ Json = dict[str, Any]
 DRAIN = ("uninstall", "--drain", "--yes")
 LEASES = f"/apis/coordination.k8s.io/v1/namespaces/{NAMESPACE}/leases"
 LEASE = f"{LEASES}/gpu-provisioner-leader-election"
+POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 USER = "uninstaller"
 RULES: Sequence[Json] = (
     {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["list", "delete"]},
@@ -90,6 +91,8 @@ async def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
                 nodes = (await cp.demand("GET", "/api/v1/nodes"))["items"]
                 assert {node["metadata"]["labels"]["agentpool"] for node in nodes} == {*FOREIGN}
 
+                for policy in (f"{RELEASE}-nodes", f"{RELEASE}-finalizers"):
+                    assert (await cp.request("GET", f"{POLICIES}/{policy}"))[0] == 200, "the removal was under policies"
                 await world.stop_controller()
                 await asyncio.to_thread(helm.uninstall, RELEASE)
                 assert (await cp.request("GET", LEASE))[0] == 200
