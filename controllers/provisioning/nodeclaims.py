@@ -1,14 +1,13 @@
 """The NodeClaim that is created for a planned machine.
 
-Its name is a function of the pod that has waited longest among those it is created for, and of the names that exist. A
-second process, or a successor that does not see the NodeClaim yet, therefore requests the same name, and the API server
-refuses it.
+Its name is the name of its NodePool and the next number. A process that has not seen the last NodeClaim requests the
+number of that one, and the API server refuses it: each NodeClaim is created with knowledge of all earlier ones.
 
 Source: docs/references/karpenter.md#nodeclaim-api, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-import hashlib
-from collections.abc import Collection, Iterator, Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from provisioner.api import labels
@@ -24,20 +23,17 @@ OF_NODE = frozenset({labels.REGISTERED, labels.INITIALIZED})
 NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
-NAME_DIGITS = 8
-# The name of a NodeClaim is the value of a label.
-NAME_LENGTH = 63
+# The name of a NodeClaim is the value of a label, of at most 63 characters.
+PREFIX_LENGTH = 50
+NUMBER_DIGITS = 12
 
 
-def claim_name(pool: str, pod_uid: str, taken: Collection[str]) -> str:
-    """The name of the next NodeClaim for this pod. `taken`: the names of all NodeClaims, also those being deleted."""
-    number = 0
-    while True:
-        digest = hashlib.sha256(f"{pod_uid}/{number}".encode()).hexdigest()[:NAME_DIGITS]
-        name = f"{pool[: NAME_LENGTH - NAME_DIGITS - 1].rstrip('.-')}-{digest}"
-        if name not in taken:
-            return name
-        number += 1
+def claim_name(pool: str, names: Iterable[str]) -> str:
+    """The name of the next NodeClaim of a NodePool. `names`: of all NodeClaims, also of those being deleted."""
+    prefix = pool[:PREFIX_LENGTH].rstrip(".-")
+    numbered = re.compile(rf"{re.escape(prefix)}-([1-9][0-9]{{0,{NUMBER_DIGITS - 1}}})")
+    numbers = (int(match[1]) for name in names if (match := numbered.fullmatch(name)))
+    return f"{prefix}-{max(numbers, default=0) + 1}"
 
 
 def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozenset[str]) -> dict[str, Any]:

@@ -140,23 +140,27 @@ class Provisioner:
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        found, decision = self._decide(now, types, max_new)
-        if decision.machines and (waits := await self._stale()) is not None:
+        # The cache can change while a request is in flight: names and the check count what the decision has seen.
+        claims = self._caches.claims.items()
+        found, decision = self._decide(now, claims, types, max_new)
+        if decision.machines and (waits := await self._stale(claims)) is not None:
             return waits
         self._batch.close()
         self._retry_at = now + RETRY_SECONDS
-        created = await self._create(decision, pods, types)
+        created = await self._create(decision, pods, claims, types)
         if created is None:
             return STALE_SECONDS
         self._count_decisions(pods)
         self._events.record(pods, found, decision, created, now)
         return max(0.0, self._retry_at - _now())
 
-    def _decide(self, now: float, types: InstanceTypes, max_new: int) -> tuple[ClusterSnapshot, Decision]:
+    def _decide(
+        self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int
+    ) -> tuple[ClusterSnapshot, Decision]:
         observed = Observed(
             node_pools=self._caches.node_pools(),
             nodes=self._caches.nodes.items(),
-            claims=self._caches.claims.items(),
+            claims=claims,
             pods=self._caches.pods.items(),
             daemons=daemon_specs(self._caches.daemon_sets.items()),
             max_new=max_new,
@@ -181,32 +185,31 @@ class Provisioner:
             if pod.metadata.uid not in before:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
-    async def _stale(self) -> float | None:
-        """Seconds to wait if the cache lacks a NodeClaim that the API server has; None if it has all."""
+    async def _stale(self, claims: Sequence[NodeClaim]) -> float | None:
+        """Seconds to wait if the decision has not seen a NodeClaim that the API server has; None if it has seen all."""
         result = await self._actuator.read(LookUpClaims())
         if isinstance(result, KubeFailed):
             raise result.error
         if isinstance(result, ReadClaims):
-            cached = {claim.uid for claim in self._caches.claims.items()}
-            if any(claim.uid not in cached for claim in result.claims):
+            seen = {claim.uid for claim in claims}
+            if any(claim.uid not in seen for claim in result.claims):
                 log.warning("the cache lacks NodeClaims that exist; no machine is bought")
                 self._caches.claims.invalidate()
                 return STALE_SECONDS
         return None
 
     async def _create(
-        self, decision: Decision, pods: Sequence[CachedPod], types: InstanceTypes
+        self, decision: Decision, pods: Sequence[CachedPod], claims: Sequence[NodeClaim], types: InstanceTypes
     ) -> Mapping[str, str] | None:
         """Write the NodeClaims, those of the oldest pods first; returns their names by pod, None after a refusal."""
-        age = {pod.name: (number, pod.metadata.uid) for number, pod in enumerate(pods)}
+        age = {pod.name: number for number, pod in enumerate(pods)}
         pools = {pool.name: pool for pool in self._caches.node_pools()}
-        taken = {claim.name for claim in self._caches.claims.items()}
+        taken = {claim.name for claim in claims}
         created: dict[str, str] = {}
         self._expected_at = _now()
         for machine in sorted(decision.machines, key=lambda one: min(age[name] for name in one.pods)):
             pool = pools[machine.node_pool]
-            _, uid = min(age[name] for name in machine.pods)
-            name = claim_name(pool.name, uid, taken)
+            name = claim_name(pool.name, taken)
             result = await self._actuator.write(
                 CreateClaim(name=name, manifest=manifest(machine, pool, name, types.well_known)), None
             )
@@ -217,7 +220,7 @@ class Provisioner:
                     created |= dict.fromkeys(machine.pods, name)
                     _log(machine, name)
                 case KubeFailed(error=error) if error.conflict:
-                    log.warning("a NodeClaim for these pods exists already", claim=name)
+                    log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._caches.claims.invalidate()
                     self._retry_at = _now() + STALE_SECONDS
                     return None

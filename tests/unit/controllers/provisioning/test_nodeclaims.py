@@ -1,6 +1,7 @@
 """The NodeClaim of a planned machine: its name, its marks and its requirements."""
 
 import msgspec
+import pytest
 
 from cloudprovider.azure.offerings import offerings
 from controllers.provisioning.nodeclaims import claim_name, manifest
@@ -10,22 +11,20 @@ from provisioner.api.owner import nodepool_of
 
 from .observed import REGION, T4, TOLERATES, TYPES, node_pool, observe, pod
 
+NAMES = [
+    ("the first", "gpu", [], "gpu-1"),
+    ("the next", "gpu", ["gpu-1", "gpu-2"], "gpu-3"),
+    ("after a gap", "gpu", ["gpu-7"], "gpu-8"),
+    ("of another NodePool", "gpu", ["gpu-a-4", "cpu-5", "gpu-1-6"], "gpu-1"),
+    ("not a number of ours", "gpu", ["gpu-007", "gpu-x", "gpu-"], "gpu-1"),
+    ("of a long NodePool", "n" * 49 + "." + "x" * 100, [], "n" * 49 + "-1"),
+]
 
-def test_name_is_a_function_of_the_oldest_pod() -> None:
-    """Two processes request the same name for the same pod, and another one once the first exists."""
-    first = claim_name("gpu", "uid", ())
-    assert first == claim_name("gpu", "uid", {"other"})
-    assert first.startswith("gpu-")
-    second = claim_name("gpu", "uid", {first})
-    assert second not in ("", first)
-    assert claim_name("gpu", "another", ()) != first
 
-
-def test_name_of_a_long_nodepool() -> None:
-    """The name is short enough for the value of a label, and a valid name of an object."""
-    name = claim_name("n" * 54 + "." + "x" * 100, "uid", ())
-    assert len(name) <= 63
-    assert ".-" not in name
+@pytest.mark.parametrize(("pool", "names", "expected"), [row[1:] for row in NAMES], ids=[row[0] for row in NAMES])
+def test_name(pool: str, names: list[str], expected: str) -> None:
+    """The number after the highest one of this NodePool, which a process that has not seen the last one repeats."""
+    assert claim_name(pool, names) == expected
 
 
 def test_manifest() -> None:
