@@ -60,6 +60,13 @@ def sizes(region: str) -> tuple[Size, ...]:
     return tuple(sorted(found, key=lambda size: (size.price or 0.0, size.name)))
 
 
+@cache
+def size_of(name: str) -> Size | None:
+    """The data of a size, without a price; None for an unknown one. The case of the name is ignored."""
+    row = next((row for row in _table()[1:] if row[0].lower() == name.lower()), None)
+    return _size(row, None) if row is not None else None
+
+
 def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]:
     """Offerings in the order in which a NodePool's claim requests them: cheapest first, spot before on demand.
 
@@ -95,7 +102,7 @@ def _table() -> tuple[list[str], ...]:
     return tuple(csv.reader(text.splitlines()))
 
 
-def _size(row: list[str], price: float) -> Size:
+def _size(row: list[str], price: float | None) -> Size:
     known = lookup(row[0])
     return Size(
         name=row[0],

@@ -8,6 +8,7 @@ Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md
 
 from collections.abc import Callable
 
+from cloudprovider.azure.machine_labels import machine_labels
 from cloudprovider.azure.pricing import MAX_PODS, Size, reserved, sizes
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from provisioner.api import labels
@@ -15,7 +16,6 @@ from provisioner.api.schedulable import SelectorExpression
 
 from .scenario import InstanceTypeInput, OfferingInput
 
-DOMAIN = "karpenter.azure.com"
 ZONES = ("", "1", "2", "3")
 
 # Whether an offering may be requested now.
@@ -32,7 +32,7 @@ def _instance_type(size: Size, region: str, available: Available) -> InstanceTyp
         name=size.name,
         requirements=tuple(
             SelectorExpression(key=key, operator="In" if values else "DoesNotExist", values=values)
-            for key, values in _labels(size, region).items()
+            for key, values in {**_of_size(size), labels.REGION: (region,)}.items()
         ),
         capacity={
             "cpu": str(size.vcpus),
@@ -54,19 +54,6 @@ def _instance_type(size: Size, region: str, available: Available) -> InstanceTyp
     )
 
 
-def _labels(size: Size, region: str) -> dict[str, tuple[str, ...]]:
+def _of_size(size: Size) -> dict[str, tuple[str, ...]]:
     """The values of each label of a Node; () for a label that it does not bear."""
-    return {
-        labels.INSTANCE_TYPE: (size.name,),
-        f"{DOMAIN}/sku-name": (size.name,),
-        labels.REGION: (region,),
-        labels.ARCH: (size.arch,),
-        labels.OS: ("linux",),
-        f"{DOMAIN}/sku-cpu": (str(size.vcpus),),
-        f"{DOMAIN}/sku-memory": (str(size.memory_gib * 1024),),
-        f"{DOMAIN}/sku-family": (size.name.removeprefix("Standard_")[0],),
-        f"{DOMAIN}/sku-gpu-count": (str(size.gpus),),
-        f"{DOMAIN}/sku-gpu-name": (size.gpu_model.split(" ")[0],) if size.gpus else (),
-        f"{DOMAIN}/sku-gpu-manufacturer": (size.gpu_vendor,) if size.gpus else (),
-        "accelerator": ("nvidia",) if size.gpu_vendor == "nvidia" else (),
-    }
+    return {key: (value,) if value else () for key, value in machine_labels(size).items()}
