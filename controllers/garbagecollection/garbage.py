@@ -12,11 +12,9 @@ docs/references/karpenter.md#garbage-collection.
 import re
 from datetime import datetime
 
-from cloudprovider.interface import Instance, InstanceState
-from controllers.model.adoption import collected
-from controllers.model.conditions import launched
+from cloudprovider.interface import Instance
 from controllers.model.facts import Facts
-from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, marked, marks, verdict
+from controllers.model.ownership import belongs, held_by, marked, marks
 from controllers.model.steps import (
     Cause,
     DeleteClaim,
@@ -33,72 +31,19 @@ from controllers.model.steps import (
 from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
 from controllers.node.termination.termination import drain_node
-from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import scaled_to_zero
 from controllers.nodeclaim.lifecycle.launch import pool_missing
-from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
-from provisioner.api import labels, reasons
+from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import shifted
 
+from .candidates import deleted_node, is_leftover
 from .circuit_breaker import counts_toward_limit
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 # The reason of the Event about a deleted claim, by cause; any other cause: its Node was deleted.
 _EVENT_REASONS: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
-
-
-def candidate_cause(f: Facts) -> Cause | None:
-    """The cause for which this key is a candidate for collection, from the caches alone; None if it is not."""
-    if not (f.kube_synced and f.inventory_synced):
-        return None
-    claim, instance = f.claim, f.instance
-    if instance is not None and _orphaned(f, instance):
-        return "orphan-pool" if instance.state is not InstanceState.DELETING else None
-    if claim is not None and claim.deleting and f.crd_deleting:
-        return "crd-deleted"
-    if claim is not None and claim.metadata.unreadable:
-        return None
-    if claim is not None and not claim.deleting:
-        if interruption.is_evicted(f, claim):
-            return "spot-evicted"
-        if _node_deleted(f, claim) is not None and not failed_launch_remains(f, claim):
-            return "node-deleted"
-        if instance is None and (launched(claim) or (pool_missing(f, claim) and f.absence == "absent")):
-            return "missing-pool"
-    if instance is None and any(_leftover(f, node) for node in f.nodes):
-        return "leftover-node"
-    return None
-
-
-def claim_uid(f: Facts) -> str:
-    """The UID of the claim that this key's machine was created for; "" if unknown."""
-    uids = [*sorted(marks(f.instance))] if f.instance is not None else []
-    uids += [uid for node in f.nodes if (uid := node.metadata.labels.get(labels.CLAIM_UID, ""))]
-    return next(iter(uids), f.claim.uid if f.claim is not None else "")
-
-
-def _orphaned(f: Facts, instance: Instance) -> bool:
-    match verdict(instance, f.claim):
-        case Verdict.PREVIOUS:
-            return True
-        case Verdict.ORPHANED_LEGACY:
-            return f.policy.legacy_pools == "collect"
-        case _:
-            return False
-
-
-def _node_deleted(f: Facts, claim: NodeClaim) -> Node | None:
-    """A deleting Node of this live claim with our finalizer, unless Kubernetes collected it with its former owner."""
-    deleting = (n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n))
-    return next((n for n in deleting if not collected(n, claim)), None)
-
-
-def _leftover(f: Facts, node: Node) -> bool:
-    """Whether this Node of a pool of ours has no claim. A Ready Node proves that its machine exists."""
-    unclaimed = f.claim is None or not belongs(node, f.claim)
-    return unclaimed and marked(node) and (holds_finalizer(node) or not node.deleting) and not node.ready
 
 
 def step(f: Facts) -> Step | None:
@@ -108,7 +53,7 @@ def step(f: Facts) -> Step | None:
         # Reads lag behind a PUT: the absence of a pool that was just created is proven before it counts.
         return prove_gone(f) if f.claim is not None and pool_missing(f, f.claim) else None
     if candidate.cause == "node-deleted" and in_maintenance(f):
-        node = _node_deleted(f, f.claim) if f.claim is not None else None
+        node = deleted_node(f, f.claim) if f.claim is not None else None
         return ReleaseFinalizer(target=node, why="AKS is changing its pool or cluster") if node is not None else None
     match candidate.cause:
         case "orphan-pool":
@@ -281,7 +226,7 @@ def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
 
 
 def _leftover_nodes(f: Facts, age: float) -> Step | None:
-    leftover = [node for node in f.nodes if _leftover(f, node)]
+    leftover = [node for node in f.nodes if is_leftover(f, node)]
     deleting = [node for node in leftover if node.deleting]
     # A Node that is deleting only loses our finalizer, which needs no more than the absence of its pool.
     waiting = None if deleting else block_removal(f, age, f.policy.orphan_seconds)

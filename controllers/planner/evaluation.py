@@ -6,7 +6,7 @@ the result; `with_judgements` lays it into the Facts for `plan`.
 
 import msgspec
 
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates, garbage
 from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights, Offer, Unhealthy
 from controllers.model.steps import Step
 from controllers.node.health import repair
@@ -21,11 +21,11 @@ def evaluate(f: Facts) -> FirstSights:
 
 def candidate(f: Facts) -> Candidate | None:
     """Whether this key is a candidate for removal by inference; another cause begins anew."""
-    cause = garbage.candidate_cause(f)
+    cause = candidates.candidate_cause(f)
     if cause is None:
         return None
     since = f.candidate.since if f.candidate is not None and f.candidate.cause == cause else f.loop_now
-    return Candidate(cause=cause, since=since, claim_uid=garbage.claim_uid(f))
+    return Candidate(cause=cause, since=since, claim_uid=candidates.claim_uid(f))
 
 
 def _unhealthy(f: Facts) -> Unhealthy | None:

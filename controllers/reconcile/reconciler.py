@@ -15,7 +15,7 @@ from cloudprovider.errors import Retryable
 from cloudprovider.interface import Gpus
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
 from controllers.model.recent_removals import encode
@@ -42,10 +42,8 @@ from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
 from controllers.state.memory_updates import (
-    SKIPPED_IN_REMOVAL,
     first_conflict,
     refresh,
-    refuse,
     remember,
     update_from_deletion,
     update_from_instance,
@@ -53,6 +51,7 @@ from controllers.state.memory_updates import (
 )
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
@@ -237,7 +236,7 @@ class Reconciler:
 
     async def _record_removal(self, facts: Facts, cause: str) -> KubeFailed | None:
         """Count a removal by inference, on the Lease too, before it is sent: the next leader counts it as well."""
-        key, uid = facts.key, garbage.claim_uid(facts)
+        key, uid = facts.key, candidates.claim_uid(facts)
         if not self.cluster_state.removal_started(key, cause, uid, self._now()):
             return None
         saved = False

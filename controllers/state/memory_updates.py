@@ -16,7 +16,6 @@ from controllers.model.results import (
     Accepted,
     CloudFailed,
     Evicted,
-    Kind,
     KubeFailed,
     ReadAttached,
     ReadCause,
@@ -41,7 +40,6 @@ from controllers.model.steps import (
     LookUpCluster,
     LookUpCrd,
     LookUpPool,
-    PatchClaim,
     PatchNode,
     ReadDrain,
     ReadVolumes,
@@ -50,22 +48,15 @@ from controllers.model.steps import (
 )
 from provisioner.api import reasons
 from provisioner.api.meta import ZERO_TIME
-from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
 from .drain_memory import with_evictions, with_pods, with_read_failure, with_volumes
 from .indexes import Indexes
-from .memory import FORBIDDEN_FIRST_SECONDS, CrdRead, Deletion, Expectation, Memory, Refusal, remember_failure
+from .memory import CrdRead, Deletion, Expectation, Memory, remember_failure
 
 # The writes on the way to a PUT or DELETE of an agent pool, or to the end of a claim.
 LEADING = (AddFinalizer, DeleteNode, PatchNode, ReleaseFinalizer)
-# No other step can take the place of the removal of a finalizer, so it is retried at least this often.
-RELEASE_MOST_SECONDS = 60.0
-# The steps before a drain. Without them pods are still evicted, and the drain still has its deadline.
-SKIPPED_IN_REMOVAL = (DeleteNode, PatchClaim, PatchNode)
-# The queue has retried for a second by then.
-FAILURES_IN_ROW = 4
 
 
 def refresh(key: str, memory: Memory, indexes: Indexes, inventory: Inventory, *, now: float) -> None:
@@ -171,43 +162,6 @@ def _read(memory: Memory, step: Step, result: Result, *, began: float) -> None:
             memory.first_sights = msgspec.structs.replace(memory.first_sights, unhealthy=unhealthy)
         case _:
             return
-
-
-def refuse(memory: Memory, step: Step, failed: KubeFailed, *, removing: bool, now: float, most_seconds: float) -> bool:
-    """Record that the API server refuses this step; plans skip it until its object changes, or the delay ends.
-
-    False if it is not recorded, because the same request can succeed later. While a machine is removed, a step that the
-    removal can do without counts as refused after some failures in a row, whatever the error.
-
-    The refusal is bound to the versions that the plan saw: a patch whose `test` of a list fails is valid again as soon
-    as the cache shows the change. A missing permission (403) says nothing about the object, and the removal of a
-    finalizer has no alternative, so both are retried with exponential backoff.
-    """
-    name, error = type(step).__name__, failed.error
-    persistent = False
-    if not error.refused:
-        if not removing or not isinstance(step, SKIPPED_IN_REMOVAL) or error.conflict or error.not_found:
-            return False
-        memory.failed_in_row[name] = memory.failed_in_row.get(name, 0) + 1
-        if memory.failed_in_row[name] < FAILURES_IN_ROW:
-            return False
-        persistent = True
-    memory.refusals += 1
-    of_node = isinstance(step, PatchNode | DeleteNode) or (
-        isinstance(step, ReleaseFinalizer) and isinstance(step.target, Node)
-    )
-    about: Kind = "node" if of_node else "claim"
-    seconds = most_seconds
-    if persistent or isinstance(step, ReleaseFinalizer):
-        most_seconds = min(RELEASE_MOST_SECONDS, most_seconds)
-    if persistent or error.status == 403 or isinstance(step, ReleaseFinalizer):
-        times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
-        seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
-    message = f"{error.reason}: {error.message}"
-    memory.refused[name] = Refusal(
-        about=about, version=memory.versions[about], at=now, seconds=seconds, message=message
-    )
-    return True
 
 
 def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:

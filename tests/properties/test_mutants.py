@@ -14,7 +14,7 @@ from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
 from controllers.actuator import actuator
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates, garbage
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer
 from controllers.model.ownership import verdict as ownership_verdict
@@ -88,7 +88,7 @@ def every_pool_is_ours(patch: Patch) -> None:
         found = ownership_verdict(instance, claim)
         return Verdict.PREVIOUS if found is Verdict.FOREIGN else found
 
-    patch.setattr(garbage, "verdict", mutant)
+    patch.setattr(candidates, "verdict", mutant)
 
 
 def put_over_what_is_there(patch: Patch) -> None:

@@ -16,7 +16,7 @@ from cloudprovider.absence_proofs import AbsenceProofs
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import InstanceState
 from controllers.actuator import cloud
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates, garbage
 from controllers.model import adoption
 from controllers.model.facts import Facts
 from controllers.model.ownership import holds_finalizer, owned_by_another
@@ -157,7 +157,7 @@ def current_owner_decides_on_deleted_nodes(patch: Patch) -> None:
     """The current owner of a Node decides whether its deletion counts as requested by a user, regardless of the time of
     adoption.
     """
-    patch.setattr(garbage, "collected", owned_by_another)
+    patch.setattr(candidates, "collected", owned_by_another)
 
 
 def crd_deletion_is_a_user_request(patch: Patch) -> None:

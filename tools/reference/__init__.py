@@ -10,7 +10,7 @@ from pathlib import Path
 from tools.dashboards import rules
 from tools.dashboards.claim import NODECLAIM
 from tools.dashboards.fleet import FLEET
-from tools.dashboards.panels import render as dashboard
+from tools.dashboards.grafana import render as dashboard
 
 from . import alerts, charts, commands, conditions, errors, events, examples, labels, metrics, settings, values
 

@@ -10,12 +10,8 @@ Source: docs/references/rules.md#absence-needs-proof, docs/references/reliabilit
 
 import argparse
 import asyncio
-from collections.abc import Sequence
 from enum import Enum, auto
 
-import msgspec
-
-from provisioner.cli.output import encoded
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease, key_of
 from provisioner.runtime.resources import LEASES, NODECLAIMS
@@ -25,15 +21,15 @@ from .confirmation import LeaseState, lease_state
 from .console import Console
 from .controller_lease import Controller, LeaseObserver, observe_controller
 from .refusal import OK, Refused, by_api_server
-from .remains import Item, Remains, lease_items, remains
-from .tables import counted, moment, table
+from .remains import Remains, remains
+from .tables import counted, moment
+from .uninstall_report import Report
 
 # Two requests to ARM each time, of the 60 and one per second that AKS allows
 # (docs/references/agent-pools.md#throttling).
 POLL_SECONDS = 10.0
 CONTROLLER_RUNS = 3
 
-HEAD = ("KIND", "NAME", "CLAIM", "OWNER")
 START = "Start the controller (helm upgrade --install), then run this again; --leader-election-name names its Lease."
 AGAIN = "Resolve what each object waits for, then run this command again; deletions that were requested continue."
 
@@ -44,18 +40,6 @@ class Next(Enum):
     CONTROLLER_RUNS = auto()  # only the Lease of a running controller remains
     DELETE_LEASES = auto()
     DONE = auto()
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The output of `-o json`."""
-
-    node_claims: int
-    nodes: int
-    finalizers: int
-    agent_pools: int
-    leases: int
-    controller: Controller
-    remaining: tuple[Item, ...]
 
 
 def decide(
@@ -95,7 +79,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
             uninstall.show(left)
             raise Refused(f"no controller is running: {uninstall.why_stopped()}", START)
         if left.live:
-            console.err.writelines(f"{line}\n" for line in uninstall.lines(left, planned=True))
+            console.err.writelines(f"{line}\n" for line in uninstall.report(left).lines(planned=True))
         _warn(left, uninstall, console)
     if left.live:
         await console.confirm(f"Delete {counted(len(left.live), 'NodeClaim')} and their machines?", yes=wanted.yes)
@@ -264,40 +248,18 @@ class Uninstall:
 
     def all_of(self, left: Remains) -> str:
         """The numbers of all objects, Leases included."""
-        return f"{left}, {counted(len(self._observer.leases()), 'Lease')}"
+        return self.report(left).summary
+
+    def report(self, left: Remains) -> Report:
+        """What remains, Leases included, for output."""
+        return Report(left, tuple(self._observer.leases()), self._controller)
 
     def show(self, left: Remains, *, planned: bool = False) -> None:
         """Print what remains, and the result."""
-        if self._output != "table":
-            self._console.print(self._json(left))
-            return
-        self._console.print(*self.lines(left, planned=planned))
-
-    def lines(self, left: Remains, *, planned: bool = False) -> Sequence[str]:
-        """A table of what remains: with the way of its removal if it is `planned`, else with what it waits for."""
-        items = self._items(left)
-        if not items:
-            return [f"Nothing remains: {self.all_of(left)}"]
-        rows = [
-            (item.kind, item.name, item.claim, item.owner, item.action if planned else item.waits_for) for item in items
-        ]
-        return [*table((*HEAD, "ACTION" if planned else "WAITS FOR"), rows), "", f"{self.all_of(left)}"]
-
-    def _items(self, left: Remains) -> tuple[Item, ...]:
-        return (*left.items, *lease_items(self._observer.leases(), self._controller))
-
-    def _json(self, left: Remains) -> str:
-        items = self._items(left)
-        result = Result(
-            node_claims=left.number("NodeClaim"),
-            nodes=left.number("Node"),
-            finalizers=sum(item.finalizer for item in items),
-            agent_pools=left.number("AgentPool"),
-            leases=len(self._observer.leases()),
-            controller=self._controller,
-            remaining=items,
+        report = self.report(left)
+        self._console.print(
+            *(report.lines(planned=planned) if self._output == "table" else [report.encoded(self._output)])
         )
-        return encoded(result, self._output)
 
 
 def _idle(lease: Lease) -> str:

@@ -17,11 +17,12 @@ import msgspec
 
 from provisioner.api.field_error import FieldError
 
+from .deletion import Propagation
 from .errors import ApiError, bad_request, invalid_option, unsupported_media_type
 from .objects import Json
 from .patches import PatchKind
 from .table import IncludeObject
-from .writes import FieldValidation, Propagation
+from .writes import FieldValidation
 
 Shape = Literal["object", "table"]
 

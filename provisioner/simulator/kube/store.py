@@ -15,6 +15,7 @@ from datetime import datetime
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 
 from .admission import admit, require_place, require_version
+from .deletion import Deletion, Propagation, is_released, marked_for_deletion
 from .errors import ApiError, already_exists, forbidden, not_found, unserved
 from .objects import Json, Record, copied, copied_value, key_of, rfc3339
 from .patches import PatchKind
@@ -23,16 +24,12 @@ from .selectors import selector
 from .watch_cache import Collection, Event, EventType
 from .writes import (
     STRICT,
-    Deletion,
-    Propagation,
     WriteOptions,
     check_identity,
     check_preconditions,
     check_uid,
     check_version,
     created,
-    is_released,
-    marked_for_deletion,
     patched,
     sent_metadata,
     shaped,

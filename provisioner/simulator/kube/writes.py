@@ -4,27 +4,24 @@ The rules are those of kube-apiserver. Clients cannot set the server's fields. T
 resource do not change each other's part. The generation counts changes of the desired state. uid and resourceVersion,
 if sent, are preconditions.
 
-Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (create, update, delete),
+Source: https://github.com/kubernetes/apiserver/tree/master/pkg/registry/rest (create, update),
 https://github.com/kubernetes/kubernetes/tree/master/pkg/registry (strategies).
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal
 
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import known_metadata
 
 from . import builtin_decoding
 from .errors import ApiError, bad_request, conflict, invalid, invalid_patch, stale
-from .objects import Json, dig, parse_time, rfc3339
+from .objects import Json
 from .patches import PatchKind, json_patch, merge, strategic
 from .resources import Resource
-from .times import go_duration
 
 FieldValidation = Literal["Ignore", "Warn", "Strict"]
-Propagation = Literal["Background", "Foreground", "Orphan"]
 # Field, its type, and the type of what it holds.
 _TYPES: tuple[tuple[str, type, type], ...] = (
     *((name, str, str) for name in ("name", "generateName", "namespace", "uid", "resourceVersion")),
@@ -43,7 +40,6 @@ _GATED = {
     "reason": "SchedulingGated",
     "message": "Scheduling is blocked due to non-empty scheduling gates",
 }
-_POLICY_FINALIZERS = {"Foreground": "foregroundDeletion", "Orphan": "orphan"}
 
 
 def _partitioned(_: str) -> None:
@@ -60,13 +56,6 @@ class WriteOptions:
 
 
 STRICT = WriteOptions()
-
-
-class Deletion(NamedTuple):
-    """The result of a DELETE: the last version, and whether the object was deleted."""
-
-    obj: Json
-    gone: bool
 
 
 def shaped(resource: Resource, obj: Json, options: WriteOptions) -> Json:
@@ -249,51 +238,3 @@ def _moved(old_meta: Json, sent_meta: Json) -> Json:
     if "managedFields" in sent_meta:
         kept["managedFields"] = sent_meta["managedFields"]
     return kept | {field: sent_meta[field] for field in _SENT_FIELDS if sent_meta.get(field)}
-
-
-def is_released(obj: Json) -> bool:
-    """Whether a deleting object can be deleted now."""
-    meta = obj["metadata"]
-    return "deletionTimestamp" in meta and not meta.get("finalizers") and not meta.get("deletionGracePeriodSeconds")
-
-
-def grace_of(resource: Resource, old: Json, requested: int | None) -> int:
-    """The grace period of a DELETE in seconds; only bound, running pods have one."""
-    if (
-        resource.key != "pods"
-        or not dig(old, "spec", "nodeName")
-        or dig(old, "status", "phase") in {"Succeeded", "Failed"}
-    ):
-        return 0
-    if requested is not None:
-        return requested if requested >= 0 else 1
-    default = dig(old, "spec", "terminationGracePeriodSeconds")
-    return 30 if default is None else int(default)
-
-
-def marked_for_deletion(
-    resource: Resource, old: Json, *, now: datetime, grace: int | None, policy: Propagation
-) -> Json:
-    """`old` after a DELETE, deleting or with a shorter grace period; equal to `old` if nothing changes.
-
-    If the result is released (`is_released`), the object is deleted at once.
-    """
-    meta = dict(old["metadata"])
-    finalizers = list(meta.get("finalizers") or [])
-    added = _POLICY_FINALIZERS.get(policy)
-    if added and added not in finalizers:
-        meta["finalizers"] = [*finalizers, added]
-    seconds = grace_of(resource, old, grace)
-    if "deletionTimestamp" not in meta:
-        meta["deletionTimestamp"] = rfc3339(now + go_duration(seconds))
-        meta["deletionGracePeriodSeconds"] = seconds
-        if resource.counts_generation:
-            meta["generation"] = meta.get("generation", 0) + 1
-    elif (grace is not None or seconds == 0) and seconds < meta.get("deletionGracePeriodSeconds", 0):
-        started = parse_time(meta["deletionTimestamp"]) - go_duration(meta["deletionGracePeriodSeconds"])
-        meta["deletionTimestamp"] = rfc3339(started + go_duration(seconds))
-        meta["deletionGracePeriodSeconds"] = seconds
-    deleted = {**old, "metadata": meta}
-    if resource.key == "namespaces":
-        deleted["status"] = {**(old.get("status") or {}), "phase": "Terminating"}
-    return deleted

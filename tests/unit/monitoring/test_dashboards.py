@@ -12,7 +12,8 @@ import pytest
 
 from provisioner.metrics.definitions import FAMILIES, LABELS, Family
 from tools.dashboards.alerts import ALERTS
-from tools.dashboards.panels import PREFIX, RUNBOOKS, SCREEN_HEIGHT
+from tools.dashboards.grafana import SCREEN_HEIGHT
+from tools.dashboards.panels import PREFIX, RUNBOOKS
 from tools.dashboards.queries import (
     DASHBOARDS,
     Expression,

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cloudprovider.interface import Cluster, Instance, InstanceState
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates, garbage
 from controllers.garbagecollection.circuit_breaker import allowance, tripped
 from controllers.model import adoption, steps
 from controllers.model.facts import Candidate, ClusterCounts, Facts
@@ -109,7 +109,7 @@ def test_kubernetes_deletes_a_node_of_a_former_claim() -> None:
     """With an owner reference to its claim, a user deleted it; to a former claim, the garbage collector did."""
     gone = node(deleting=True)
     for made, expected in ((gone, "node-deleted"), (owned(gone, UID), "node-deleted"), (owned(gone, OLD_UID), None)):
-        assert garbage.candidate_cause(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
+        assert candidates.candidate_cause(facts(claims=(READY,), instance=instance(), nodes=(made,))) == expected
 
 
 def test_a_leftover_node_is_not_removed_while_the_api_server_has_its_claim() -> None:
@@ -216,7 +216,7 @@ def test_an_adopted_machine_is_no_candidate() -> None:
     annotations = {labels.ADOPT: OLD_UID}
     known = {"instance": MINE, "nodes": (owned(node(uid_label=OLD_UID), UID),)}
     heir = facts(claims=(claim(annotations=annotations),), **known)
-    assert garbage.candidate_cause(heir) is None
+    assert candidates.candidate_cause(heir) is None
     assert not isinstance(plan(heir), steps.CreateInstance | steps.DeleteInstance | steps.DeleteClaim)
     gone = facts(claims=(claim(annotations=annotations, deleting=True),), instance=MINE)
     assert plan(gone) == steps.DeleteInstance(instance=MINE, cause="requested")
@@ -259,11 +259,11 @@ def test_who_deleted_the_node_of_an_adopted_claim(case: str, after: float, expec
     gone = owned(node(uid_label=OLD_UID, deleting=True), UID)
     dated = handed_over(gone, rfc3339(NOW - timedelta(seconds=after)))
     updates = facts(claims=(heir,), instance=MINE, nodes=(dated,))
-    assert garbage.candidate_cause(updates) == expected, case
+    assert candidates.candidate_cause(updates) == expected, case
     assert (adoption.kept((dated,), heir) == "") == (expected is not None), "and the claim says so"
     for text in ("", "yesterday"):
         assert (
-            garbage.candidate_cause(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),)))
+            candidates.candidate_cause(facts(claims=(heir,), instance=MINE, nodes=(handed_over(gone, text),)))
             == "node-deleted"
         )
 

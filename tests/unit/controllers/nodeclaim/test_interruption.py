@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cloudprovider.interface import Cluster, InstanceState
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates
 from controllers.model import steps
 from controllers.model.facts import Candidate, ClusterCounts, Facts
 from controllers.nodeclaim.lifecycle import initialization
@@ -76,7 +76,7 @@ def test_the_claim_of_a_spot_pool_without_a_machine_is_deleted() -> None:
 )
 def test_other_pools_are_not_evicted(fields: dict[str, Any]) -> None:
     """They have a machine, are not spot, or are being changed by AKS."""
-    assert garbage.candidate_cause(evicted(**fields)) != "spot-evicted"
+    assert candidates.candidate_cause(evicted(**fields)) != "spot-evicted"
 
 
 @pytest.mark.parametrize(
@@ -112,7 +112,7 @@ def test_signals_on_the_node_only_set_the_reason(unhealthy: Node, reason: str) -
     """Only the state of the pool, or a deletion of the Node, causes a removal."""
     known = evicted(nodes=(unhealthy,), instance=instance(**SPOT), candidate=None)
     assert stated(known) == ("False", reason)
-    assert garbage.candidate_cause(known) is None
+    assert candidates.candidate_cause(known) is None
     assert stated(evicted(nodes=(unhealthy,), instance=instance(), candidate=None)) == ("False", "NodeNotReady")
 
 
@@ -123,4 +123,4 @@ def test_a_signal_on_a_ready_node_is_ignored() -> None:
     updates = initialization.condition(known, known.claims[0])
     assert updates is not None
     assert updates.status == "True"
-    assert garbage.candidate_cause(known) is None
+    assert candidates.candidate_cause(known) is None

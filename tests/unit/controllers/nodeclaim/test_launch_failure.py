@@ -3,7 +3,7 @@
 import pytest
 
 from cloudprovider.interface import Failure, Gpus, InstanceState
-from controllers.garbagecollection.garbage import candidate_cause
+from controllers.garbagecollection.candidates import candidate_cause
 from controllers.model import steps
 from controllers.model.drains import Drain, Volumes
 from controllers.model.facts import Candidate

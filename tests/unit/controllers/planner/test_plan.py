@@ -9,7 +9,7 @@ import pytest
 
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
-from controllers.garbagecollection import garbage
+from controllers.garbagecollection import candidates
 from controllers.model import steps
 from controllers.model.facts import Candidate, ClusterCounts, Facts
 from controllers.model.failures import CloudFailure
@@ -655,8 +655,8 @@ def test_pool_deleted_during_creation(case: str, known: dict, expected: type) ->
 
 def test_claim_of_a_missing_pool_is_a_candidate_only_after_proof() -> None:
     """Lists lag after a restart: claims whose pools they do not show yet must not trip the circuit breaker."""
-    assert garbage.candidate_cause(facts(claims=(launching(),))) is None
-    assert garbage.candidate_cause(facts(claims=(launching(),), **GONE)) == "missing-pool"
+    assert candidates.candidate_cause(facts(claims=(launching(),))) is None
+    assert candidates.candidate_cause(facts(claims=(launching(),), **GONE)) == "missing-pool"
 
 
 def test_failed_read_of_a_missing_pool_is_reported() -> None:
