@@ -11,6 +11,7 @@ import sys
 
 from rich.console import Console
 
+from tests import gotool
 from tests.cluster import assets
 
 from . import apiserver, bursts, drains, figures, footprint, lives, throttled, wholelives
@@ -43,9 +44,9 @@ def main(arguments: list[str]) -> int:
     before = os.getloadavg()[0]
     try:
         found = _figures("simulator" in arguments, console)
-    except assets.MissingError as error:
+    except gotool.MissingError as error:
         console.print(str(error), style="red")
-        return assets.USAGE
+        return gotool.USAGE
     figures.show(found, console)
     # Controller and servers share the cores: other processes on the machine lengthen every time.
     load = f"load average {before:.1f} before, {os.getloadavg()[0]:.1f} after, on {os.cpu_count()} cores"
