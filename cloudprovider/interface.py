@@ -13,6 +13,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 
 from .errors import Scope
 
@@ -164,10 +165,17 @@ async def immediately() -> None:
 class CloudProvider(Protocol):
     """A cloud. Calls raise only `CloudError` (and pass cancellation on)."""
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         """Request an instance, never over an existing one (`If-None-Match: *`); returns when the PUT is accepted.
 
-        `offering` is one of those that the claim allows; None means the first.
+        `offering` is one of those that the claim allows; None means the first. `node_class` is the one that the claim
+        refers to; None if that is of another kind.
 
         Raises Retryable(conflict=True) if the name is taken or another operation runs, and Rejected(final=True),
         without a request, if the spec of the claim is invalid.

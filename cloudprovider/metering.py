@@ -12,6 +12,7 @@ from collections.abc import Awaitable, Mapping
 from typing import TypeVar
 
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.runtime.controller_name import current_controller
 from provisioner.runtime.metrics import NO_ANSWER, Metrics
@@ -37,8 +38,14 @@ class InstrumentedProvider:
         self._retry_after = metrics.histogram(own.ARM_RETRY_AFTER)
         self._credentials = metrics.credential_failures
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
-        return await self._observe("create", self._provider.create(claim, name, offering))
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
+        return await self._observe("create", self._provider.create(claim, name, offering, node_class))
 
     async def get(self, name: str) -> Instance:
         return await self._observe("get", self._provider.get(name))

@@ -21,6 +21,7 @@ from typing import NamedTuple, TypeVar
 from prometheus_client import Counter
 
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 
 from .errors import SUBSCRIPTION_THROTTLED, CloudError, Retryable
 from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, Usage, immediately
@@ -90,10 +91,16 @@ class RateLimitedProvider:
             return max((bucket.delay(now, headroom=0.0) for bucket in self._puts.values()), default=0.0)
         return self._bucket(name).delay(now, headroom=0.0)
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         call = Call(f"PUT of pool {name}", PUTS, ARM_WRITES, pool=name)
         await self._acquire(call)
-        return await self._send(call, self._provider.create(claim, name, offering))
+        return await self._send(call, self._provider.create(claim, name, offering, node_class))
 
     async def get(self, name: str) -> Instance:
         wait = GET_MAX_WAIT_SECONDS

@@ -17,14 +17,15 @@ from decimal import Decimal
 from typing import Any
 
 from cloudprovider.errors import reject
-from cloudprovider.interface import SPOT, Failure, Instance, InstanceState, Offering
+from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 from provisioner.api.restricted_labels import is_reserved_by_aks
 
-from . import pool_labels
+from . import class_properties, pool_labels
 from .errors import classify_failure
 from .instance_types import InstanceType, lookup
 
@@ -72,22 +73,25 @@ def pool_name(claim: NodeClaim) -> str:
     return "c" + digits
 
 
-def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dict[str, Any]:
+def to_agent_pool(
+    claim: NodeClaim, offering: Offering, *, now: datetime, node_class: AgentPoolNodeClass | None = None
+) -> dict[str, Any]:
     """The body of the PUT, in wire names; `now` is the time of the PUT. Raises Rejected (final)."""
-    size = offering.size
-    reject(validate(claim, size))
-    sku = lookup(size)
+    size, settings = offering.size, node_class.spec if node_class is not None else NodeClassSpec()
+    reject(validate(claim, size, settings))
+    reject(class_properties.validate(offering, settings))
     properties: dict[str, Any] = {
         "count": 1,
         "vmSize": size,
         "type": "VirtualMachineScaleSets",
         "mode": "User",
         "osType": "Linux",
-        "osSKU": _os_sku(claim),
-        "osDiskSizeGB": _disk_gib(claim),
+        "osSKU": _os_sku(claim, settings),
+        "osDiskSizeGB": max(_disk_gib(claim), settings.os_disk_size_gb or 0),
         "nodeLabels": pool_labels.pool_labels(claim, offering),
         "nodeTaints": _taints(claim),
-        "tags": {
+        "tags": dict(settings.tags)
+        | {
             labels.TAG_CLAIM_NAME: claim.name[:256],
             labels.TAG_CLAIM_UID: claim.uid,
             labels.TAG_PUT_TIME: now.strftime(TIME_LAYOUT),
@@ -95,18 +99,12 @@ def to_agent_pool(claim: NodeClaim, offering: Offering, *, now: datetime) -> dic
     }
     if offering.zone:
         properties["availabilityZones"] = [offering.zone]
-    if offering.capacity_type == SPOT:
-        properties |= {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": -1.0}
-    if sku is not None and sku.vendor == "amd":
-        # AKS cannot install AMD drivers; the AMD GPU operator installs them
-        # (docs/references/agent-pools.md#gpu-sizes).
-        properties["gpuProfile"] = {"driver": "None"}
-    return {"properties": properties}
+    return {"properties": properties | class_properties.properties(offering, settings)}
 
 
-def validate(claim: NodeClaim, size: str) -> Iterator[FieldError]:
-    """The errors of all fields that a pool of this size cannot express, except requirements."""
-    yield from _validate_image_family(claim, lookup(size))
+def validate(claim: NodeClaim, size: str, settings: NodeClassSpec = NodeClassSpec()) -> Iterator[FieldError]:
+    """The errors of all fields of the claim that a pool of this size cannot express, except requirements."""
+    yield from _validate_image_family(claim, settings, lookup(size))
     yield from _validate_requests(claim)
     yield from pool_labels.validate(claim)
     yield from _validate_taints(claim)
@@ -144,17 +142,18 @@ def _disk_gib(claim: NodeClaim) -> int:
     return 0 if storage is None or parse_quantity(storage) < GIB else as_gib_ceil(storage)
 
 
-def _validate_image_family(claim: NodeClaim, sku: InstanceType | None) -> Iterator[FieldError]:
-    if _os_sku(claim) != "Ubuntu" and sku is not None and sku.vendor == "amd":
+def _validate_image_family(claim: NodeClaim, settings: NodeClassSpec, sku: InstanceType | None) -> Iterator[FieldError]:
+    value = claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "")
+    if value and _os_sku(claim, settings) != "Ubuntu" and sku is not None and sku.vendor == "amd":
         field = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
-        value = claim.metadata.annotations[labels.KAITO_IMAGE_FAMILY]
         message = f"{sku.name} supports Ubuntu only"
         yield FieldError(field, reasons.IMAGE_FAMILY_INVALID, message, value, "remove the annotation")
 
 
-def _os_sku(claim: NodeClaim) -> str:
-    """The OS SKU; an unknown image family means Ubuntu, as in Azure/gpu-provisioner."""
-    return OS_SKUS.get(claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "").lower(), "Ubuntu")
+def _os_sku(claim: NodeClaim, settings: NodeClassSpec) -> str:
+    """The OS SKU by the claim's annotation, else by its node class; an unknown annotated image family means Ubuntu."""
+    annotated = claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "")
+    return OS_SKUS.get(annotated.lower(), "Ubuntu") if annotated else settings.image_family
 
 
 def _validate_taints(claim: NodeClaim) -> Iterator[FieldError]:

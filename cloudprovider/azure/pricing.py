@@ -80,6 +80,16 @@ def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]
     return tuple(sorted(offerings, key=rank))
 
 
+def is_known_size(name: str) -> bool:
+    """Whether the table has this VM size, or it is a GPU size without a price."""
+    return name in _names() or lookup(name) is not None
+
+
+@cache
+def _names() -> frozenset[str]:
+    return frozenset(row[0] for row in _table()[1:])
+
+
 def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:
     """What the VM, the system and the kubelet take of a machine, as quantities.
 

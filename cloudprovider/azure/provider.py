@@ -20,6 +20,7 @@ from azure.core import MatchConditions
 from cloudprovider.errors import CloudError, NotFound, Retryable
 from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, Offering, Usage, immediately
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.runtime.clock import Clock
 
 from .agentpool import from_agent_pool, to_agent_pool
@@ -90,11 +91,17 @@ class AzureProvider:
         self._cluster_ids = (config.resource_group, config.cluster_name)
         self._operations: dict[str, tuple[datetime | None, str]] = {}
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         """PUT with `If-None-Match: *`."""
         async with self._write("create", name, claim.name, claim.uid, etag="") as exchange:
             chosen = offering or offerings(claim, self._location)[0]
-            body: Any = to_agent_pool(claim, chosen, now=self._clock.now())
+            body: Any = to_agent_pool(claim, chosen, now=self._clock.now(), node_class=node_class)
             await self._client.agent_pools.begin_create_or_update(
                 *self._cluster_ids,
                 name,

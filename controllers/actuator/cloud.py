@@ -35,7 +35,7 @@ class CloudActuator:
     async def _create(self, step: CreateInstance) -> Accepted | CloudFailed:
         self._inventory.put_attempted(step.name)
         try:
-            instance = await self._provider.create(step.claim, step.name, step.offering)
+            instance = await self._provider.create(step.claim, step.name, step.offering, step.node_class)
         except CloudError as error:
             if _is_synchronous_refusal(error):
                 self._inventory.put_rejected(step.name)

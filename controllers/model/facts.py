@@ -16,6 +16,7 @@ from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 
 from .drains import NOT_DRAINED, Drain
 from .failures import CloudFailure
@@ -157,6 +158,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...] = ()
     instance: Instance | None = None
     gpus: Gpus = Gpus()
+
+    # Of a claim that refers to an AgentPoolNodeClass. None and known: it does not exist.
+    node_class: AgentPoolNodeClass | None = None
+    node_class_known: bool = False
 
     # How current the caches are.
     kube_synced: bool = True

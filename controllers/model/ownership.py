@@ -15,6 +15,7 @@ from cloudprovider.interface import Instance
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import is_own
 from provisioner.api.time import label_time
 
 KIND = (NodeClaim().api_version, NodeClaim().kind)
@@ -33,9 +34,9 @@ class Verdict(StrEnum):
 
 
 def managed(claim: NodeClaim) -> bool:
-    """Whether this controller reconciles the claim: by its node class, or by either KAITO label."""
+    """Whether this controller reconciles the claim: by its node class, KAITO's or its own, or by either KAITO label."""
     ref = claim.spec.node_class_ref
-    by_class = ref.group == labels.KAITO_NODECLASS_GROUP and ref.kind == labels.KAITO_NODECLASS_KIND
+    by_class = is_own(ref) or (ref.group == labels.KAITO_NODECLASS_GROUP and ref.kind == labels.KAITO_NODECLASS_KIND)
     return (
         by_class or labels.KAITO_WORKSPACE in claim.metadata.labels or labels.KAITO_RAGENGINE in claim.metadata.labels
     )

@@ -13,6 +13,7 @@ from cloudprovider.interface import Instance, Offering
 from provisioner.api.meta import EMPTY, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.pod import Pod
 
 JsonPatch = tuple[Mapping[str, object], ...]
@@ -51,11 +52,15 @@ class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
-    """`offering` None: the claim's requirements cannot be met, which the provider rejects with the reason."""
+    """`offering` None: the claim's requirements cannot be met, which the provider rejects with the reason.
+
+    `node_class` None: the claim refers to another kind of node class, whose defaults apply.
+    """
 
     claim: NodeClaim
     name: str
     offering: Offering | None = None
+    node_class: AgentPoolNodeClass | None = None
     event: Event | None = None
 
 

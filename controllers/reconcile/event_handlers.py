@@ -10,6 +10,7 @@ from controllers.state.cluster import ClusterState
 from controllers.state.indexes import NODECLAIM_CRD, Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.workqueue import WorkQueue
 
@@ -64,6 +65,12 @@ class EventHandlers:
         """A CRD appeared, changed or went. The deletion of the NodeClaim CRD deletes its claims."""
         if NODECLAIM_CRD in {crd.metadata.name for crd in (old, new) if crd is not None}:
             self.all_changed()
+
+    def node_class_changed(self, old: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:
+        """A node class appeared, changed or went: its claims may have waited for it."""
+        for name in {one.name for one in (old, new) if one is not None}:
+            for claim in self._indexes.claims_of_class(name):
+                self._add(self._indexes.key_of(claim))
 
     def _add(self, key: str) -> None:
         self._cluster_state.key_changed(key)

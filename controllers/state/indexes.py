@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from controllers.model.ownership import pool_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resource_version import reached
@@ -35,7 +36,7 @@ def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
 
 
 class Indexes:
-    """Reads three caches; writes nothing."""
+    """Reads the caches; writes nothing. `node_classes` None: claims of AgentPoolNodeClasses wait."""
 
     def __init__(
         self,
@@ -44,7 +45,9 @@ class Indexes:
         nodes: Reflector[Node],
         crds: Reflector[CustomResourceDefinition],
         pool_name: PoolName,
+        node_classes: Reflector[AgentPoolNodeClass] | None = None,
     ) -> None:
+        self._node_classes = node_classes
         self._claims = claims
         self._nodes = nodes
         self._crds = crds
@@ -65,6 +68,17 @@ class Indexes:
     def crd(self) -> CustomResourceDefinition | None:
         """The NodeClaim CRD, whose deletion deletes all claims."""
         return self._crds.get(NODECLAIM_CRD)
+
+    def node_class_of(self, claim: NodeClaim) -> tuple[AgentPoolNodeClass | None, bool]:
+        """The AgentPoolNodeClass that the claim refers to, and whether its existence is known."""
+        if self._node_classes is None or not is_own(claim.spec.node_class_ref):
+            return None, False
+        return self._node_classes.get(claim.spec.node_class_ref.name), self._node_classes.synced
+
+    def claims_of_class(self, name: str) -> tuple[NodeClaim, ...]:
+        """The claims that refer to this AgentPoolNodeClass."""
+        references = ((claim, claim.spec.node_class_ref) for claim in self._claims.items())
+        return tuple(claim for claim, reference in references if is_own(reference) and reference.name == name)
 
     def keys(self) -> dict[str, None]:
         """All keys that claims or Nodes map to."""

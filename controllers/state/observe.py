@@ -35,6 +35,7 @@ def observe(
     """The facts of `key` at the wall time `wall` and the loop time `now`. `gpus` maps a VM size to its GPUs."""
     instance, nodes = with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
     claims, adoption_refused = _claims(key, indexes, instance, nodes)
+    node_class, node_class_known = indexes.node_class_of(claims[0]) if claims else (None, False)
     claim, crd, seen = claims[0] if claims else None, indexes.crd, memory.first_sights
     read = memory.crd_read if claim is not None and memory.crd_read.for_uid == claim.uid else None
     return Facts(
@@ -45,6 +46,8 @@ def observe(
         claims=claims,
         nodes=nodes,
         instance=instance,
+        node_class=node_class,
+        node_class_known=node_class_known,
         gpus=gpus(_size(claims, nodes, instance)),
         kube_synced=indexes.synced,
         kube_current=indexes.current,

@@ -15,6 +15,8 @@ CAPACITY_TYPE = "karpenter.sh/capacity-type"
 DO_NOT_SYNC_TAINTS = "karpenter.sh/do-not-sync-taints"
 DO_NOT_DISRUPT = "karpenter.sh/do-not-disrupt"
 TERMINATION_TIMESTAMP = "karpenter.sh/nodeclaim-termination-timestamp"
+NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
+NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"
 
@@ -54,6 +56,7 @@ AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 # (docs/references/rules.md#ownership-marks).
 OWN_DOMAIN = "gpu-provisioner.sh"
 NODECLASS_KIND = "AgentPoolNodeClass"
+NODECLASS_FINALIZER = "gpu-provisioner.sh/termination"
 CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
 # Set by a user on a claim: the UID of the former claim whose pool it adopts.

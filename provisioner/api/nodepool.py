@@ -47,7 +47,12 @@ class NodePoolSpec(Struct, frozen=True, kw_only=True):
 
 
 class NodePoolStatus(Struct, frozen=True, kw_only=True):
+    """`node_class_observed_generation`: that of the node class when the registrations began to count."""
+
     conditions: tuple[Condition, ...] = ()
+    nodes: int = 0
+    resources: Mapping[str, str | int | float] = EMPTY
+    node_class_observed_generation: int = 0
 
 
 class NodePool(Struct, frozen=True, kw_only=True):

@@ -28,6 +28,22 @@ POOL_LIMIT_REACHED = "PoolLimitReached"
 NODE_LIMIT_REACHED = "NodeLimitReached"
 CREATE_RATE_LIMITED = "CreateRateLimited"
 
+# Launched: the AgentPoolNodeClass that the claim refers to
+NODECLASS_NOT_FOUND = "NodeClassNotFound"
+NODECLASS_TERMINATING = "NodeClassTerminating"
+NODECLASS_NOT_READY = "NodeClassNotReady"
+NODECLASS_READINESS_UNKNOWN = "NodeClassReadinessUnknown"
+NODECLASS_CONTRADICTS_OFFERING = "NodeClassContradictsOffering"
+
+# AgentPoolNodeClass and NodePool
+VALIDATION_SUCCEEDED = "ValidationSucceeded"
+NODECLASS_INVALID = "NodeClassValidationFailed"
+NODECLASS_IN_USE = "WaitingForNodeClaims"
+NODEPOOL_INVALID = "NodePoolValidationFailed"
+NODECLASS_READY = "NodeClassReady"
+REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
+REGISTRATION_FAILED = "RegistrationFailed"
+
 # Launched, and an Event of any object that cannot be decoded
 FIELD_UNREADABLE = "FieldUnreadable"
 

@@ -48,7 +48,6 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
     crds: Reflector[CustomResourceDefinition] = Reflector(
         kube, CRDS, rng=rng, indexes={}, metrics=metrics.reflector("customresourcedefinitions")
     )
-    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name)
     pools: Reflector[NodePool] = Reflector(
         kube, NODEPOOLS, rng=rng, indexes={}, metrics=metrics.reflector("nodepools") if node_pools else None
     )
@@ -59,6 +58,7 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
         indexes={},
         metrics=metrics.reflector("agentpoolnodeclasses") if node_pools else None,
     )
+    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name, node_classes=classes)
     optional = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
     return Caches(
         claims=claims,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
-from cloudprovider.azure.pricing import by_price
+from cloudprovider.azure.pricing import by_price, is_known_size
 from cloudprovider.azure.quota import quota_of
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
@@ -19,12 +19,14 @@ from cloudprovider.quota_watch import QuotaWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
+from controllers.actuator.nodepools import NodePoolActuator
 from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
 from controllers.model.facts import Candidate
 from controllers.node.health.repair import blocked_by_limits, deleted_by_repair
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.planner.evaluation import candidate
 from controllers.reconcile.event_handlers import EventHandlers
+from controllers.reconcile.nodepool_reconciler import NodePoolReconciler
 from controllers.reconcile.reconciler import Reconciler
 from controllers.state.cluster import ClusterState, Rules
 from controllers.state.gc_candidates import GCCandidates
@@ -56,7 +58,10 @@ RECONCILE_TIMEOUT_SECONDS = 60.0
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Controllers:
-    """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers."""
+    """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers.
+
+    `node_pools` is the controller of NodePools and AgentPoolNodeClasses; None if they are disabled.
+    """
 
     cluster_state: ClusterState
     queue: WorkQueue
@@ -65,6 +70,7 @@ class Controllers:
     observer: Observer
     quota_watch: QuotaWatch
     provisioning: Provisioning | None
+    node_pools: Controller | None
 
     def add_event_handlers(self, caches: Caches) -> None:
         """Subscribe to the caches. The event handlers run before the observers."""
@@ -73,6 +79,7 @@ class Controllers:
         caches.claims.add_event_handler(observer.claim_changed)
         caches.nodes.add_event_handler(handlers.node_changed, on_synced=handlers.cache_synced)
         caches.nodes.add_event_handler(observer.node_changed)
+        caches.node_classes.add_event_handler(handlers.node_class_changed, on_synced=handlers.cache_synced)
         caches.crds.add_event_handler(handlers.crd_changed, on_synced=handlers.cache_synced)
 
     def pool_changed(self, key: str) -> None:
@@ -155,6 +162,26 @@ def build_controllers(
         )
         if config.node_pools
         else None,
+        node_pools=build_node_pools(clients, caches, lease_remaining(elector)) if config.node_pools else None,
+    )
+
+
+def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], float]) -> Controller:
+    """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
+    reconciler = NodePoolReconciler(
+        queue=queue,
+        node_pools=caches.node_pools,
+        node_classes=caches.node_classes,
+        claims=caches.claims,
+        nodes=caches.nodes,
+        actuator=NodePoolActuator(clients.kube, lease_left),
+        now=clients.clock.now,
+        known_size=is_known_size,
+    )
+    reconciler.add_event_handlers()
+    return Controller(
+        "nodepool", queue, reconciler.reconcile, workers=1, metrics=clients.metrics.controller("nodepool")
     )
 
 

@@ -80,6 +80,8 @@ class Operator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
                 tasks.create_task(self._controllers.controller.run(), name="controller")
+                if self._controllers.node_pools is not None:
+                    tasks.create_task(self._controllers.node_pools.run(), name="node pools")
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
                 if self._controllers.provisioning is not None:
                     tasks.create_task(self._controllers.provisioning.run(), name="provisioning")

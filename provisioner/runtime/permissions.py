@@ -24,8 +24,10 @@ def _permissions(group: str, resource: str, verbs: str, *, on_lease: bool = Fals
 
 # For NodePools, unless they are disabled.
 NODEPOOL_PERMISSIONS = (
-    *_permissions("karpenter.sh", "nodepools", "list watch"),
-    *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses", "list watch"),
+    *_permissions("karpenter.sh", "nodepools", "list watch patch"),
+    *_permissions("karpenter.sh", "nodepools/status", "patch"),
+    *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses", "list watch patch"),
+    *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses/status", "patch"),
     *_permissions("karpenter.sh", "nodeclaims", "create"),
     *_permissions("", "pods", "watch"),
     *_permissions("apps", "daemonsets", "list watch"),

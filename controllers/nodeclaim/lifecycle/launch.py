@@ -24,11 +24,11 @@ from provisioner.api.conditions import LAUNCHED, Status
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import launch_failure, limits, offerings
+from . import launch_failure, limits, node_class, offerings
 
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 # Reasons of claims that wait for a user or a removal, not for capacity.
-NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED)
+NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED, *node_class.REASONS)
 
 
 def accepted(claim: NodeClaim) -> bool:
@@ -81,7 +81,7 @@ def step(f: Facts) -> Step | None:
     offering = offerings.next_offering(f)
     message = offerings.attempt_message(f, offering) if offering is not None else ""
     event = Event(type="Normal", reason=reasons.TRYING_OFFERING, message=message) if message else None
-    return CreateInstance(claim=claim, name=f.key, offering=offering, event=event)
+    return CreateInstance(claim=claim, name=f.key, offering=offering, node_class=f.node_class, event=event)
 
 
 def _verify_claim(f: Facts, claim: NodeClaim) -> Step | None:
@@ -194,6 +194,8 @@ def own_blocking_condition(f: Facts) -> ConditionUpdate | None:
         return _keep_cause(claim)
     if leftover := unrelated_nodes(f) or (() if node_for_claim(f) is not None else f.nodes):
         return _leftover_node(leftover)
+    if waiting := node_class.blocking_condition(f, claim):
+        return waiting
     if f.cluster is not None and not f.cluster.running:
         message = f"the managed cluster is {f.cluster.power_state}/{f.cluster.state}; start it with az aks start"
         return ConditionUpdate(status="Unknown", reason=reasons.CLUSTER_NOT_RUNNING, message=message, warning=True)

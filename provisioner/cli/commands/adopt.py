@@ -168,7 +168,8 @@ def _may_ask(claim: NodeClaim) -> None:
         ref = claim.spec.node_class_ref
         raise Refused(
             f"nodeclaim/{claim.name}: its spec.nodeClassRef is {ref.group}/{ref.kind}, not that of this controller",
-            f"This controller serves {labels.KAITO_NODECLASS_GROUP}/{labels.KAITO_NODECLASS_KIND}.",
+            f"This controller serves {labels.KAITO_NODECLASS_GROUP}/{labels.KAITO_NODECLASS_KIND} and"
+            f" {labels.OWN_DOMAIN}/{labels.NODECLASS_KIND}.",
         )
     if claim.deleting:
         raise Refused(

@@ -129,8 +129,9 @@ def _planned(source: str, claim: NodeClaim, wrong: list[FieldError]) -> Plan:
 def _foreign(claim: NodeClaim) -> str:
     ref = claim.spec.node_class_ref
     return (
-        f"ignored: its spec.nodeClassRef is {ref.group}/{ref.kind}, not {labels.KAITO_NODECLASS_GROUP}/"
-        f"{labels.KAITO_NODECLASS_KIND}, and it has neither label {labels.KAITO_WORKSPACE} nor {labels.KAITO_RAGENGINE}"
+        f"ignored: its spec.nodeClassRef is {ref.group}/{ref.kind}, neither {labels.KAITO_NODECLASS_GROUP}/"
+        f"{labels.KAITO_NODECLASS_KIND} nor {labels.OWN_DOMAIN}/{labels.NODECLASS_KIND}, and it has neither label"
+        f" {labels.KAITO_WORKSPACE} nor {labels.KAITO_RAGENGINE}"
     )
 
 

@@ -13,6 +13,7 @@ from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, O
 from cloudprovider.inventory import Inventory
 from cloudprovider.observations import Observation, merge, settles_in
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.simulator.loop import run
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
@@ -102,7 +103,13 @@ class Cloud:
     async def cluster(self) -> Cluster:
         return Cluster(running=True)
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         raise AssertionError(name)
 
     async def get(self, name: str) -> Instance:

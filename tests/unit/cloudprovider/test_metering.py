@@ -11,6 +11,7 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Ret
 from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, Usage, immediately
 from cloudprovider.metering import InstrumentedProvider
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.metrics.definitions import karpenter
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import run
@@ -32,7 +33,13 @@ class Slow:
             raise self.error
         return value
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         return await self._answer(POOL)
 
     async def get(self, name: str) -> Instance:

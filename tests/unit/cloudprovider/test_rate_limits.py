@@ -25,6 +25,7 @@ from cloudprovider.rate_limits import (
 )
 from cloudprovider.token_bucket import LowPriorityFlow, TokenBucket
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.simulator.loop import run
 
 T = TypeVar("T")
@@ -44,7 +45,13 @@ class Arm:
         if self.refusing is not None:
             raise self.refusing
 
-    async def create(self, claim: NodeClaim, name: str, offering: Offering | None = None) -> Instance:
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
         self._arrived("create")
         return pool(name)
 

@@ -153,4 +153,32 @@ LAUNCH = (
         "`kubectl get nodeclaims`, to find out what creates them.",
         "Wait, or raise the setting if the number of NodeClaims is intended.",
     ),
+    is_unknown(
+        LAUNCHED,
+        r.NODECLASS_NOT_FOUND,
+        "The AgentPoolNodeClass that the NodeClaim refers to does not exist.",
+        "`kubectl get agentpoolnodeclasses`.",
+        "Create it, or recreate the NodeClaim with another `spec.nodeClassRef.name`.",
+    ),
+    is_unknown(
+        LAUNCHED,
+        r.NODECLASS_TERMINATING,
+        "The AgentPoolNodeClass is being deleted. It exists until no NodeClaim refers to it.",
+        "`kubectl get agentpoolnodeclass NAME -o yaml`.",
+        "Recreate the NodeClaim with another node class.",
+    ),
+    is_unknown(
+        LAUNCHED,
+        r.NODECLASS_NOT_READY,
+        "The AgentPoolNodeClass is not Ready, not validated yet, or cannot be read. The message contains the cause.",
+        "`kubectl describe agentpoolnodeclass NAME`.",
+        "Correct the field in the message. The NodeClaim continues as soon as the node class is Ready.",
+    ),
+    is_false(
+        LAUNCHED,
+        r.NODECLASS_CONTRADICTS_OFFERING,
+        "A field of the AgentPoolNodeClass contradicts the size or the capacity type of the NodeClaim.",
+        "The field in the message.",
+        "Recreate the NodeClaim with another requirement or node class.",
+    ),
 )

@@ -1,0 +1,78 @@
+"""The members of an agent pool that its node class determines.
+
+A claim of another kind of node class, such as KAITO's, gets the defaults, with which the body is that of
+Azure/gpu-provisioner.
+
+Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#gpu-sizes.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+from cloudprovider.interface import SPOT, Offering
+from provisioner.api import reasons
+from provisioner.api.field_error import FieldError
+from provisioner.api.nodeclass import NodeClassSpec
+
+from .instance_types import lookup
+
+# The models that AKS partitions (https://learn.microsoft.com/en-us/azure/aks/gpu-multi-instance).
+MIG_MODELS = ("A100", "H100", "H200")
+
+
+def properties(offering: Offering, settings: NodeClassSpec) -> dict[str, Any]:
+    """The members in wire names, of valid settings. Members without a value are left to AKS."""
+    found: dict[str, Any] = {
+        "osDiskType": settings.os_disk_type,
+        "vnetSubnetID": settings.vnet_subnet_id,
+        "maxPods": settings.max_pods,
+        "capacityReservationGroupID": settings.capacity_reservation_group_id,
+        "gpuInstanceProfile": settings.gpu.mig_profile if lookup(offering.size) is not None else "",
+    }
+    if offering.capacity_type == SPOT:
+        found |= {
+            "scaleSetPriority": "Spot",
+            "scaleSetEvictionPolicy": settings.spot.eviction_policy,
+            "spotMaxPrice": float(settings.spot.max_price),
+        }
+    if _without_driver(offering, settings):
+        found["gpuProfile"] = {"driver": "None"}
+    return {member: value for member, value in found.items() if value not in (None, "")}
+
+
+def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError]:
+    """The errors of fields of the node class that contradict this offering."""
+    size = lookup(offering.size)
+    if offering.capacity_type == SPOT and settings.capacity_reservation_group_id:
+        yield FieldError(
+            "AgentPoolNodeClass.spec.capacityReservationGroupID",
+            reasons.NODECLASS_CONTRADICTS_OFFERING,
+            "a capacity reservation has on-demand machines only, and the claim allows spot",
+            settings.capacity_reservation_group_id,
+            "create the claim with karpenter.sh/capacity-type In [on-demand], or with another node class",
+        )
+    if size is None:
+        return
+    profile = settings.gpu.mig_profile
+    if profile and not any(size.model.startswith(model) for model in MIG_MODELS):
+        yield FieldError(
+            "AgentPoolNodeClass.spec.gpu.migProfile",
+            reasons.NODECLASS_CONTRADICTS_OFFERING,
+            f"{profile}: {size.name} does not support MIG",
+            profile,
+            "create the claim with a size with A100, H100 or H200, or with another node class",
+        )
+    if settings.image_family != "Ubuntu" and size.vendor == "amd":
+        yield FieldError(
+            "AgentPoolNodeClass.spec.imageFamily",
+            reasons.NODECLASS_CONTRADICTS_OFFERING,
+            f"{settings.image_family}: {size.name} supports Ubuntu only",
+            settings.image_family,
+            "create the claim with a node class with imageFamily Ubuntu",
+        )
+
+
+def _without_driver(offering: Offering, settings: NodeClassSpec) -> bool:
+    """AKS cannot install AMD drivers; the AMD GPU operator installs them."""
+    size = lookup(offering.size)
+    return size is not None and (size.vendor == "amd" or settings.gpu.driver == "None")

@@ -1,0 +1,55 @@
+"""Performs the writes to NodePools and AgentPoolNodeClasses, each conditional on the version that the plan saw.
+
+Only members that the step names are written, and nothing without the Lease.
+"""
+
+from collections.abc import Callable
+
+import structlog
+
+from controllers.model.patches import replace_list
+from controllers.model.pool_steps import (
+    AnnotateNodePool,
+    PatchNodeClassStatus,
+    PatchNodePoolStatus,
+    PoolStep,
+    SetNodeClassFinalizers,
+)
+from provisioner.api.meta import ObjectMeta
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.resources import NODECLASSES, NODEPOOLS
+
+log = structlog.get_logger("actuator")
+
+
+class NodePoolActuator:
+    """`lease_left`: seconds for which the Lease is valid (inf without leader election)."""
+
+    def __init__(self, kube: Kube, lease_left: Callable[[], float]) -> None:
+        self._kube = kube
+        self._lease_left = lease_left
+
+    async def write(self, step: PoolStep) -> None:
+        """Perform one write. Raises KubeError; a step is not sent without the Lease."""
+        if self._lease_left() <= 0:
+            log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
+            return
+        match step:
+            case SetNodeClassFinalizers(node_class=found, finalizers=wanted):
+                same = {"op": "test", "path": "/metadata/uid", "value": found.metadata.uid}
+                change = replace_list("/metadata/finalizers", found.metadata.finalizers, wanted)
+                await self._kube.patch(NODECLASSES, found.name, [same, *change], patch_type="json")
+            case PatchNodeClassStatus(node_class=found, conditions=conditions):
+                body = {"metadata": _seen(found.metadata), "status": {"conditions": list(conditions)}}
+                await self._kube.patch(NODECLASSES, found.name, body, patch_type="merge", subresource="status")
+            case AnnotateNodePool(node_pool=pool, annotations=annotations):
+                meta = {**_seen(pool.metadata), "annotations": dict(annotations)}
+                await self._kube.patch(NODEPOOLS, pool.name, {"metadata": meta}, patch_type="merge")
+            case PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields):
+                body = {"metadata": _seen(pool.metadata), "status": {**fields, "conditions": list(conditions)}}
+                await self._kube.patch(NODEPOOLS, pool.name, body, patch_type="merge", subresource="status")
+        log.debug("wrote", step=type(step).__name__)
+
+
+def _seen(meta: ObjectMeta) -> dict[str, object]:
+    return {"uid": meta.uid, "resourceVersion": meta.resource_version}

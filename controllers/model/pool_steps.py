@@ -1,0 +1,40 @@
+"""The writes of the controllers of NodePools and AgentPoolNodeClasses, as frozen values.
+
+Each has the object as the plan saw it; the write requires its version.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from provisioner.api.meta import Condition
+from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodepool import NodePool
+
+
+class SetNodeClassFinalizers(msgspec.Struct, frozen=True, kw_only=True):
+    """Replaces the list of finalizers; adds or removes ours."""
+
+    node_class: AgentPoolNodeClass
+    finalizers: tuple[str, ...]
+
+
+class PatchNodeClassStatus(msgspec.Struct, frozen=True, kw_only=True):
+    node_class: AgentPoolNodeClass
+    conditions: tuple[Condition, ...]
+
+
+class AnnotateNodePool(msgspec.Struct, frozen=True, kw_only=True):
+    node_pool: NodePool
+    annotations: Mapping[str, str]
+
+
+class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`fields`: the status besides the conditions, in wire names."""
+
+    node_pool: NodePool
+    conditions: tuple[Condition, ...]
+    fields: Mapping[str, object]
+
+
+PoolStep = SetNodeClassFinalizers | PatchNodeClassStatus | AnnotateNodePool | PatchNodePoolStatus

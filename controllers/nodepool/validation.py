@@ -1,0 +1,82 @@
+"""Validation of a NodePool beyond its CRD: contradictions, restricted labels, unknown sizes.
+
+Source: docs/references/karpenter.md#nodepool.
+"""
+
+from collections.abc import Callable, Iterator
+
+from provisioner.api import labels, requirements
+from provisioner.api.field_error import FieldError
+from provisioner.api.nodeclaim import Requirement
+from provisioner.api.nodepool import NodePool
+from provisioner.api.quantity import parse_quantity
+from provisioner.api.restricted_labels import is_excluded, refused_key, refused_value
+
+TEMPLATE = "spec.template"
+
+
+def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+    """The errors for which no NodeClaim of this NodePool could be launched."""
+    for field in pool.metadata.unreadable:
+        yield FieldError(field, "FieldValueInvalid", "it cannot be decoded", remedy="correct the field")
+    yield from _requirements(pool, known_size)
+    yield from _labels(pool)
+    yield from _taints(pool)
+    for resource, amount in pool.spec.limits.items():
+        try:
+            parse_quantity(amount)
+        except ValueError as error:
+            remedy = "write a quantity such as 8 or 512Gi"
+            yield FieldError(f"spec.limits[{resource}]", "FieldValueInvalid", str(error), str(amount), remedy)
+
+
+def exhausted_limits(pool: NodePool) -> tuple[str, ...]:
+    """The resources with a limit of 0 or less, by which no NodeClaim is ever created."""
+    return tuple(resource for resource, amount in pool.spec.limits.items() if _is_zero(amount))
+
+
+def _is_zero(amount: str | int | float) -> bool:
+    try:
+        return parse_quantity(amount) <= 0
+    except ValueError:
+        return False
+
+
+def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+    written = [
+        Requirement(key=one.key, operator=one.operator, values=one.values)
+        for one in pool.spec.template.spec.requirements
+    ]
+    field = f"{TEMPLATE}.spec.requirements"
+    for text in requirements.invalid(written):
+        yield FieldError(field, "FieldValueInvalid", text, remedy="correct the requirement")
+    fixed = [Requirement(key=key, values=(value,)) for key, value in pool.spec.template.metadata.labels.items()]
+    for text in requirements.conflicts([*fixed, *written]):
+        remedy = "change one of the requirements or labels, so that a value satisfies all of them"
+        yield FieldError(field, "FieldValueInvalid", f"no value satisfies all requirements: {text}", remedy=remedy)
+    sizes = requirements.allowed_values(written, labels.INSTANCE_TYPE)
+    if sizes and not any(known_size(size) for size in sizes):
+        shown = ", ".join(sizes[:3])
+        remedy = "check the spelling, such as Standard_NC24ads_A100_v4; gpu-provisioner schedule lists the known sizes"
+        yield FieldError(f"{field}[{labels.INSTANCE_TYPE}]", "FieldValueNotSupported", f"{shown}: unknown sizes",
+                         shown, remedy)  # fmt: skip
+
+
+def _labels(pool: NodePool) -> Iterator[FieldError]:
+    for key, value in pool.spec.template.metadata.labels.items():
+        for why in () if is_excluded(key) else (refused_key(key), refused_value(value)):
+            if why is not None:
+                cause, remedy = why
+                field = f"{TEMPLATE}.metadata.labels[{key}]"
+                yield FieldError(field, "FieldValueInvalid", f"{value[:40]!r}: {cause}", value, remedy)
+
+
+def _taints(pool: NodePool) -> Iterator[FieldError]:
+    spec = pool.spec.template.spec
+    seen: set[tuple[str, str]] = set()
+    for taint in (*spec.taints, *spec.startup_taints):
+        if (taint.key, taint.effect) in seen:
+            remedy = "keep one of them"
+            message = f"{taint}: another taint or startup taint has the same key and effect"
+            yield FieldError(f"{TEMPLATE}.spec.taints", "FieldValueDuplicate", message, str(taint), remedy)
+        seen.add((taint.key, taint.effect))

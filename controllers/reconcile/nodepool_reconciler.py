@@ -1,0 +1,172 @@
+"""Reconciles NodePools and AgentPoolNodeClasses: facts from the caches, one step by the plans, one write.
+
+Keys are `NodePool/<name>` and `AgentPoolNodeClass/<name>`. Without an object of these kinds nothing is queued. A write
+requires the version that the plan saw, so a stale cache leads to a conflict, after which the key is reconciled again.
+"""
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from datetime import datetime
+
+from controllers.actuator.nodepools import NodePoolActuator
+from controllers.model.pool_steps import PoolStep
+from controllers.nodeclass import nodeclass
+from controllers.nodeclass.nodeclass import NodeClassFacts
+from controllers.nodepool import nodepool
+from controllers.nodepool.nodepool import OUTCOMES_KEPT, NodePoolFacts, Outcome
+from provisioner.api import labels
+from provisioner.api.conditions import LAUNCHED, REGISTERED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
+from provisioner.api.nodepool import NodePool
+from provisioner.runtime.kube_errors import KubeError
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.workqueue import WorkQueue
+
+POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
+# Changes of machines come in groups; one status write covers a group.
+COLLECT_SECONDS = 1.0
+CONFLICT_SECONDS = 0.5
+
+
+class NodePoolReconciler:
+    """`known_size`: whether a VM size is in the catalogue."""
+
+    def __init__(
+        self,
+        *,
+        queue: WorkQueue,
+        node_pools: Reflector[NodePool],
+        node_classes: Reflector[AgentPoolNodeClass],
+        claims: Reflector[NodeClaim],
+        nodes: Reflector[Node],
+        actuator: NodePoolActuator,
+        now: Callable[[], datetime],
+        known_size: Callable[[str], bool],
+    ) -> None:
+        self._queue = queue
+        self._pools = node_pools
+        self._classes = node_classes
+        self._claims = claims
+        self._nodes = nodes
+        self._actuator = actuator
+        self._now = now
+        self._known_size = known_size
+        self._outcomes: dict[str, tuple[tuple[int, int], deque[Outcome]]] = {}
+
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._pools.add_event_handler(self._pool_changed)
+        self._classes.add_event_handler(self._class_changed, on_synced=self._all_changed)
+        self._claims.add_event_handler(self._claim_changed, on_synced=self._all_changed)
+        self._nodes.add_event_handler(self._node_changed)
+
+    async def reconcile(self, key: str) -> float | None:
+        """One write, if one is needed."""
+        if not (self._claims.synced and self._nodes.synced):
+            return None
+        step = self._plan_class(key.removeprefix(CLASS)) if key.startswith(CLASS) else self._plan_pool(key)
+        if step is None:
+            return None
+        try:
+            await self._actuator.write(step)
+        except KubeError as error:
+            if error.status in (404, 409, 422):
+                return CONFLICT_SECONDS  # the object changed; its event adds the key as well
+            raise
+        return None
+
+    def _plan_class(self, name: str) -> PoolStep | None:
+        found = self._classes.get(name)
+        if found is None:
+            return None
+        using = tuple(sorted(claim.name for claim in self._claims.items() if _refers(claim, name)))
+        return nodeclass.plan(NodeClassFacts(node_class=found, now=self._now(), claims=using))
+
+    def _plan_pool(self, key: str) -> PoolStep | None:
+        name = key.removeprefix(POOL)
+        pool = self._pools.get(name)
+        if pool is None or not nodepool.is_ours(pool):
+            self._outcomes.pop(name, None)
+            return None
+        if not self._classes.synced:
+            return None
+        found = self._classes.get(pool.spec.template.spec.node_class_ref.name)
+        facts = NodePoolFacts(
+            node_pool=pool,
+            now=self._now(),
+            node_class=found,
+            machines=tuple(self._machines(name)),
+            outcomes=tuple(self._outcomes_of(pool, found)),
+            known_size=self._known_size,
+        )
+        return nodepool.plan(facts)
+
+    def _machines(self, name: str) -> Iterator[tuple[NodeClaim, Node | None]]:
+        for claim in self._claims.items():
+            if _pool_of(claim) == name:
+                yield claim, self._nodes.get(claim.status.node_name) if claim.status.node_name else None
+
+    def _outcomes_of(self, pool: NodePool, found: AgentPoolNodeClass | None) -> deque[Outcome]:
+        """The outcomes since the NodePool or its node class changed last."""
+        generations = (pool.metadata.generation, found.metadata.generation if found is not None else 0)
+        before = self._outcomes.get(pool.name)
+        if before is None or before[0] != generations:
+            self._outcomes[pool.name] = generations, deque(maxlen=OUTCOMES_KEPT)
+        return self._outcomes[pool.name][1]
+
+    def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
+        for pool in (old, new):
+            if pool is not None and nodepool.is_ours(pool):
+                self._queue.add(POOL + pool.name)
+
+    def _class_changed(self, old: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:
+        for name in {one.name for one in (old, new) if one is not None}:
+            self._queue.add(CLASS + name)
+            for pool in self._pools.items():
+                if nodepool.is_ours(pool) and pool.spec.template.spec.node_class_ref.name == name:
+                    self._queue.add(POOL + pool.name)
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        claim = new or old
+        if claim is None or not is_own(claim.spec.node_class_ref):
+            return
+        self._record_outcome(old, new)
+        if old is None or new is None:
+            self._queue.add(CLASS + claim.spec.node_class_ref.name)
+        if name := _pool_of(claim):
+            self._queue.add_after(POOL + name, COLLECT_SECONDS)
+
+    def _record_outcome(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        pool = self._pools.get(_pool_of(new)) if new is not None else None
+        if old is None or new is None or pool is None or not nodepool.is_ours(pool):
+            return
+        kept = self._outcomes_of(pool, self._classes.get(pool.spec.template.spec.node_class_ref.name))
+        if old.condition(REGISTERED, "True") is None and new.condition(REGISTERED, "True") is not None:
+            kept.append("registered")
+        elif old.condition(LAUNCHED, "False") is None and new.condition(LAUNCHED, "False") is not None:
+            kept.append("failed")
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        node = new or old
+        name = node.metadata.labels.get(labels.NODEPOOL, "") if node is not None else ""
+        pool = self._pools.get(name) if name else None
+        changed = old is None or new is None or old.status.capacity != new.status.capacity
+        if changed and pool is not None and nodepool.is_ours(pool):
+            self._queue.add_after(POOL + name, COLLECT_SECONDS)
+
+    def _all_changed(self) -> None:
+        for found in self._classes.items():
+            self._queue.add(CLASS + found.name)
+        for pool in self._pools.items():
+            if nodepool.is_ours(pool):
+                self._queue.add(POOL + pool.name)
+
+
+def _pool_of(claim: NodeClaim) -> str:
+    return claim.metadata.labels.get(labels.NODEPOOL, "") if is_own(claim.spec.node_class_ref) else ""
+
+
+def _refers(claim: NodeClaim, name: str) -> bool:
+    return is_own(claim.spec.node_class_ref) and claim.spec.node_class_ref.name == name
