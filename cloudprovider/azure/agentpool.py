@@ -38,6 +38,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", re.ASCII)
 _TAINT_PART = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_./]{0,251}[A-Za-z0-9])?")
 _TAINT_VALUE = re.compile(r"([A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?)?")
 _EFFECTS = ("NoSchedule", "PreferNoSchedule", "NoExecute")
+DEFAULTS = NodeClassSpec()
 OS_SKUS = {"ubuntu": "Ubuntu", "azurelinux": "AzureLinux"}
 _ALPHABET = "0123456789abcdefghijklmnopqrstuvwxyz"
 
@@ -77,7 +78,7 @@ def to_agent_pool(
     claim: NodeClaim, offering: Offering, *, now: datetime, node_class: AgentPoolNodeClass | None = None
 ) -> dict[str, Any]:
     """The body of the PUT, in wire names; `now` is the time of the PUT. Raises Rejected (final)."""
-    size, settings = offering.size, node_class.spec if node_class is not None else NodeClassSpec()
+    size, settings = offering.size, node_class.spec if node_class is not None else DEFAULTS
     reject(validate(claim, size, settings))
     reject(class_properties.validate(offering, settings))
     properties: dict[str, Any] = {
@@ -102,7 +103,7 @@ def to_agent_pool(
     return {"properties": properties | class_properties.properties(offering, settings)}
 
 
-def validate(claim: NodeClaim, size: str, settings: NodeClassSpec = NodeClassSpec()) -> Iterator[FieldError]:
+def validate(claim: NodeClaim, size: str, settings: NodeClassSpec = DEFAULTS) -> Iterator[FieldError]:
     """The errors of all fields of the claim that a pool of this size cannot express, except requirements."""
     yield from _validate_image_family(claim, settings, lookup(size))
     yield from _validate_requests(claim)

@@ -1,4 +1,4 @@
-"""The hash of a NodePool's template, by which drift of its NodeClaims is found, and what a new NodeClaim gets of it.
+"""The hash of a NodePool's template, by which drift of its NodeClaims is found.
 
 The hash covers what Karpenter's covers: the template without its requirements. Its value differs from Karpenter's, and
 so does its version, so that neither controller takes the other's hash for drift.
@@ -11,7 +11,6 @@ import hashlib
 import msgspec
 
 from provisioner.api import labels
-from provisioner.api.meta import OwnerReference
 from provisioner.api.nodepool import NodePool
 
 HASH_VERSION = "gpu-provisioner-v1"
@@ -31,16 +30,5 @@ def template_hash(pool: NodePool) -> str:
 
 
 def hash_annotations(pool: NodePool) -> dict[str, str]:
-    """The annotations of the NodePool, and of each NodeClaim when it is created."""
+    """The annotations of the NodePool, which a NodeClaim gets when it is created."""
     return {labels.NODEPOOL_HASH: template_hash(pool), labels.NODEPOOL_HASH_VERSION: HASH_VERSION}
-
-
-def owner_reference(pool: NodePool) -> OwnerReference:
-    """The owner of each NodeClaim of the NodePool: the garbage collector deletes them with it."""
-    return OwnerReference(
-        api_version=pool.api_version,
-        kind=pool.kind,
-        name=pool.name,
-        uid=pool.metadata.uid,
-        block_owner_deletion=True,
-    )

@@ -20,8 +20,6 @@ from .solver.requirements import Requirements
 
 # They only decide which daemon pods count; a NodeClaim does not require them.
 OF_NODE = frozenset({labels.REGISTERED, labels.INITIALIZED})
-NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
-NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 MIN_VALUES_RELAXED = "karpenter.sh/nodeclaim-min-values-relaxed"
 # The name of a NodeClaim is the value of a label, of at most 63 characters.
 PREFIX_LENGTH = 50
@@ -48,7 +46,7 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
     }
     hashed = {
         key: pool.metadata.annotations[key]
-        for key in (NODEPOOL_HASH, NODEPOOL_HASH_VERSION)
+        for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
         if key in pool.metadata.annotations
     }
     owner = {
