@@ -119,4 +119,4 @@ def _registration_health(f: NodePoolFacts) -> ConditionUpdate:
     if current is not None and kept and current.status == "False":
         return ConditionUpdate(status="False", reason=current.reason, message=current.message)
     message = "no NodeClaim was launched since the NodePool or its node class changed"
-    return ConditionUpdate(status="Unknown", reason=reasons.AWAITING, message=message)
+    return ConditionUpdate(status="Unknown", reason=reasons.AWAITING_REGISTRATION, message=message)

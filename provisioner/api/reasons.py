@@ -43,6 +43,7 @@ NODEPOOL_INVALID = "NodePoolValidationFailed"
 NODECLASS_READY = "NodeClassReady"
 REGISTRATION_HEALTHY = "NodeRegistrationHealthy"
 REGISTRATION_FAILED = "RegistrationFailed"
+AWAITING_REGISTRATION = "AwaitingRegistration"
 
 # Launched, and an Event of any object that cannot be decoded
 FIELD_UNREADABLE = "FieldUnreadable"

@@ -30,6 +30,12 @@ FINALIZERS = (
         CONTROLLER,
         "Keeps the object until the machine is proven to be deleted. Karpenter's finalizer.",
     ),
+    Mark(
+        k.NODECLASS_FINALIZER,
+        ("AgentPoolNodeClass",),
+        CONTROLLER,
+        "Keeps the node class until no NodeClaim refers to it. Added with the first one.",
+    ),
 )
 
 ANNOTATIONS = (
@@ -41,6 +47,13 @@ ANNOTATIONS = (
         " both until the termination grace period expires. On a NodeClaim: it is copied to the Node and has no other"
         " effect, because the controller performs no voluntary disruption.",
     ),
+    Mark(
+        k.NODEPOOL_HASH,
+        ("NodePool", "NodeClaim"),
+        CONTROLLER,
+        "The hash of the NodePool's template without its requirements; a NodeClaim has that of its creation.",
+    ),
+    Mark(k.NODEPOOL_HASH_VERSION, ("NodePool", "NodeClaim"), CONTROLLER, "The version of the hash's algorithm."),
     Mark(
         k.TERMINATION_TIMESTAMP,
         ("NodeClaim",),

@@ -8,16 +8,18 @@ A test in `tests/world` that writes another combination fails.
     validation.py        Launched: NodeClaims that fail validation
     initialization.py    Registered and Initialized
     termination.py       Drained, VolumesDetached, InstanceTerminating
+    nodepools.py         NodePools and AgentPoolNodeClasses
     events.py            Events without a change of a condition
 """
 
 from .events import EVENTS
 from .initialization import INITIALIZATION
 from .launch import LAUNCH
+from .nodepools import NODEPOOLS
 from .row import Event, Reason
 from .termination import TERMINATION
 from .validation import VALIDATION
 
-REASONS: tuple[Reason, ...] = (*LAUNCH, *VALIDATION, *INITIALIZATION, *TERMINATION)
+REASONS: tuple[Reason, ...] = (*LAUNCH, *VALIDATION, *INITIALIZATION, *TERMINATION, *NODEPOOLS)
 
 __all__ = ["EVENTS", "REASONS", "Event", "Reason"]
