@@ -8,7 +8,7 @@ from provisioner.api import labels as k
 
 from .markdown import code, page, table
 
-On = Literal["NodeClaim", "Node", "agent pool", "Lease", "Pod"]
+On = Literal["NodeClaim", "Node", "agent pool", "Lease", "Pod", "NodePool", "AgentPoolNodeClass"]
 
 
 class Mark(msgspec.Struct, frozen=True):
