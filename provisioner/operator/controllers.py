@@ -8,6 +8,8 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
+from prometheus_client import Counter
+
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.offerings import allowed_offerings
@@ -39,6 +41,7 @@ from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import nodepool_of
+from provisioner.metrics.observers.nodepools import register_nodepool_metrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.offerings import register_offering_metrics
 from provisioner.metrics.observers.removals import register_removal_metrics
@@ -162,11 +165,13 @@ def build_controllers(
         )
         if config.node_pools
         else None,
-        node_pools=build_node_pools(clients, caches, lease_remaining(elector)) if config.node_pools else None,
+        node_pools=build_node_pools(clients, caches, lease_remaining(elector), observer.errors)
+        if config.node_pools
+        else None,
     )
 
 
-def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], float]) -> Controller:
+def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], float], errors: Counter) -> Controller:
     """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
     reconciler = NodePoolReconciler(
@@ -180,6 +185,7 @@ def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], 
         known_size=is_known_size,
     )
     reconciler.add_event_handlers()
+    register_nodepool_metrics(clients.metrics, caches.node_pools.items, lambda: lease_left() > 0, errors)
     return Controller(
         "nodepool", queue, reconciler.reconcile, workers=1, metrics=clients.metrics.controller("nodepool")
     )

@@ -156,6 +156,22 @@ QUEUE_DEPTH = gauge(
     "Pods of the last scheduling decision",
     ("controller",),
 )
+NODEPOOLS_USAGE = gauge(
+    "karpenter_nodepools_usage",
+    "ALPHA",
+    "Resources of all machines of a NodePool",
+    ("resource_type", "nodepool"),
+    of_objects=True,
+    use="Of NodePools of this controller only; `nodes` counts machines.",
+)
+NODEPOOLS_LIMIT = gauge(
+    "karpenter_nodepools_limit",
+    "ALPHA",
+    "Limits of a NodePool",
+    ("resource_type", "nodepool"),
+    of_objects=True,
+    use="Of NodePools of this controller only.",
+)
 PODS_DECISION = histogram(
     "karpenter_pods_scheduling_decision_duration_seconds",
     "ALPHA",

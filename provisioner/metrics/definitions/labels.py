@@ -163,7 +163,7 @@ LABELS: Mapping[str, Label] = {
             *("pods", "daemonsets", "agentpools"),
         ),
     ),
-    "resource_type": Label(meaning="resource, in Karpenter's spelling", values=RESOURCES),
+    "resource_type": Label(meaning="resource, in Karpenter's spelling", values=(*RESOURCES, "nodes")),
     "result": Label(
         meaning="result of a reconcile or an operation",
         values=("success", "error", "requeue", "requeue_after", "succeeded", "failed"),

@@ -7,6 +7,7 @@ import pytest
 
 from tests.world.claims import condition, ready
 from tests.world.harness import Sim, node_claim, simulated
+from tests.world.metric_samples import Numbers
 
 Json = dict[str, Any]
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
@@ -241,3 +242,20 @@ async def test_the_hash_follows_the_template_without_its_requirements(sim: Sim) 
     assert hashed() == first
     await sim.apply(node_pool(template={"expireAfter": "Never"}))
     await sim.until(lambda: hashed() not in ("", first), 60, "another hash")
+
+
+@simulated()
+async def test_usage_and_limits_are_metrics(sim: Sim) -> None:
+    """With Karpenter's names; NodePools of another controller have none."""
+    numbers = Numbers()
+    await sim.apply(node_class())
+    await sim.start_controller(metrics=numbers.metrics)
+    await sim.apply(node_pool(limits={"nvidia.com/gpu": 4, "cpu": "64", "example.com/x": 1}))
+    await sim.apply(node_pool("theirs", reference=OTHERS, limits={"cpu": "1"}))
+    await sim.apply(claim_of(sim, "a1"))
+    await ready(sim, "a1")
+    await asyncio.sleep(5)
+    assert numbers.total("karpenter_nodepools_limit", resource_type="nvidia.com/gpu", nodepool="gpu") == 4
+    assert numbers.total("karpenter_nodepools_limit", resource_type="cpu") == 64
+    assert numbers.total("karpenter_nodepools_usage", resource_type="cpu", nodepool="gpu") == 24
+    assert numbers.total("karpenter_nodepools_usage", resource_type="nodes", nodepool="gpu") == 1
