@@ -21,6 +21,9 @@ import pytest
 import yaml
 
 from provisioner.api.crd import nodeclaim_crd
+from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
+from provisioner.api.crd_nodepool import nodepool_crd
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.cli.descriptions import COMMANDS
@@ -196,11 +199,16 @@ def test_helm_commands_render(line: Shown, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
 def test_yaml_blocks_are_valid(document: str, block: str) -> None:
-    """Chart values render with Helm; NodeClaims and parts of them match the CRD; NodePools and Pods decode."""
+    """Chart values render with Helm; NodeClaims and parts of them, NodePools and node classes match their CRDs."""
     several = [*yaml.safe_load_all(block)]
-    if {one.get("kind") for one in several} <= {"NodePool", "Pod"}:
+    crds = {crd["spec"]["names"]["kind"]: crd for crd in (nodepool_crd(), agentpoolnodeclass_crd())}
+    types: dict[str, type] = {"NodePool": NodePool, "AgentPoolNodeClass": AgentPoolNodeClass, "Pod": SchedulablePod}
+    if {one.get("kind") for one in several} <= types.keys():
         for one in several:
-            msgspec.convert(one, NodePool if one["kind"] == "NodePool" else SchedulablePod)
+            msgspec.convert(one, types[one["kind"]])
+            if crd := crds.get(one["kind"]):
+                schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+                jsonschema_rs.validator_for(schema).validate(one)
         return
     (read,) = several
     if set(read) <= set(defaults()):
