@@ -28,6 +28,7 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
+from controllers.node.termination.cordon import cordoned_at
 from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
 from controllers.node.termination.termination import drain_node
@@ -172,9 +173,10 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
 def _drain_deadline(f: Facts, node: Node) -> datetime | None:
     """The deadline to drain an orphan's Node: no claim sets a termination grace period, and the machine costs money.
 
-    It counts from the deletion of the Node, else from the beginning of its drain.
+    It counts from the deletion of the Node, else from its taint, which outlasts a restart, else from the first read of
+    its pods.
     """
-    began, drain = node.metadata.deletion_timestamp, f.drains.get(node.uid)
+    began, drain = node.metadata.deletion_timestamp or cordoned_at(node, f.now), f.drains.get(node.uid)
     if began is None and drain is not None:
         began = shifted(f.now, -drain.lasts(f.loop_now))
     return None if began is None else shifted(began, f.policy.draining_seconds)

@@ -48,7 +48,7 @@ def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
     `by`: the deadline, after which budgets and `do-not-disrupt` no longer apply.
     """
-    patch = cordon(node) if node in f.nodes else ()
+    patch = cordon(node, f.now) if node in f.nodes else ()
     if patch and "PatchNode" not in f.refused:
         return PatchNode(node=node, patch=patch, why="taint a Node that is being removed")
     return drain.step(f, node, by) or volumes.step(f, node, by)

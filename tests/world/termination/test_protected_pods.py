@@ -50,6 +50,33 @@ async def test_an_orphans_ready_node_is_drained_before_its_pool_goes(sim: Sim, h
     assert labels.DISRUPTED_TAINT in {taint["key"] for taint in taints}
 
 
+@pytest.mark.parametrize("stated", [None, "2999-01-01T00:00:00Z"], ids=["as written", "in the future"])
+@simulated(azure=FAST, gc_bound_seconds=ANY_TIME)
+async def test_restarts_do_not_extend_the_drain_of_an_orphan(sim: Sim, stated: str | None) -> None:
+    """Nothing has deleted the Node, and no claim has a deadline: the time counts from its taint."""
+    await up(sim)
+    node = node_name(sim)
+    run_pod(sim, "app", node)
+    budget(sim, "keep", "app")
+    sim.store.patch("nodes", node, {"metadata": {"ownerReferences": None}})
+    await asyncio.sleep(5)
+    strip(sim, NAME)
+    began = sim.now
+    for number in range(1, 4):
+        await asyncio.sleep(7 * 60)
+        if stated is not None:
+            taints = (sim.store.get("nodes", node) or {})["spec"]["taints"]
+            changed = [{**one, "timeAdded": stated} for one in taints if one["key"] == labels.DISRUPTED_TAINT]
+            sim.store.patch("nodes", node, {"spec": {"taints": changed}})
+            break
+        if pool_calls(sim, "DELETE"):
+            break
+        sim.crash()
+        await sim.start_controller(f"ctl{number}")
+    await sim.until(lambda: pool_calls(sim, "DELETE"), HOUR, "DELETE of the pool")
+    assert 900 <= pool_calls(sim, "DELETE")[0].at - began <= 1200
+
+
 @pytest.mark.parametrize("then", ["the Node is deleted", "the Node stays"])
 @simulated(azure=FAST)
 async def test_a_node_without_our_finalizer_does_not_cost_its_pods(sim: Sim, then: str) -> None:
