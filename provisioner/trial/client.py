@@ -16,6 +16,14 @@ from provisioner.simulator.world import Addresses, World
 
 Json = dict[str, Any]
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+# The collections of the kinds of the examples, in the namespace `default`.
+COLLECTIONS = {
+    "NodeClaim": CLAIMS,
+    "NodePool": "/apis/karpenter.sh/v1/nodepools",
+    "AgentPoolNodeClass": "/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses",
+    "Pod": "/api/v1/namespaces/default/pods",
+    "Event": "/api/v1/namespaces/default/events",
+}
 API_VERSION = "2026-08-01"
 TIMEOUT_SECONDS = 30.0
 # ARM requires a token; the simulated one accepts any.
@@ -34,14 +42,19 @@ class Client:
         self._kube = kube_url
         self._pools = pools_url
 
-    async def apply(self, claim: Json) -> None:
-        await self._request("POST", self._kube + CLAIMS, claim)
+    async def apply(self, obj: Json) -> None:
+        await self._request("POST", self._kube + COLLECTIONS[obj["kind"]], obj)
 
-    async def delete(self, name: str) -> None:
-        await self._request("DELETE", f"{self._kube}{CLAIMS}/{name}")
+    async def delete(self, name: str, kind: str = "NodeClaim") -> None:
+        await self._request("DELETE", f"{self._kube}{COLLECTIONS[kind]}/{name}")
 
     async def claims(self) -> dict[str, Json]:
-        return {c["metadata"]["name"]: c for c in (await self._request("GET", self._kube + CLAIMS))["items"]}
+        return await self.all("NodeClaim")
+
+    async def all(self, kind: str) -> dict[str, Json]:
+        """The objects of a kind in `COLLECTIONS`, by name."""
+        found = (await self._request("GET", self._kube + COLLECTIONS[kind]))["items"]
+        return {obj["metadata"]["name"]: obj for obj in found}
 
     async def nodes(self) -> dict[str, Json]:
         """The Nodes with a claim's label."""

@@ -13,7 +13,7 @@ from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
 
-from .manifests import InvalidFile, examples, read_claims, read_faults
+from .manifests import InvalidFile, examples, pod_examples, read_claims, read_faults
 from .output.select import select_renderer, stop_at_closed_pipe
 
 OK, USAGE = 0, 2
@@ -21,9 +21,16 @@ OK, USAGE = 0, 2
 
 def run(wanted: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run `gpu-provisioner try` with these flags; returns the exit code."""
+    if wanted.pods and (wanted.filename or wanted.fail):
+        other = "-f" if wanted.filename else "--fail"
+        err.write(f"gpu-provisioner try: --pods: not allowed with {other}\n    See gpu-provisioner try --help.\n")
+        return USAGE
     try:
-        paths = wanted.filename or (examples() if wanted.once and not wanted.fail else examples()[:1])
-        claims = read_claims(paths)
+        if wanted.pods:
+            paths, claims = pod_examples(), []
+        else:
+            paths = wanted.filename or (examples() if wanted.once and not wanted.fail else examples()[:1])
+            claims = read_claims(paths)
         faults = read_faults(wanted.faults) if wanted.faults is not None else ()
     except InvalidFile as error:
         err.write(f"gpu-provisioner try: {error}\n")
@@ -34,7 +41,7 @@ def run(wanted: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     settings = SessionSettings(
         speed=wanted.speed, fail=wanted.fail, faults=faults, kubeconfig=wanted.kubeconfig, kube_port=wanted.port
     )
-    plan = runner.Plan(once=wanted.once, paths=tuple(paths), claims=tuple(claims))
+    plan = runner.Plan(once=wanted.once, pods=wanted.pods, paths=tuple(paths), claims=tuple(claims))
     renderer, log_stream = select_renderer(wanted.output, stop_at_closed_pipe(out), err)
     logs.configure(SystemClock(), level="info" if wanted.verbose else "error", stream=log_stream)
     try:

@@ -33,6 +33,23 @@ def claim_changes(event: str, obj: Json, old: Json | None) -> Iterator[Text]:
             yield _condition_text(current), _style(current)
 
 
+def pod_changes(event: str, obj: Json, old: Json | None) -> Iterator[Text]:
+    """The changes of a pod."""
+    node, before = obj["spec"].get("nodeName"), ((old or {}).get("spec") or {}).get("nodeName")
+    phase, phase_before = obj["status"].get("phase"), ((old or {}).get("status") or {}).get("phase")
+    if event == "DELETED":
+        yield "deleted", "success"
+        return
+    if event == "ADDED":
+        yield "created", "plain"
+    elif deleting(obj) and not (old and deleting(old)):
+        yield "is being deleted", "plain"
+    if node and node != before:
+        yield f"bound to {node}", "plain"
+    if phase not in (phase_before, "Pending"):
+        yield f"{phase}", "success" if phase == "Running" else "plain"
+
+
 def node_changes(event: str, obj: Json, old: Json | None) -> Iterator[Text]:
     """The changes of a Node."""
     ready, before = condition(obj, "Ready"), condition(old, "Ready")

@@ -39,19 +39,19 @@ async def run_once(
         if scenario is not None:
             checks.append(_ReasonCheck(client, names, scenario, session.settings.speed).check)
         if scenario is None or scenario.recovers:
-            checks += [lambda: _not_ready(client, names), lambda: _busy(session, recorder)]
+            checks += [lambda: not_ready(client, names), lambda: busy(session, recorder)]
         for check in checks:
-            if missing := await _until(check, timeout_seconds):
+            if missing := await until(check, timeout_seconds):
                 return missing
         uids = {name: claim["metadata"]["uid"] for name, claim in (await client.claims()).items()}
         recorder.user("deletes the claims")
         for name in names:
             await client.delete(name)
-        missing = await _until(lambda: _remaining(client), timeout_seconds)
-        return missing or _wrong_order(session, uids)
+        missing = await until(lambda: remaining(client), timeout_seconds)
+        return missing or wrong_order(session, uids)
 
 
-async def _until(check: Check, timeout_seconds: float) -> list[str]:
+async def until(check: Check, timeout_seconds: float) -> list[str]:
     """Repeat the check until it finds nothing missing; what is missing at the timeout."""
     missing: list[str] = ["timed out before the first check"]
     try:
@@ -102,7 +102,7 @@ class _ReasonCheck:
         ]
 
 
-async def _busy(session: Session, recorder: EventRecorder) -> list[str]:
+async def busy(session: Session, recorder: EventRecorder) -> list[str]:
     """The pools whose operation has not ended, and whether the controller has listed the pools since.
 
     A claim is Ready before its create operation ends. Deleted before the controller knows the end, its pool would be
@@ -114,7 +114,8 @@ async def _busy(session: Session, recorder: EventRecorder) -> list[str]:
     return [] if recorder.listed else ["the controller has not listed the agent pools since"]
 
 
-async def _not_ready(client: Client, names: Sequence[str]) -> list[str]:
+async def not_ready(client: Client, names: Sequence[str]) -> list[str]:
+    """What these claims lack of being Ready with their GPUs."""
     claims, nodes = await client.claims(), await client.nodes()
     missing = []
     for name in names:
@@ -134,7 +135,7 @@ async def _not_ready(client: Client, names: Sequence[str]) -> list[str]:
     return missing
 
 
-async def _remaining(client: Client) -> list[str]:
+async def remaining(client: Client) -> list[str]:
     """The objects that still exist. ARM is read only when the others are deleted, because it throttles polling."""
     found = {"Nodes": await client.nodes(), "NodeClaims": await client.claims()}
     if not any(found.values()):
@@ -142,7 +143,7 @@ async def _remaining(client: Client) -> list[str]:
     return [f"remaining {kind}: {', '.join(names)}" for kind, names in found.items() if names]
 
 
-def _wrong_order(session: Session, uids: dict[str, str]) -> list[str]:
+def wrong_order(session: Session, uids: dict[str, str]) -> list[str]:
     """The claims whose objects were deleted in another order than expected."""
     scenario = session.scenario
     allowed = [DELETION_ORDER] if scenario is None or not scenario.every_claim else []

@@ -18,6 +18,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the flags of `try` to its parser."""
     parser.add_argument("--once", action="store_true", help="run the whole lifecycle of the NodeClaims once, then exit")
     parser.add_argument("--speed", type=_speed, default=SPEED, help="speed of Azure's clock (%(default)g)")
+    parser.add_argument("--pods", action="store_true", help="create pods and a NodePool instead of NodeClaims")
     failure = parser.add_mutually_exclusive_group()
     failure.add_argument("--fail", choices=sorted(SCENARIOS), default="", help="simulate a failure")
     failure.add_argument("--faults", type=Path, metavar="FILE", help="a fault plan for the simulated Azure")

@@ -15,6 +15,7 @@ from provisioner.simulator.azure import fault_plan
 from provisioner.simulator.azure.faults import Fault
 
 Json = dict[str, Any]
+POD_EXAMPLES = ("node-pool.yaml", "trainer.yaml", "intruder.yaml")
 DEMO = ("kaito-workspace.yaml", "first-gpu.yaml", "a100-multi.yaml")
 
 
@@ -26,10 +27,24 @@ class InvalidFile(Exception):
 
 
 def examples() -> list[Path]:
-    """The claims of the demo: beside the packages in a checkout, inside them in a wheel."""
+    """The claims of the demo."""
+    return [_folder() / name for name in DEMO]
+
+
+def pod_examples() -> list[Path]:
+    """The NodePool, the pod and the intruder of `try --pods`."""
+    return [_folder() / "pods" / name for name in POD_EXAMPLES]
+
+
+def _folder() -> Path:
+    """The examples: beside the packages in a checkout, inside them in a wheel."""
     inside = Path(__file__).parents[1] / "examples"
-    folder = inside if inside.is_dir() else Path(__file__).parents[2] / "examples"
-    return [folder / name for name in DEMO]
+    return inside if inside.is_dir() else Path(__file__).parents[2] / "examples"
+
+
+def read_objects(paths: Sequence[Path]) -> list[Json]:
+    """All objects of YAML files. Raises InvalidFile."""
+    return [document for path in paths for document in _documents(path) if isinstance(document, dict)]
 
 
 def read_claims(paths: Sequence[Path]) -> list[Json]:

@@ -9,8 +9,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cloudprovider.azure import pricing
 from provisioner.simulator.azure.settings import AzureSettings
 
+from .pods import PodStory
 from .scenarios import Scenario
 
 NO_KUBECTL = (
@@ -48,6 +50,36 @@ def commands(kubeconfig: Path, paths: Sequence[Path], names: Sequence[str], scen
         "Events are shown below. Ctrl-C stops all servers and removes the kubeconfig.",
     ]
     return "\n".join([*([missing] if missing else []), *lines])
+
+
+def pod_commands(kubeconfig: Path, paths: Sequence[Path]) -> str:
+    """The commands of `try --pods` for a second terminal."""
+    kubectl, missing = _kubectl()
+    lines = [
+        "In another terminal:",
+        f"  export KUBECONFIG={_path(kubeconfig)}",
+        f"  {kubectl} apply {' '.join(f'-f {_path(path)}' for path in paths)}",
+        f"  {kubectl} wait pod trainer --for=condition=Ready --timeout=15m && {kubectl} get nodeclaims,pods",
+        f"  {kubectl} describe pod intruder",
+        f"  {kubectl} delete pod trainer && {kubectl} delete nodepool gpu",
+        "Events are shown below. Ctrl-C stops all servers and removes the kubeconfig.",
+    ]
+    return "\n".join([*([missing] if missing else []), *lines])
+
+
+def pods_result(story: PodStory, *, calls: int, lists: int) -> str:
+    """The summary of a successful run with pods. `calls`: to ARM for single agent pools."""
+    sizes, total = ", ".join(size for size, _ in story.prices), sum(price for _, price in story.prices)
+    machines = "1 machine was" if len(story.prices) == 1 else f"{len(story.prices)} machines were"
+    return "\n".join(
+        (
+            f"{machines} created for the pending pod ({sizes}, {total:.3f} USD an hour at the list prices of"
+            f" {story.region}, {pricing.DATE}), and deleted with the NodePool in the order instance, Node, NodeClaim.",
+            f"The other pod stayed Pending: {story.intruder}",
+            "Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims (listed from ARM and the API server).",
+            f"ARM requests: {calls / max(1, len(story.prices)):g} per claim, and {lists} shared LISTs.",
+        )
+    )
 
 
 def check_command(arm: str, azure: AzureSettings) -> str:

@@ -5,13 +5,14 @@ left out: the shared LIST (counted), Events that repeat a condition, and a Ready
 """
 
 import asyncio
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any
 
 from aiohttp import web
 
 from provisioner.api import labels
+from provisioner.api.reasons import NOMINATED
 from provisioner.api.text import printable
 from provisioner.runtime.clock import Clock
 from provisioner.simulator.audit_log import Call
@@ -19,7 +20,7 @@ from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import conditions, labels_of, pool_mark
 from provisioner.simulator.world import World
 
-from .diff import Text, claim_changes, node_changes
+from .diff import Text, claim_changes, node_changes, pod_changes
 from .output.renderer import LogLine, Style
 from .rows import Moment, Row, rows
 
@@ -87,6 +88,10 @@ class EventRecorder:
                 self._claim_deleted(name, obj["metadata"]["uid"])
             else:
                 self._lines(name, "NodeClaim", claim_changes(event, obj, old))
+        elif resource == "pods":
+            self._lines(name, "Pod", pod_changes(event, obj, old))
+        elif resource == "events" and event == "ADDED" and obj["reason"] == NOMINATED:
+            self._line(obj["involvedObject"]["name"], "Event", f"{obj['reason']}: {obj['message']}", "plain")
         elif resource == "events" and event == "ADDED" and obj.get("type") == "Warning":
             claim = obj["involvedObject"]["name"]
             messages = {c.get("message") for c in conditions(self._world.store.get(CLAIMS, claim))}
@@ -108,13 +113,21 @@ class EventRecorder:
 class RowTracker:
     """Keeps the rows of one world, and the times to Ready of all claims.
 
+    `prices`: of each size in USD an hour, for runs that show them.
     `show` gets the rows, with the seconds since the start, on changes and on every tick.
     """
 
     def __init__(
-        self, world: World, time: Callable[[], float], clock: Clock, show: Callable[[Sequence[Row], float], None]
+        self,
+        world: World,
+        time: Callable[[], float],
+        clock: Clock,
+        show: Callable[[Sequence[Row], float], None],
+        *,
+        prices: Mapping[str, float],
     ) -> None:
         self._world = world
+        self._prices = prices
         self._time = time
         self._start = time()
         self._clock = clock
@@ -145,6 +158,7 @@ class RowTracker:
         store = self._world.store
         now = Moment(at=self._time() - self._start, time=self._clock.now())
         pools = self._world.cloud.pools.values()
-        self._rows = rows(self._rows, store.each(CLAIMS), store.each("nodes"), pools, events=self._events, now=now)
+        claims, nodes = store.each(CLAIMS), store.each("nodes")
+        self._rows = rows(self._rows, claims, nodes, pools, events=self._events, now=now, prices=self._prices)
         self.ready_seconds |= {row.name: row.ready_seconds for row in self._rows if row.ready_seconds is not None}
         self._show(self._rows, now.at)

@@ -38,7 +38,8 @@ class Moment:
 class Row:
     """One claim. `entered`: when its phase began; `size`: of its machine, or the first one that it requests.
 
-    `created`: seconds since the start; `ready_seconds`: from then until the claim was Ready first, None before.
+    `created`: seconds since the start; `ready_seconds`: from then until the claim was Ready first, None before;
+    `price`: of its size in USD an hour, None if prices are not shown or not known.
     """
 
     name: str
@@ -51,6 +52,7 @@ class Row:
     status: str
     created: float = 0.0
     ready_seconds: float | None = None
+    price: float | None = None
 
 
 def rows(
@@ -61,6 +63,7 @@ def rows(
     *,
     events: Mapping[str, str],
     now: Moment,
+    prices: Mapping[str, float],
 ) -> tuple[Row, ...]:
     """The rows at `now`: the previous ones in their order, then new claims. `events`: the last ones, by claim name."""
     known = {row.uid: row for row in before}
@@ -69,7 +72,8 @@ def rows(
     found = {}
     for claim in claims:
         uid = claim["metadata"]["uid"]
-        found[uid] = _row(claim, node_of.get(uid), pool_of.get(uid), known.get(uid), events=events, now=now)
+        row = _row(claim, node_of.get(uid), pool_of.get(uid), known.get(uid), events=events, now=now)
+        found[uid] = replace(row, price=prices.get(row.size))
     names = {row.name for row in found.values()}
     deleted = [row for uid, row in known.items() if uid not in found and row.name not in names]
     terminated = [_terminated(row, events, now) for row in deleted]
@@ -119,6 +123,7 @@ def _terminated(row: Row, events: Mapping[str, str], now: Moment) -> Row:
         phase=Phase.TERMINATED,
         entered=row.entered if row.phase is Phase.TERMINATED else now,
         gpus_allocatable=0,
+        price=None,
         status=events.get(row.name, "") or row.status,
     )
 

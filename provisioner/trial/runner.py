@@ -13,7 +13,9 @@ from provisioner.simulator.invariants import InvariantError
 
 from . import messages
 from .end_to_end import run_once
+from .manifests import read_objects
 from .output.renderer import LogLine, Renderer, Result, Started
+from .pods import list_prices, run_pods
 from .recorder import CONTROLLER, EventRecorder, RowTracker
 from .session import Session, SessionSettings, open_session
 
@@ -25,9 +27,13 @@ CONTROLLER_TIMEOUT_SECONDS, AZURE_TIMEOUT_SECONDS = 60.0, 1800.0
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """The claims of these files. `once`: applied and deleted by the run itself, else by the user with kubectl."""
+    """The claims of these files. `once`: applied and deleted by the run itself, else by the user with kubectl.
+
+    `pods`: the files have a NodePool and pods instead of claims.
+    """
 
     once: bool
+    pods: bool
     paths: tuple[Path, ...]
     claims: tuple[Json, ...]
 
@@ -46,7 +52,9 @@ async def run(settings: SessionSettings, plan: Plan, renderer: Renderer) -> int:
 
 async def _run(running: Session, plan: Plan, renderer: Renderer) -> Result:
     time = asyncio.get_running_loop().time
-    tracker = RowTracker(running.world, time, SystemClock(), renderer.rows)
+    region = running.world.settings.azure.location
+    prices = list_prices(region) if plan.pods else {}
+    tracker = RowTracker(running.world, time, SystemClock(), renderer.rows, prices=prices)
 
     def emit(line: LogLine) -> None:
         renderer.line(line)
@@ -58,7 +66,8 @@ async def _run(running: Session, plan: Plan, renderer: Renderer) -> Result:
         ticking = tasks.create_task(tracker.tick())
         try:
             if plan.once:
-                result = await _once(running, recorder, plan)
+                play = _pods_once if plan.pods else _once
+                result = await play(running, recorder, plan)
                 return replace(result, ready_seconds=tracker.ready_seconds)
             never: asyncio.Future[Result] = asyncio.get_running_loop().create_future()
             return await never
@@ -70,7 +79,10 @@ def _started(running: Session, plan: Plan) -> Started:
     settings, commands = running.settings, ""
     if not plan.once:
         names = [claim["metadata"]["name"] for claim in plan.claims]
-        kubectl = messages.commands(settings.kubeconfig, plan.paths, names, running.scenario)
+        if plan.pods:
+            kubectl = messages.pod_commands(settings.kubeconfig, plan.paths)
+        else:
+            kubectl = messages.commands(settings.kubeconfig, plan.paths, names, running.scenario)
         check = messages.check_command(running.addresses.arm, running.world.settings.azure)
         commands = f"{kubectl}\n\n{check}\n\nMetrics of the controller: {running.metrics}"
     return Started(
@@ -84,12 +96,28 @@ def _started(running: Session, plan: Plan) -> Started:
     )
 
 
+async def _pods_once(running: Session, recorder: EventRecorder, plan: Plan) -> Result:
+    objects = read_objects(plan.paths)
+    story = await run_pods(running, recorder, objects, timeout_seconds=_timeout_seconds(running))
+    calls = _pool_requests(running)
+    text = messages.pods_result(story, calls=calls, lists=recorder.lists) if story.ok else "The run failed:"
+    return Result(ok=story.ok, text=text, missing=story.missing, arm_calls=calls, arm_lists=recorder.lists)
+
+
 async def _once(running: Session, recorder: EventRecorder, plan: Plan) -> Result:
-    timeout_seconds = CONTROLLER_TIMEOUT_SECONDS + AZURE_TIMEOUT_SECONDS / running.settings.speed
-    missing = await run_once(running, recorder, plan.claims, timeout_seconds=timeout_seconds)
-    requests = running.world.audit_log.calls(who=CONTROLLER, system="arm", kind="pools")
-    calls = sum(call.verb != "LIST" for call in requests)
+    missing = await run_once(running, recorder, plan.claims, timeout_seconds=_timeout_seconds(running))
+    calls = _pool_requests(running)
     text = "The run failed:"
     if not missing:
         text = messages.result(len(plan.claims), running.scenario, calls=calls, lists=recorder.lists)
     return Result(ok=not missing, text=text, missing=tuple(missing), arm_calls=calls, arm_lists=recorder.lists)
+
+
+def _timeout_seconds(running: Session) -> float:
+    return CONTROLLER_TIMEOUT_SECONDS + AZURE_TIMEOUT_SECONDS / running.settings.speed
+
+
+def _pool_requests(running: Session) -> int:
+    """The controller's requests for single agent pools."""
+    requests = running.world.audit_log.calls(who=CONTROLLER, system="arm", kind="pools")
+    return sum(call.verb != "LIST" for call in requests)

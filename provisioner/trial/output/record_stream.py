@@ -84,4 +84,5 @@ def _claim(row: Row, at_seconds: float) -> ClaimRecord:
         since=rfc3339(row.entered.time),
         gpus_allocatable=row.gpus_allocatable,
         gpus_expected=row.gpus_expected,
+        price=row.price,
     )

@@ -23,7 +23,7 @@ class StartedRecord(Record, tag="started", frozen=True, kw_only=True):
 
 
 class EventRecord(Record, tag="event", frozen=True, kw_only=True):
-    """An event of a claim ("" for none); `source`: Node, NodeClaim, AgentPool, ARM, Event or user."""
+    """An event of a claim or a pod ("" for none); `source`: Node, NodeClaim, AgentPool, Pod, ARM, Event or user."""
 
     at_seconds: float
     claim: str
@@ -32,7 +32,10 @@ class EventRecord(Record, tag="event", frozen=True, kw_only=True):
 
 
 class ClaimRecord(Record, tag="claim", frozen=True, kw_only=True):
-    """The state of a claim after a change; it has been in `phase` since `since`."""
+    """The state of a claim after a change; it has been in `phase` since `since`.
+
+    `price`: of its size in USD an hour, with --pods; null if it is not known.
+    """
 
     at_seconds: float
     claim: str
@@ -41,6 +44,7 @@ class ClaimRecord(Record, tag="claim", frozen=True, kw_only=True):
     since: str
     gpus_allocatable: int
     gpus_expected: int
+    price: float | None
 
 
 class FinishedRecord(Record, tag="finished", frozen=True, kw_only=True):

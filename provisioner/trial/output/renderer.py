@@ -16,7 +16,7 @@ CLAIM_WIDTH, SOURCE_WIDTH = 12, 9
 
 @dataclass(frozen=True, kw_only=True)
 class LogLine:
-    """One event. `at`: seconds since the start; `source`: Node, NodeClaim, AgentPool, ARM, Event or user."""
+    """One event. `at`: seconds since the start; `source`: Node, NodeClaim, AgentPool, Pod, ARM, Event or user."""
 
     at: float
     claim: str

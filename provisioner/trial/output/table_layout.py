@@ -36,7 +36,15 @@ NAME_WIDTH = 24
 MIN_HEIGHT = 3
 EMPTY = "no NodeClaims"
 EVENT = "STATUS"
-HEADERS = {"claim": "CLAIM", "size": "SIZE", "phase": "PHASE", "for": "FOR", "gpus": "GPUS", "since": "SINCE"}
+HEADERS = {
+    "claim": "CLAIM",
+    "size": "SIZE",
+    "price": "USD/H",
+    "phase": "PHASE",
+    "for": "FOR",
+    "gpus": "GPUS",
+    "since": "SINCE",
+}
 # Columns whose values change often have a fixed width, so that the table does not move.
 FIXED_WIDTHS = {"phase": max(map(len, Phase)), "for": len("59m59s")}
 # The columns, from the widest terminal to the narrowest, and whether sizes are shown without their prefix.
@@ -66,8 +74,13 @@ def layout(rows: Sequence[Row], now_seconds: float, *, width: int, height: int) 
     """The lines of the table. `now_seconds`: since the start; `height`: at least MIN_HEIGHT."""
     if not rows:
         return [((truncate(EMPTY, width), "dim"),)]
+    total = _total(rows)
+    height -= bool(total)
     shown = _visible(rows, height)
-    tables = [_table(shown, now_seconds, columns, short=short) for columns, short in COLUMNS]
+    tables = [
+        _table(shown, now_seconds, _with_price(columns) if total else columns, short=short)
+        for columns, short in COLUMNS
+    ]
     beside = next((one for one in tables[:3] if width - one.width - len(GAP) >= EVENT_WIDTH), None)
     table = beside or next((one for one in tables if one.width <= width), tables[-1])
     hidden = _hidden(rows, shown)
@@ -82,7 +95,8 @@ def layout(rows: Sequence[Row], now_seconds: float, *, width: int, height: int) 
             line = (*line, (GAP + text, "dim"))
         lines.append(line)
         lines += [((text, "dim"),) for text in texts]
-    return [*lines, ((truncate(hidden, width), "dim"),)] if hidden else lines
+    below_all = [text for text in (hidden, total) if text]
+    return [*lines, *(((truncate(text, width), "dim"),) for text in below_all)]
 
 
 def truncate(text: str, width: int) -> str:
@@ -134,6 +148,17 @@ def _hidden(rows: Sequence[Row], shown: Sequence[Row]) -> str:
     return f"… and {phases.total()} more: {counts}" if phases else ""
 
 
+def _total(rows: Sequence[Row]) -> str:
+    """The price of all machines; "" if no price is shown."""
+    prices = [row.price for row in rows if row.price is not None]
+    return f"fleet: {sum(prices):.3f} USD an hour at list prices" if prices else ""
+
+
+def _with_price(columns: tuple[str, ...]) -> tuple[str, ...]:
+    """Prices stand beside sizes."""
+    return tuple(name for column in columns for name in ((column, "price") if column == "size" else (column,)))
+
+
 def _table(rows: Sequence[Row], now_seconds: float, columns: tuple[str, ...], *, short: bool) -> _Table:
     texts = [[_text(row, column, now_seconds, short=short) for column in columns] for row in rows]
     heads = [HEADERS[column].ljust(FIXED_WIDTHS.get(column, 0)) for column in columns]
@@ -151,6 +176,8 @@ def _text(row: Row, column: str, now_seconds: float, *, short: bool) -> str:
             return truncate(row.name, NAME_WIDTH)
         case "size":
             return (row.size.removeprefix("Standard_") if short else row.size) or NO_VALUE
+        case "price":
+            return NO_VALUE if row.price is None else f"{row.price:.3f}"
         case "phase":
             return row.phase
         case "for":
