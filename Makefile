@@ -28,8 +28,9 @@ $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-dev.lock
 	@touch $@
 
-demo: $(LOCK_RUN)  ## provision and terminate a GPU node on an embedded cluster (under a minute)
+demo: $(LOCK_RUN)  ## on an embedded cluster: NodeClaims, then pods, become GPU nodes and are removed (about a minute)
 	@$(BIN)/gpu-provisioner try --once
+	@$(BIN)/gpu-provisioner try --pods --once
 
 test: check  ## what a newcomer needs: representatives of each matrix; Python and PyPI are enough (JOBS=1 for one process)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal

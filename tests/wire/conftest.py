@@ -29,6 +29,13 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
 
 
 @pytest.fixture(scope="session")
+def pods(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
+    """The second process that `make demo` runs."""
+    with started(tmp_path_factory.mktemp("pods"), "try", "--pods", "--once") as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
 def abandoned(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningProgram]:
     """`run` as the leader of a cluster whose API server has been killed."""
     cluster, controller = tmp_path_factory.mktemp("cluster"), tmp_path_factory.mktemp("controller")

@@ -386,6 +386,23 @@ def test_the_demo_succeeds(demo: RunningProgram) -> None:
     assert {entry["level"] for entry in log} == {"INFO"}
 
 
+def test_the_demo_with_pods_succeeds(pods: RunningProgram) -> None:
+    """The pod runs on a machine that was created for it, the price is stated, and the Event names the taint."""
+    assert pods.end(within_seconds=60.0) == 0, pods.out
+    assert re.search(
+        r"\n1 machine was created for the pending pod \(Standard_NC4as_T4_v3, 0\.658 USD an hour at the list prices of"
+        r" westeurope, \S+\), and deleted with the NodePool in the order instance, Node, NodeClaim\.\n"
+        r"The other pod stayed Pending: Failed to schedule pod, NodePool gpu: did not tolerate taint"
+        r" \(taint=sku=gpu:NoSchedule\)\n"
+        r"Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims \(listed from ARM and the API server\)\.\n"
+        r"ARM requests: 2 per claim, and \d shared LISTs\.\n",
+        pods.out,
+    ), pods.out
+    lines = [line.split(maxsplit=3)[-1] for line in pods.out.splitlines() if " s  trainer " in line]
+    kinds = [line.split()[1] for line in lines if line.startswith("Pod ")]
+    assert kinds == ["created", "bound", "Running", "is", "deleted"], pods.out
+
+
 @pytest.mark.matrix(quick=0)
 def test_a_fault_plan_is_injected(tmp_path: Path) -> None:
     """Two 429 responses from a file: the claim reports them and becomes Ready."""

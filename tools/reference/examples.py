@@ -8,7 +8,8 @@ FOLDER = Path(__file__).parents[2] / "examples"
 
 INTRODUCTION = """\
 The folder `examples/` of the repository contains one manifest for each use case. The tests apply each manifest
-unchanged, compare the resulting agent pool and Node with its requirements, and delete it.
+unchanged, compare the resulting agent pool and Node with its requirements, and delete it. The manifests in
+`examples/pods/` belong together: [Pods become machines](../getting-started/pods.md).
 
 ```console
 $ gpu-provisioner plan -f examples/first-gpu.yaml
@@ -21,6 +22,8 @@ ORDER = (
     "startup-taint", "long-jobs", "keep-broken", "kaito-workspace", "kaito-ragengine", "from-gpu-provisioner",
 )  # fmt: skip
 
+POD_ORDER = ("node-pool", "trainer", "intruder")
+
 
 def render() -> str:
     """The page. Raises ValueError if `ORDER` and the files differ."""
@@ -31,4 +34,13 @@ def render() -> str:
     for stem in ORDER:
         head, _, body = found[stem].read_text(encoding="utf-8").partition("\n")
         sections.append(f"## {stem}\n\n{head.removeprefix('# ')}\n\n{block(body, 'yaml')}")
-    return page("Examples", "examples", INTRODUCTION, *sections)
+    return page("Examples", "examples", INTRODUCTION, *sections, *_pods())
+
+
+def _pods() -> list[str]:
+    """The manifests that belong together, from a NodePool to its pods."""
+    sections = []
+    for stem in POD_ORDER:
+        head, _, body = (FOLDER / "pods" / f"{stem}.yaml").read_text(encoding="utf-8").partition("\n")
+        sections.append(f"## pods/{stem}\n\n{head.removeprefix('# ')}\n\n{block(body, 'yaml')}")
+    return sections

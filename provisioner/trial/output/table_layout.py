@@ -74,11 +74,12 @@ def layout(rows: Sequence[Row], now_seconds: float, *, width: int, height: int) 
     """The lines of the table. `now_seconds`: since the start; `height`: at least MIN_HEIGHT."""
     if not rows:
         return [((truncate(EMPTY, width), "dim"),)]
-    total = _total(rows)
+    priced = any(row.price is not None for row in rows)
+    total = _total(rows) if priced and height > MIN_HEIGHT else ""
     height -= bool(total)
     shown = _visible(rows, height)
     tables = [
-        _table(shown, now_seconds, _with_price(columns) if total else columns, short=short)
+        _table(shown, now_seconds, _with_price(columns) if priced else columns, short=short)
         for columns, short in COLUMNS
     ]
     beside = next((one for one in tables[:3] if width - one.width - len(GAP) >= EVENT_WIDTH), None)
@@ -149,9 +150,8 @@ def _hidden(rows: Sequence[Row], shown: Sequence[Row]) -> str:
 
 
 def _total(rows: Sequence[Row]) -> str:
-    """The price of all machines; "" if no price is shown."""
-    prices = [row.price for row in rows if row.price is not None]
-    return f"fleet: {sum(prices):.3f} USD an hour at list prices" if prices else ""
+    """The price of all machines; sizes without a known price are not part of it."""
+    return f"fleet: {sum(row.price or 0.0 for row in rows):.3f} USD an hour at list prices"
 
 
 def _with_price(columns: tuple[str, ...]) -> tuple[str, ...]:

@@ -58,7 +58,15 @@ def moment(seconds: float) -> Moment:
 def update(
     before: Sequence[Row], *claims: Json, at: float = 0.0, events: dict[str, str] | None = None, **more: Any
 ) -> tuple[Row, ...]:
-    return rows(before, claims, more.get("nodes", ()), more.get("pools", ()), events=events or {}, now=moment(at))
+    return rows(
+        before,
+        claims,
+        more.get("nodes", ()),
+        more.get("pools", ()),
+        events=events or {},
+        now=moment(at),
+        prices=more.get("prices", {}),
+    )
 
 
 def test_a_phase_begins_at_the_first_update_with_it() -> None:
@@ -155,6 +163,27 @@ def test_a_wide_terminal_has_all_columns() -> None:
         "CLAIM        SIZE                      PHASE                FOR     GPUS  SINCE      STATUS",
         f"ws3f2a91c0d  Standard_NC24ads_A100_v4  Launching            1m5s    0/1   12:00:00Z  {event}",
     ]
+
+
+def test_prices_stand_beside_sizes_with_their_sum_below() -> None:
+    """A row without a price has none; on a terminal with three lines the sum is left out."""
+    priced = [replace(row("a"), price=0.526), replace(row("b"), price=3.673), row("c", "Terminated")]
+    assert texts(priced, width=80) == [
+        "CLAIM  SIZE             USD/H  PHASE                FOR     GPUS  SINCE",
+        "a      NC24ads_A100_v4  0.526  Launching            1m5s    0/1   12:00:00Z",
+        "b      NC24ads_A100_v4  3.673  Launching            1m5s    0/1   12:00:00Z",
+        "c      NC24ads_A100_v4  -      Terminated           1m5s    0/1   12:00:00Z",
+        "fleet: 4.199 USD an hour at list prices",
+    ]
+    assert [len(texts(priced, width=80, height=height)) for height in (5, 4, 3)] == [5, 4, 3]
+    assert texts(priced, width=80, height=3)[-1].startswith("… and 2 more")
+
+
+def test_a_row_has_the_price_of_its_size_until_it_is_terminated() -> None:
+    """The price of the size that the claim requests, then of its machine."""
+    first = update((), claim(), prices={SIZE: 3.673})
+    gone = rows(first, (), (), (), events={}, now=moment(5), prices={SIZE: 3.673})
+    assert [row.price for row in (*first, *gone)] == [3.673, None]
 
 
 def test_at_eighty_columns_the_event_is_below_the_row() -> None:
@@ -278,7 +307,7 @@ def test_records_have_the_documented_fields(output: str) -> None:
     }  # fmt: skip
     assert lines[3] == {
         "kind": "claim", "at_seconds": 4.0, "claim": "c", "size": SIZE, "phase": "Ready",
-        "since": "2026-11-21T12:00:04Z", "gpus_allocatable": 0, "gpus_expected": 1,
+        "since": "2026-11-21T12:00:04Z", "gpus_allocatable": 0, "gpus_expected": 1, "price": None,
     }  # fmt: skip
     assert lines[4]["missing"] == ["c: Ready is not True"]
     named = {line.split(": ")[0]: line.split(": ")[1].split(", ") for line in documented()}

@@ -55,6 +55,8 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
         (("--port", "https"), "'https' is not a port"),
         (("--fail", "nothing"), "invalid choice: 'nothing' (choose from"),
         (("--fail", "quota", "--faults", "plan.yaml"), "--faults: not allowed with argument --fail"),
+        (("--pods", "--fail", "quota"), "--pods: not allowed with --fail"),
+        (("--pods", "-f", "claim.yaml"), "--pods: not allowed with -f"),
         (("--bogus",), "unrecognized arguments: --bogus"),
     ],
 )
