@@ -51,7 +51,7 @@ def sources() -> set[str]:
     """The files of the three packages, the table of prices included, and the examples, as paths in the repository."""
     modules = {path for package in TOP for suffix in ("py", "csv") for path in (ROOT / package).rglob(f"*.{suffix}")}
     typed = {ROOT / package / "py.typed" for package in TOP}
-    return {str(path.relative_to(ROOT)) for path in modules | typed | set((ROOT / "examples").glob("*.yaml"))}
+    return {str(path.relative_to(ROOT)) for path in modules | typed | set((ROOT / "examples").rglob("*.yaml"))}
 
 
 def test_the_wheel_contains_only_the_program(wheel: zipfile.ZipFile) -> None:
@@ -118,9 +118,9 @@ def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.Zip
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
         "from provisioner.cli.installation import HOME, shadowing_packages\n"
-        "from provisioner.trial.manifests import examples, read_claims\n"
+        "from provisioner.trial.manifests import examples, pod_examples, read_claims\n"
         "assert str(HOME) == sys.argv[2] and not shadowing_packages(), shadowing_packages()\n"
-        "assert all(path.is_relative_to(HOME) for path in examples())\n"
+        "assert all(path.is_relative_to(HOME) for path in (*examples(), *pod_examples()))\n"
         "print(*(claim['metadata']['name'] for claim in read_claims(examples())))\n"
     )
     ended = subprocess.run(
