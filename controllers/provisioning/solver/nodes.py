@@ -18,7 +18,7 @@ from .views import View
 class Host:
     """One machine and the pods on it. `candidate` is set for machines planned by this decision only.
 
-    `open_keys`: labels that the machine need not define yet.
+    `open_keys`: labels that the machine need not define yet. `tightness` sorts machines with the least room first.
     """
 
     name: str
@@ -31,16 +31,20 @@ class Host:
     pods: list[str] = field(default_factory=list)
     requested: dict[str, int] = field(default_factory=dict)
     required: Requirements = field(default_factory=dict)
+    tightness: tuple[int, int, str] = (0, 0, "")
+
+    def __post_init__(self) -> None:
+        self.tightness = self._tightness()
 
     @property
     def labels(self) -> dict[str, str]:
         """The labels whose value is known."""
         return {key: one for key, allowed in self.requirements.items() if (one := allowed.single) is not None}
 
-    @property
-    def devices(self) -> int:
-        """Unused devices in thousandths; extended resources have a domain in their name."""
-        return sum(amount for name, amount in self.free.items() if "/" in name)
+    def _tightness(self) -> tuple[int, int, str]:
+        """Unused devices and CPU in thousandths, and the name; extended resources have a domain in their name."""
+        devices = sum(amount for name, amount in self.free.items() if "/" in name)
+        return devices, self.free.get("cpu", 0), self.name
 
     def alternative(self, spec: PodSpec, view: View) -> Requirements | None:
         """The first alternative of a pod that this machine satisfies, resources aside; None if there is none."""
@@ -70,6 +74,7 @@ class Host:
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
             self.requested[name] = self.requested.get(name, 0) + amount
+        self.tightness = self._tightness()
 
 
 def existing_host(node: ExistingNode, daemons: Iterable[PodSpec], well_known: frozenset[str]) -> Host:

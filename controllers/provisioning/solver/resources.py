@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
+from functools import lru_cache
 
 from provisioner.api.quantity import parse_quantity
 
@@ -13,10 +14,15 @@ def parse(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
     parsed = {}
     for name, quantity in quantities.items():
         try:
-            parsed[name] = int((parse_quantity(quantity) * 1000).to_integral_value(ROUND_CEILING))
+            parsed[name] = _thousandths(quantity)
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return parsed
+
+
+@lru_cache(maxsize=4096)  # the Nodes of a cluster have few sizes
+def _thousandths(quantity: str | int | float) -> int:
+    return int((parse_quantity(quantity) * 1000).to_integral_value(ROUND_CEILING))
 
 
 def total(parts: Iterable[Resources]) -> dict[str, int]:

@@ -5,6 +5,8 @@ machines, from the NodePools of highest weight first. Among fleets that place th
 wins, then fewer machines, then names. A preference of a pod is given up only when the pod cannot be placed with it.
 """
 
+from operator import attrgetter
+
 from . import claims, reasons
 from .buying import purchases, uses
 from .candidates import Candidate
@@ -49,8 +51,9 @@ class _Solver:
             for name, limit in pool.limits.items()
         }
         for host in self._hosts:
+            labels = host.labels
             for spec, terms, pods in host.present:
-                self._domains.add(spec, terms, host.labels, pods)
+                self._domains.add(spec, terms, labels, pods)
 
     def decide(self) -> Decision:
         """Place pods under their strictest constraints first; those that are left give up one preference a round."""
@@ -116,7 +119,7 @@ class _Solver:
     def _fill_hosts(self, work: Work) -> None:
         """Machines with the least unused devices first, so that whole machines stay free for large pods."""
         joining = must_join(work, self._all_hosts())
-        for host in sorted(self._all_hosts(), key=lambda host: (host.devices, host.free.get("cpu", 0), host.name)):
+        for host in sorted(self._all_hosts(), key=attrgetter("tightness")):
             if not work.units:
                 return
             if not joining or joins(work, host):

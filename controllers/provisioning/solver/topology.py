@@ -79,15 +79,20 @@ class Domains:
 
     def __init__(self) -> None:
         self._placed: list[tuple[PodSpec, tuple[TopologyTerm, ...], Mapping[str, str], int]] = []
+        # Those whose own constraints concern other pods; most pods have none.
+        self._constrained: list[tuple[tuple[TopologyTerm, ...], Mapping[str, str]]] = []
 
     @property
     def keys(self) -> set[str]:
         """The labels over which pods that are already placed have constraints."""
-        return {term.key for _, terms, _, _ in self._placed for term in terms}
+        return {term.key for terms, _ in self._constrained for term in terms}
 
     def add(self, spec: PodSpec, terms: Sequence[TopologyTerm], domain: Mapping[str, str], pods: int) -> None:
         """Record pods of a spec in a domain; `domain` has the labels of their machine, as far as they are known."""
-        self._placed.append((spec, tuple(t for t in terms if t.key != HOSTNAME), domain, pods))
+        kept = tuple(t for t in terms if t.key != HOSTNAME)
+        self._placed.append((spec, kept, domain, pods))
+        if kept:
+            self._constrained.append((kept, domain))
 
     def assign(
         self,
@@ -144,7 +149,7 @@ class Domains:
     def _excluded(self, spec: PodSpec) -> dict[str, set[str]]:
         """The domains from which anti-affinity of other pods excludes this spec, by key."""
         excluded: dict[str, set[str]] = {}
-        for _, terms, domain, _ in self._placed:
+        for terms, domain in self._constrained:
             for term in terms:
                 if term.kind == "anti-affinity" and selects(term, spec) and term.key in domain:
                     excluded.setdefault(term.key, set()).add(domain[term.key])

@@ -5,6 +5,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import msgspec
 import pytest
 
 from provisioner.api.node import Node
@@ -109,6 +110,22 @@ async def test_a_list_and_its_events_become_a_cache() -> None:
             assert not reached(cache.resource_version, "21")
             assert not reached(cache.resource_version, "")
             assert server.seen[1].query["resourceVersion"] == "5"
+
+
+async def test_a_digest_replaces_listed_and_watched_objects() -> None:
+    """The cache holds only the digest, of a selection that list and watch request alike."""
+
+    def without_labels(node: Node) -> Node:
+        return msgspec.structs.replace(node, metadata=msgspec.structs.replace(node.metadata, labels={}))
+
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1", pool="p1")], "5"))
+        server.then(stream(event("ADDED", node("b", "6", pool="p1")), end="silence"))
+        async with running(server, digest=without_labels, field_selector="spec.unschedulable=false") as mirror:
+            await until(lambda: mirror.reported == ["+a@1", "+b@6"])
+            assert [n.metadata.labels for n in mirror.reflector.items()] == [{}, {}]
+            assert mirror.reflector.by_index("pool", "p1") == ()
+            assert [one.query["fieldSelector"] for one in server.seen] == ["spec.unschedulable=false"] * 2
 
 
 async def test_a_relist_reports_missed_deletions() -> None:

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cloudprovider.azure import pricing
+from cloudprovider.interface import Offering
 from tools import prices
 
 
@@ -67,3 +68,18 @@ def test_the_tool_follows_pages_and_writes_the_table() -> None:
     assert len(found) == 2
     text = prices.table([("a", "4", "28"), ("b", "8", "56")], {"a": {"eastus": 0.5}, "b": {"westus": 1.0}})
     assert text == "size,vcpus,memory_gib,eastus,westus\na,4,28,0.5,\nb,8,56,,1\n"
+
+
+def test_offerings_by_price() -> None:
+    """The cheapest comes first, spot before on demand, a size without a price last; of equal ones the first stays."""
+    small, large, unknown = "Standard_NC4as_T4_v3", "standard_nc24ads_a100_v4", "Standard_NoPrice"
+    wanted = [
+        Offering(size=small, capacity_type="spot"),
+        Offering(size=small, zone="2"),
+        Offering(size=small, zone="1"),
+        Offering(size=large),
+        Offering(size=unknown),
+    ]
+    given = [wanted[4], wanted[3], wanted[1], wanted[2], wanted[0]]
+    assert [*pricing.by_price(given, "eastus")] == wanted
+    assert [*pricing.by_price(given, "atlantis")] == [wanted[0], wanted[4], wanted[3], wanted[1], wanted[2]]
