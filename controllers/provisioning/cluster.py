@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.conditions import READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 from provisioner.api.nodepool import NodePool
@@ -54,7 +55,7 @@ def cluster_snapshot(
     kept = tuple(machine for machine, leaving in everything if not leaving)
     pools, unusable = list[model.NodePool](), dict[str, str]()
     for one in observed.node_pools:
-        if not provisions(one):
+        if not provisions(one) or not any(c.type == READY and c.status == "True" for c in one.status.conditions):
             continue
         try:
             pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything]))

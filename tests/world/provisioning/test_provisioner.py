@@ -137,3 +137,25 @@ async def test_a_pod_that_becomes_unschedulable_later(sim: Sim) -> None:
     assert not claims_of(sim)
     sim.store.patch("pods", "p", {"spec": {"schedulingGates": None}}, "default")
     await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+
+
+@simulated()
+async def test_pods_run_on_the_machines_bought_for_them(sim: Sim) -> None:
+    """Each pod runs on a Node of the model that it selects; the Nodes bear the labels from their first moment."""
+    await with_node_pool(sim)
+    selects = {"karpenter.azure.com/sku-gpu-name": "A100", "nvidia.com/gpu.product": "NVIDIA-A100-80GB-PCIe"}
+    await pending(sim, pod("any"), pod("a100", nodeSelector=selects))
+    await sim.until(lambda: len(claims_of(sim)) == 2, 5.0, "two NodeClaims")
+    assert sorted(sizes(sim)) == ["Standard_NC24ads_A100_v4", T4]
+
+    def running() -> list[str]:
+        found = (sim.store.get("pods", name, "default") or {} for name in ("any", "a100"))
+        return [one["spec"]["nodeName"] for one in found if (one.get("status") or {}).get("phase") == "Running"]
+
+    nodes = await sim.until(lambda: found if len(found := running()) == 2 else [], 1500.0, "both pods run")
+    assert len(set(nodes)) == 2
+    assert len(claims_of(sim)) == 2
+    node = sim.store.get("nodes", nodes[1])
+    assert node is not None
+    assert selects.items() <= node["metadata"]["labels"].items()
+    assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "gpu"
