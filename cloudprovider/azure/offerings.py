@@ -11,12 +11,13 @@ docs/references/agent-pools.md#request-body.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from cloudprovider.errors import Rejected, reject
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec, Requirement
 from provisioner.api.requirements import allowed_values, allows, combine, combine_key, conflicts, invalid
 
 from .instance_types import arch_of
@@ -26,7 +27,9 @@ from .instance_types import arch_of
 SKU_NAME = "karpenter.azure.com/sku-name"
 EXAMPLE_SIZE = "Standard_NC24ads_A100_v4"
 
-# Each pass evaluates all of them. There are about 30 GPU sizes, 3 zones and 2 capacity types.
+# Each pass needs the offerings of its claim; a cluster has at most 100 agent pools, and claims of one owner are alike.
+CLAIMS_CACHED = 256
+# All of them are evaluated. There are about 30 GPU sizes, 3 zones and 2 capacity types.
 VALUES_MAX = 5000
 OFFERINGS_MAX = 500
 
@@ -45,8 +48,14 @@ def offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
 
 def allowed_offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
     """As `offerings`, but () for invalid requirements: creating the instance reports those."""
+    return _allowed(claim.spec.requirements, location)
+
+
+@lru_cache(maxsize=CLAIMS_CACHED)
+def _allowed(requirements: tuple[Requirement, ...], location: str) -> tuple[Offering, ...]:
+    """Nothing else of a claim matters, and its requirements are immutable."""
     try:
-        return offerings(claim, location)
+        return offerings(NodeClaim(spec=NodeClaimSpec(requirements=requirements)), location)
     except Rejected:
         return ()
 

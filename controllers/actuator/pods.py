@@ -70,7 +70,6 @@ class PodActuator:
     async def _list_scheduled(self, nodes: frozenset[str]) -> Mapping[str, tuple[Pod, ...]] | None:
         """The pods of these Nodes, by Node, from one LIST of all scheduled pods; None if most are of other Nodes."""
         if len(nodes) == 1:
-            # While this request is in flight, those that come wait, and share the next one.
             (name,) = nodes
             return {name: await self._list_pods(name)}
         if self._nodes() > NODES_PER_READ * len(nodes):

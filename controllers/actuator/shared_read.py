@@ -4,6 +4,7 @@ An answer serves a caller only if its request was sent after the call, so it is 
 """
 
 import asyncio
+import math
 from collections.abc import Awaitable, Callable
 from typing import Generic, TypeVar
 
@@ -11,20 +12,28 @@ from provisioner.runtime.kube import KubeError
 
 T = TypeVar("T")
 
+# An API server answers a LIST of a kind that does not change after up to 100 ms: it waits until etcd has reported its
+# progress, every 100 ms (https://kubernetes.io/docs/reference/using-api/api-concepts/#the-resourceversion-parameter).
+# A second request during this time costs less than waiting for the first one.
+INTERVAL_SECONDS = 0.05
+
 
 class SharedRead(Generic[T]):
-    """Reads one at a time; `read` gets the names that all waiting callers gave. They share its error as well."""
+    """Sends a request at once, and the next ones at intervals, whether or not earlier ones are answered.
+
+    `read` gets the names that all callers of the request gave. They share its error as well.
+    """
 
     def __init__(self, read: Callable[[frozenset[str]], Awaitable[T]]) -> None:
         self._read = read
-        self._lock = asyncio.Lock()
+        self._sent_at = -math.inf
         self._next = _Batch[T]()
 
     async def fresh(self, name: str) -> T:
         """An answer to a request sent after this call. Raises KubeError."""
         batch = self._next
         batch.names.add(name)
-        async with self._lock:
+        async with batch.lock:
             if batch.answer is None and batch.error is None:
                 await self._send(batch)
         if batch.error is not None:
@@ -36,6 +45,9 @@ class SharedRead(Generic[T]):
     async def _send(self, batch: "_Batch[T]") -> None:
         """Send the request of a batch. If this caller is cancelled, the next one of the batch sends it again."""
         if self._next is batch:
+            now = asyncio.get_running_loop().time
+            await asyncio.sleep(max(0.0, self._sent_at + INTERVAL_SECONDS - now()))
+            self._sent_at = now()
             self._next = _Batch[T]()
         try:
             batch.answer = (await self._read(frozenset(batch.names)),)
@@ -47,6 +59,7 @@ class _Batch(Generic[T]):
     """The callers that one request serves, and its answer or error."""
 
     def __init__(self) -> None:
+        self.lock = asyncio.Lock()
         self.names: set[str] = set()
         self.answer: tuple[T] | None = None
         self.error: KubeError | None = None

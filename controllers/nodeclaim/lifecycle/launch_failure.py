@@ -52,8 +52,9 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
         return False
     if f.instance.state is InstanceState.DELETING:
         return failure_reported(claim)
-    usable = any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim))
-    return f.instance.state is InstanceState.FAILED and not usable
+    if f.instance.state is not InstanceState.FAILED:
+        return False
+    return not any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim))
 
 
 def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from controllers.actuator.shared_read import SharedRead
+from controllers.actuator.shared_read import INTERVAL_SECONDS, SharedRead
 from provisioner.runtime.kube import KubeError
 from provisioner.simulator import loop as sim
 from tests.stories import run_by
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
-READ_SECONDS = 1.0
+READ_SECONDS = 20 * INTERVAL_SECONDS
 
 
 def virtually(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
@@ -46,28 +46,32 @@ class Reads:
 
 
 @run_by(virtually, given=0)
-async def test_callers_that_wait_for_a_request_share_the_next_one() -> None:
-    """One request for the first caller, one for all that called while it was in flight; no answer is older than its
-    call.
+async def test_callers_within_an_interval_share_a_request() -> None:
+    """The first request is sent at once, and one for all later callers at the end of its interval, although the first
+    one is not answered yet; no answer is older than its call.
     """
     reads = Reads()
     async with asyncio.TaskGroup() as tasks:
-        for seconds, name in ((0.0, "a"), (0.1, "b"), (0.2, "c"), (0.9, "b"), (3.0, "d")):
-            tasks.create_task(reads.at(seconds, name))
-    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["d"]]
+        for intervals, name in ((0.0, "a"), (0.1, "b"), (0.2, "c"), (0.9, "b"), (1.5, "e"), (9.0, "d")):
+            tasks.create_task(reads.at(intervals * INTERVAL_SECONDS, name))
+    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["e"], ["d"]]
+    assert [round(at / INTERVAL_SECONDS, 6) for _, at in reads.sent] == [0.0, 1.0, 2.0, 9.0]
 
 
 @run_by(virtually, given=0)
-async def test_a_cancelled_caller_leaves_the_request_to_the_next_one() -> None:
-    """If the caller whose request is in flight is cancelled, the others of its batch send it again."""
+@pytest.mark.parametrize("after_intervals", [0.5, 5.0])
+async def test_a_cancelled_caller_leaves_the_request_to_the_next_one(after_intervals: float) -> None:
+    """If the caller that waits for the interval, or whose request is in flight, is cancelled, another one of its batch
+    sends the request.
+    """
     reads = Reads()
     async with asyncio.TaskGroup() as tasks:
         tasks.create_task(reads.at(0.0, "a"))
-        sending = tasks.create_task(reads.at(0.1, "b"))
-        tasks.create_task(reads.at(0.2, "c"))
-        await asyncio.sleep(1.5)
+        sending = tasks.create_task(reads.at(0.1 * INTERVAL_SECONDS, "b"))
+        tasks.create_task(reads.at(0.2 * INTERVAL_SECONDS, "c"))
+        await asyncio.sleep(after_intervals * INTERVAL_SECONDS)
         sending.cancel()
-    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["b", "c"]]
+    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"], ["b", "c"]][: 2 if after_intervals < 1 else 3]
 
 
 @run_by(virtually, given=0)
@@ -77,7 +81,7 @@ async def test_an_error_is_shared_by_the_callers_of_its_request() -> None:
     async with asyncio.TaskGroup() as tasks:
         calls = [tasks.create_task(_fails(reads, name)) for name in ("a", "b", "c")]
     assert [call.result() for call in calls] == ["Timeout"] * 3
-    assert [names for names, _ in reads.sent] == [["a"], ["b", "c"]]
+    assert [names for names, _ in reads.sent] == [["a", "b", "c"]]
     reads.error = None
     assert await reads.at(0.0, "a")
 
