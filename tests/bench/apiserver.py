@@ -199,7 +199,7 @@ def _call(event: Json) -> Call | None:
 
 @asynccontextmanager
 async def control_plane() -> AsyncIterator[ControlPlane]:
-    """etcd and kube-apiserver with our CRDs and our chart's roles. Raises assets.MissingError without binaries."""
+    """etcd and kube-apiserver with our CRDs and our chart's roles. Raises gotool.MissingError without binaries."""
     with TemporaryDirectory(prefix="bench-") as folder:
         async with ControlPlane.start(assets.find(), Path(folder), audit=True) as cp:
             await cp.install_crds()
