@@ -30,6 +30,8 @@ NEVER_READY: Settings = {**QUICK, "nodes": NodeSettings(ready_seconds=(3600.0, 3
 RECOVERY_SECONDS = 2.0 + 43.0 + 60.0
 READY_SECONDS = RECOVERY_SECONDS + 40.0
 GONE_SECONDS = RECOVERY_SECONDS + 40.0
+# While AKS creates a pool it refuses three DELETEs, which are sent again after 5, 10 and 20 s.
+REFUSED_SECONDS = 5.0 + 10.0 + 20.0
 QUIET_SECONDS = 70.0
 OTHER_SIZE = "Standard_NC48ads_A100_v4"
 # An attempt that fails after 10 s, its cause read and its pool deleted, each within one inventory interval.
@@ -44,8 +46,8 @@ async def is_ready(sim: Sim, name: str) -> None:
     await sim.until(lambda: sim.condition(name, "Ready") == "True", READY_SECONDS, f"{name} is Ready")
 
 
-async def is_gone(sim: Sim, name: str) -> None:
-    await sim.until(lambda: sim.claim(name) is None, GONE_SECONDS, f"{name} is gone")
+async def is_gone(sim: Sim, name: str, within_seconds: float = GONE_SECONDS) -> None:
+    await sim.until(lambda: sim.claim(name) is None, within_seconds, f"{name} is gone")
 
 
 def went_in_order(sim: Sim, uid: str) -> None:
@@ -74,7 +76,7 @@ async def delete_while_creating(sim: Sim) -> None:
     uid = await applied(sim, NAME)
     await sim.until(lambda: sim.pools_of(uid), READY_SECONDS, "the pool is being created")
     await sim.delete_claim(NAME)
-    await is_gone(sim, NAME)
+    await is_gone(sim, NAME, GONE_SECONDS + REFUSED_SECONDS)
     went_in_order(sim, uid)
     await sim.settled(QUIET_SECONDS)
 
