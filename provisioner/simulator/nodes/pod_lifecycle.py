@@ -9,6 +9,7 @@ https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s 
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from functools import partial
 from typing import Any
 
@@ -29,6 +30,7 @@ class PodLifecycle:
         store: Store,
         scheduler: Scheduler,
         answers: Callable[[str], bool],
+        now: Callable[[], datetime],
         *,
         start_seconds: float,
         stop_seconds: float,
@@ -37,6 +39,7 @@ class PodLifecycle:
         self._store = store
         self._scheduler = scheduler
         self._answers = answers
+        self._now = now
         self._start_seconds = start_seconds
         self._stop_seconds = stop_seconds
         self._orphan_seconds = orphan_seconds
@@ -74,14 +77,14 @@ class PodLifecycle:
     def _accept(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
         if pod is not None and _is_new(pod) and self._answers(node):
-            now = rfc3339(self._store.now())
+            now = rfc3339(self._now())
             self._write(pod, pod_status.accepted(pod, now))
             self._scheduler.after(self._start_seconds, partial(self._run, name, namespace, uid, node))
 
     def _run(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
         if pod is not None and pod["status"]["phase"] == "Pending" and self._answers(node):
-            self._write(pod, pod_status.running(pod, rfc3339(self._store.now())))
+            self._write(pod, pod_status.running(pod, rfc3339(self._now())))
 
     def _write(self, pod: Json, status: Json) -> None:
         meta = pod["metadata"]

@@ -47,6 +47,7 @@ class NodeSimulator:
             store,
             self._scheduler,
             self._answering,
+            now,
             start_seconds=settings.pod_start_seconds,
             stop_seconds=settings.pod_stop_seconds,
             orphan_seconds=settings.orphan_pod_seconds,
