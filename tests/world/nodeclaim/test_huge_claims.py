@@ -41,7 +41,7 @@ HUGE: dict[str, tuple[Json, str]] = {
         with_requirements(
             "values",
             requirement(TYPE, [SIZE]),
-            *(requirement(f"example.com/k{at}", values(1000)) for at in range(99)),
+            *(requirement(f"example.com/k{at}", [str(value) for value in range(1000)]) for at in range(99)),
         ),
         "99001 values, at most 5000 are evaluated",
     ),
