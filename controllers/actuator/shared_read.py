@@ -12,9 +12,9 @@ from provisioner.runtime.kube import KubeError
 
 T = TypeVar("T")
 
-# An API server answers a LIST of a kind that does not change after up to 100 ms: it waits until etcd has reported its
-# progress, every 100 ms (https://kubernetes.io/docs/reference/using-api/api-concepts/#the-resourceversion-parameter).
-# A second request during this time costs less than waiting for the first one.
+# An API server answers a LIST of a kind that does not change after up to 100 ms: it waits until etcd reports progress
+# (https://github.com/kubernetes/kubernetes/blob/release-1.34/staging/src/k8s.io/apiserver/pkg/storage/cacher/progress/watch_progress.go).
+# A second request in this time is cheaper than waiting for the first one.
 INTERVAL_SECONDS = 0.05
 
 
