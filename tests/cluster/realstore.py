@@ -31,6 +31,7 @@ LINE_BYTES = 4 * 2**20
 TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
 ROOTS = {
     "": "/api/v1",
+    "gpu-provisioner.sh": "/apis/gpu-provisioner.sh/v1alpha1",
     "karpenter.sh": "/apis/karpenter.sh/v1",
     "gpu-provisioner.sh": "/apis/gpu-provisioner.sh/v1alpha1",
     "policy": "/apis/policy/v1",

@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import labels
-from tests.world.claims import condition, events, ready, removed, versions, wait_for_condition, word
+from tests.world.claims import CLAIMS, condition, events, ready, removed, versions, wait_for_condition, word
+from tests.world.demand import node_class, node_pool
+from tests.world.demand import pod as pending_pod
 from tests.world.harness import SIZE, Sim, node_claim
 from tests.world.transcript import BUDGETS, claim_condition, deleting, finalizers, run_pod
 
@@ -19,6 +21,7 @@ from .realworld import RealWorld
 Json = dict[str, Any]
 Stage = Sim | RealWorld
 
+POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
 WHOLE = ["pool", "node", "claim"]
 LONG = 900.0
 
@@ -210,6 +213,43 @@ async def crash_and_restart(scene: Scene) -> None:
     scene.deleted_once()
 
 
+async def node_pool_lifecycle(scene: Scene) -> None:
+    """A pending pod gets a machine of a NodePool; the deletion of the NodePool removes it, by the garbage collector."""
+    stage, pod = scene.stage, f"{scene.name}-pod"
+    reference = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": scene.name}
+    await stage.apply({**node_class(scene.name), "spec": {"tags": {"story": scene.name}}})
+    wanted = node_pool(scene.name)
+    wanted["spec"]["template"]["spec"]["nodeClassRef"] = reference
+    await stage.apply(wanted)
+    await stage.until(lambda: is_ready(stage, POOLS, scene.name), 60, "the NodePool is Ready")
+    stage.store.create("pods", pending_pod(pod), "default")
+    # No scheduler runs on the real server.
+    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no Node fits"}
+    found = {"phase": "Pending", "conditions": [unplaced]}
+    stage.store.patch("pods", pod, {"status": found}, "default", subresource="status")
+    selector = f"{labels.NODEPOOL}={scene.name}"
+    await stage.until(lambda: stage.store.list(CLAIMS, labels=selector), 60, "a claim for the pod")
+    (claim,) = stage.store.list(CLAIMS, labels=selector)
+    made = Scene(stage, claim["metadata"]["name"], scene.a_while_seconds)
+    uid = await ready(stage, made.name)
+    (pool,) = stage.pools_of(uid)
+    assert pool.tags["story"] == scene.name
+    await stage.until(lambda: stage.store.get(POOLS, scene.name)["status"].get("nodes") == 1, 60, "it is counted")
+    assert stage.store.get(CLASSES, scene.name)["metadata"]["finalizers"] == ["gpu-provisioner.sh/termination"]
+
+    stage.store.delete("pods", pod, "default")
+    await stage.request("DELETE", f"/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses/{scene.name}")
+    await stage.request("DELETE", f"/apis/karpenter.sh/v1/nodepools/{scene.name}")
+    await stage.until(lambda: stage.claim(made.name) is None and not stage.pools_of(uid), LONG, "the machine is gone")
+    assert stage.audit_log.deletion_order(uid) == WHOLE
+    await stage.until(lambda: stage.store.get(CLASSES, scene.name) is None, 60, "the node class is gone")
+
+
+def is_ready(stage: Stage, kind: str, name: str) -> bool:
+    """Whether the object is Ready."""
+    return condition(stage.store.get(kind, name), "Ready").get("status") == "True"
+
+
 # Scenarios that run at once with one controller, with the names of their claims and pools.
 STORIES: dict[str, Story] = {
     "create": create_and_delete,
@@ -217,6 +257,7 @@ STORIES: dict[str, Story] = {
     "portal": pool_deleted_in_the_portal,
     "foreign": foreign_pool,
     "orphan": orphan_pool,
+    "nodepool": node_pool_lifecycle,
     "unmanaged": unmanaged_claim,
     "notready": node_not_ready,
     "drained": drained_node,
