@@ -13,6 +13,7 @@ import http.client
 import json
 import ssl
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
 
@@ -64,6 +65,10 @@ class RealStore:
         )
         self._read: dict[str, Json] = {}
         self._subscribers: list[Subscriber] = []
+
+    def now(self) -> datetime:
+        """The wall clock, which the server has too."""
+        return datetime.now(UTC)
 
     def close(self) -> None:
         self._link.close()

@@ -43,6 +43,11 @@ T = TypeVar("T")
 SPEED = 60.0
 FOREIGN = {"system": "System", "theirs": "User"}
 CLAIMS = "nodeclaims.karpenter.sh"
+KINDS = {
+    "NodeClaim": CLAIMS,
+    "NodePool": "nodepools.karpenter.sh",
+    "AgentPoolNodeClass": "agentpoolnodeclasses.gpu-provisioner.sh",
+}
 WATCHED = ("nodes", CLAIMS, "pods")
 LEASES = "kube-node-lease"
 HEARTBEAT_SECONDS = 10.0
@@ -163,9 +168,8 @@ class RealWorld:
         return answer
 
     async def apply(self, obj: Json) -> Json:
-        """Create a NodeClaim."""
-        assert obj["kind"] == "NodeClaim", obj["kind"]
-        return await self.request("POST", path_of(CLAIMS), obj)
+        """Create a NodeClaim, a NodePool or an AgentPoolNodeClass."""
+        return await self.request("POST", path_of(KINDS[obj["kind"]]), obj)
 
     async def delete_claim(self, name: str) -> None:
         await self.request("DELETE", path_of(CLAIMS, name))
