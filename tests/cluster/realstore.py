@@ -34,7 +34,6 @@ ROOTS = {
     "": "/api/v1",
     "gpu-provisioner.sh": "/apis/gpu-provisioner.sh/v1alpha1",
     "karpenter.sh": "/apis/karpenter.sh/v1",
-    "gpu-provisioner.sh": "/apis/gpu-provisioner.sh/v1alpha1",
     "policy": "/apis/policy/v1",
     "apps": "/apis/apps/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
