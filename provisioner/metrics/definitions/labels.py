@@ -85,8 +85,8 @@ LABELS: Mapping[str, Label] = {
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; `nodeclaim` and `provisioner` are work queues",
-        values=(*CONTROLLERS, "nodeclaim", "provisioner"),
+        meaning="Karpenter's name of the controller that acted; `nodeclaim`, `nodepool` and `provisioner` are work queues",
+        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner"),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",
