@@ -44,7 +44,7 @@ def messages(world: RealWorld, name: str) -> set[str]:
     return {event["message"] for event in world.store.list("events", "default", fields=fields)}
 
 
-async def test_pods_are_bound_where_the_solver_said(cluster: ControlPlane, tmp_path: Path) -> None:
+async def test_pods_are_bound_where_the_solver_placed_them(cluster: ControlPlane, tmp_path: Path) -> None:
     """Three pods get a machine each and run there; after the NodePool is deleted nothing remains."""
     names = ("trainer", "trainer-b", "trainer-c")
     async with kube_scheduler(cluster), RealWorld.open(cluster, tmp_path) as world:
