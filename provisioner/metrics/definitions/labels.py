@@ -85,7 +85,7 @@ LABELS: Mapping[str, Label] = {
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; `nodeclaim`, `nodepool` and `provisioner` are work queues",
+        meaning="Karpenter's name of the controller that acted; `nodeclaim`, `nodepool`, `provisioner`: work queues",
         values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner"),
     ),
     "deadline": Label(
