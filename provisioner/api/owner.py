@@ -14,15 +14,22 @@ _KAITO = (
 
 
 def owner_of(claim: NodeClaim) -> str:
-    """`Workspace namespace/name`, `RAGEngine namespace/name`, the controlling owner or the NodePool; "" if none."""
+    """As `creator_of`, else the NodePool that the claim's label names; "" if none."""
+    known = claim.metadata.labels
+    return creator_of(claim) or (f"NodePool {known[labels.NODEPOOL]}" if labels.NODEPOOL in known else "")
+
+
+def creator_of(claim: NodeClaim) -> str:
+    """The object whose controller creates another NodeClaim when this one is deleted; "" if none.
+
+    `Workspace namespace/name`, `RAGEngine namespace/name`, the controlling owner, or the NodePool that owns the claim.
+    """
     known = claim.metadata.labels
     for kind, name, namespace in _KAITO:
         if name in known:
             return f"{kind} {known.get(namespace, '')}/{known[name]}"
-    controller = next((one for one in claim.metadata.owner_references if one.controller), None)
-    if controller is not None:
-        return f"{controller.kind} {controller.name}"
-    return f"NodePool {known[labels.NODEPOOL]}" if labels.NODEPOOL in known else ""
+    controller = next((one for one in claim.metadata.owner_references if one.controller), nodepool_of(claim))
+    return f"{controller.kind} {controller.name}" if controller is not None else ""
 
 
 def nodepool_of(claim: NodeClaim) -> OwnerReference | None:

@@ -13,10 +13,10 @@ import msgspec
 from cloudprovider.interface import Instance
 from controllers.model.conditions import clock_text
 from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, managed, marked, pool_of, verdict
-from provisioner.api import labels
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import creator_of
 from provisioner.runtime.objects import Lease, key_of
 
 from .clients import State, Tools
@@ -25,7 +25,6 @@ from .controller_lease import Controller
 from .removals import Removal, survey
 from .tables import counted
 
-KAITO_OWNERS = {labels.KAITO_WORKSPACE: "Workspace", labels.KAITO_RAGENGINE: "RAGEngine"}
 LATEST_FIRST = (INSTANCE_TERMINATING, VOLUMES_DETACHED, DRAINED)
 WITH_CLAIM = "removed with its NodeClaim"
 KEPT_LEGACY = "legacy agent pool without a NodeClaim: --legacy-pools=report keeps it"
@@ -137,25 +136,12 @@ def _claim(claim: NodeClaim, deleted: Collection[str] | None) -> Item:
     return Item(
         kind="NodeClaim",
         name=claim.name,
-        owner=owner_of(claim),
+        owner=creator_of(claim),
         action=f"deletion requested at {clock_text(deleting)}" if deleting is not None else "delete",
         waits_for=waits_for,
         blocked=blocked,
         finalizer=holds_finalizer(claim),
     )
-
-
-def owner_of(claim: NodeClaim) -> str:
-    """The object that creates another NodeClaim when this one is deleted; "" if there is none."""
-    controller = next((o for o in claim.metadata.owner_references if o.controller), None)
-    if controller is not None:
-        return f"{controller.kind} {controller.name}"
-    own = claim.metadata.labels
-    for label, kind in KAITO_OWNERS.items():
-        if label in own:
-            namespace = own.get(f"{label}namespace", "")
-            return f"{kind} {f'{namespace}/' if namespace else ''}{own[label]}"
-    return ""
 
 
 def _termination(claim: NodeClaim) -> str:
