@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.world.claims import condition, ready
+from tests.world.claims import condition, puts, ready
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
 
@@ -217,11 +217,17 @@ async def test_node_pools_of_another_controller_are_not_written(sim: Sim) -> Non
     theirs = await sim.apply(node_pool("theirs", reference=OTHERS))
     await sim.apply(node_pool())
     await sim.start_controller()
-    await sim.apply(node_claim("nap1", nodeClassRef=OTHERS))
+    their_claim = claim_of(sim, "nap1", "theirs")
+    their_claim["spec"]["nodeClassRef"] = OTHERS
+    claimed = await sim.apply(their_claim)
     await sim.apply(claim_of(sim, "a1"))
     await ready(sim, "a1")
     await asyncio.sleep(60)
     assert sim.store.get(POOLS, "theirs")["metadata"]["resourceVersion"] == theirs["metadata"]["resourceVersion"]
+    claim = sim.claim("nap1")
+    assert claim is not None
+    assert claim["metadata"]["resourceVersion"] == claimed["metadata"]["resourceVersion"]
+    assert not puts(sim, "nap1")
 
 
 @simulated()
