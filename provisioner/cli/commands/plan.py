@@ -5,19 +5,20 @@ to standard output in all formats.
 """
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import TextIO
 
 import msgspec
 
 from cloudprovider.azure.client import API_VERSION
 from provisioner.api.field_error import FieldError
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
 from .console import Console
 from .manifests import Document, documents
-from .planning import ExpectedNode, Plan, plan
+from .planning import ExpectedNode, Plan, plan, read_node_class
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted
 
@@ -26,10 +27,13 @@ GAP = 13
 
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Plan all NodeClaims and print the results; returns the exit code. Raises Refused."""
-    plans = _with_duplicates([_plan(document) for document in documents(wanted.filename, typed)])
+    read = [*documents(wanted.filename, typed)]
+    classes = {document.source: read_node_class(document.body) for document in read if not document.error}
+    by_name = {one.name: one for one in classes.values() if one is not None}
+    plans = _with_duplicates([_plan(document, by_name) for document in read if classes.get(document.source) is None])
     if not any(one.claim or one.managed or one.errors for one in plans):
-        read = ", ".join(wanted.filename)
-        raise Refused(f"{read}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
+        files = ", ".join(wanted.filename)
+        raise Refused(f"{files}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
     if wanted.output == "table":
         for one in plans:
             console.print(*_lines(one), "")
@@ -39,9 +43,9 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     return FAILED if any(one.errors for one in plans) else OK
 
 
-def _plan(document: Document) -> Plan:
+def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass]) -> Plan:
     if not document.error:
-        return plan(document.source, document.body)
+        return plan(document.source, document.body, node_classes)
     message, remedy = f"invalid document: {document.error}", "write it as YAML or JSON"
     return Plan(source=document.source, claim="", errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
 

@@ -5,11 +5,12 @@ of `cloudprovider.azure` and of the CRD. Values that only the cluster knows (the
 """
 
 from collections.abc import Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
 
-from cloudprovider.azure import agentpool, offerings
+from cloudprovider.azure import agentpool, class_properties, offerings
 from cloudprovider.azure.instance_types import is_gpu_size, lookup
 from cloudprovider.interface import SPOT, Offering
 from controllers.model.ownership import managed
@@ -18,15 +19,17 @@ from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.meta import ZERO_TIME, Taint
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec, is_own
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
 from provisioner.api.restricted_labels import is_excluded
 
-from .validation import claim_errors
+from .validation import claim_errors, node_class_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
 DERIVED = "<c and 11 characters, from the UID of the claim>"
+NONE: Mapping[str, AgentPoolNodeClass] = MappingProxyType({})
 SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
 # Labels that select the machine, and labels of KAITO and Karpenter without an effect on it.
 KNOWN_REQUIREMENTS = frozenset(
@@ -72,8 +75,17 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node: ExpectedNode | None = None
 
 
-def plan(source: str, body: Any) -> Plan:
-    """Plan one document."""
+def read_node_class(body: Any) -> AgentPoolNodeClass | None:
+    """The node class that a document describes; None if it is another object or has errors, which `plan` returns."""
+    if not isinstance(body, dict) or body.get("kind") != labels.NODECLASS_KIND or node_class_errors(body):
+        return None
+    return msgspec.convert(body, AgentPoolNodeClass)
+
+
+def plan(source: str, body: Any, node_classes: Mapping[str, AgentPoolNodeClass] = NONE) -> Plan:
+    """Plan one document. `node_classes`: those of all documents, by name."""
+    if isinstance(body, dict) and body.get("kind") == labels.NODECLASS_KIND:
+        return Plan(source=source, claim="", errors=tuple(node_class_errors(body)))
     if not isinstance(body, dict) or body.get("kind") != "NodeClaim":
         kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "not an object"
         return Plan(source=source, claim="", notes=(f"ignored: the document is {kind}, not a NodeClaim",))
@@ -100,30 +112,51 @@ def plan(source: str, body: Any) -> Plan:
         return Plan(source=source, claim=named, managed=True, errors=tuple(wrong))
     if not managed(claim):
         return Plan(source=source, claim=named, errors=tuple(wrong), notes=(_foreign(claim),))
-    return _planned(source, claim, wrong)
+    return _planned(source, claim, wrong, node_classes)
 
 
-def _planned(source: str, claim: NodeClaim, wrong: list[FieldError]) -> Plan:
+def _planned(
+    source: str, claim: NodeClaim, wrong: list[FieldError], node_classes: Mapping[str, AgentPoolNodeClass]
+) -> Plan:
+    reference = claim.spec.node_class_ref
+    node_class = node_classes.get(reference.name) if is_own(reference) else None
+    settings = (node_class or AgentPoolNodeClass()).spec
     wrong += offerings.validate(claim)
     tried = () if any(offerings.validate(claim)) else offerings.offerings(claim)
     sizes = tuple(dict.fromkeys(offering.size for offering in tried)) or ("",)
-    found = (one for size in sizes for one in agentpool.validate(claim, size))
-    wrong += dict.fromkeys(found)
+    wrong += dict.fromkeys(one for size in sizes for one in agentpool.validate(claim, size, settings))
+    wrong += dict.fromkeys(one for offering in tried for one in class_properties.validate(offering, settings))
     body, node = None, None
-    if tried and not any(agentpool.validate(claim, tried[0].size)):
-        body = _with_placeholders(agentpool.to_agent_pool(claim, tried[0], now=ZERO_TIME), claim)
+    if tried and not _refused(claim, tried[0], settings):
+        pool = agentpool.to_agent_pool(claim, tried[0], now=ZERO_TIME, node_class=node_class)
+        body = _with_placeholders(pool, claim)
         node = _node(claim, tried[0], body["properties"])
     return Plan(
         source=source,
         claim=claim.name,
         managed=True,
         errors=tuple(wrong),
-        notes=tuple(_notes(claim, tried)),
+        notes=(*_class_notes(claim, node_class), *_notes(claim, tried)),
         pool_name=_pool_name(claim),
         offerings=tried,
         agent_pool=body,
         node=node,
     )
+
+
+def _refused(claim: NodeClaim, offering: Offering, settings: NodeClassSpec) -> bool:
+    """Whether no agent pool of this offering can be written."""
+    errors = (*agentpool.validate(claim, offering.size, settings), *class_properties.validate(offering, settings))
+    return bool(errors)
+
+
+def _class_notes(claim: NodeClaim, node_class: AgentPoolNodeClass | None) -> Iterator[str]:
+    reference = claim.spec.node_class_ref
+    if is_own(reference) and node_class is None:
+        yield (
+            f"spec.nodeClassRef: {labels.NODECLASS_KIND} {reference.name} is not in these files: its defaults are used;"
+            " add its manifest with -f"
+        )
 
 
 def _foreign(claim: NodeClaim) -> str:

@@ -1,7 +1,7 @@
-"""Validation of NodeClaim manifests against the CRD, in the words of the API server, with a remedy for each error.
+"""Validation of NodeClaim and AgentPoolNodeClass manifests against their CRDs, in the words of the API server.
 
-All errors of a manifest are returned at once: unlike the API server, which evaluates CEL rules only for objects without
-other errors, this module evaluates each rule whose own value is valid.
+Each error has a remedy. All errors of a manifest are returned at once: unlike the API server, which evaluates CEL rules
+only for objects without other errors, this module evaluates each rule whose own value is valid.
 """
 
 import re
@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from provisioner.api.crd import nodeclaim_crd
+from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.paths import Json, is_within
 from provisioner.apiextensions.schema import METADATA_FIELDS, Schema
@@ -37,23 +38,36 @@ _REMEDIES = {
 
 def claim_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
     """What the API server would refuse, or drop, of a new NodeClaim; sorted by field."""
+    return _errors("nodeclaim", manifest)
+
+
+def node_class_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
+    """What the API server would refuse, or drop, of a new AgentPoolNodeClass; sorted by field."""
+    return _errors("agentpoolnodeclass", manifest)
+
+
+def _errors(kind: str, manifest: Mapping[str, Any]) -> list[FieldError]:
+    schema = _schema(kind)
     unknown: list[str] = []
-    claim = _schema().shape(dict(manifest), unknown)
+    shaped = schema.shape(dict(manifest), unknown)
     metadata = manifest.get("metadata")
     if isinstance(metadata, dict):
-        claim["metadata"] = {name: value for name, value in claim["metadata"].items() if value is not None}
+        shaped["metadata"] = {name: value for name, value in shaped["metadata"].items() if value is not None}
     elif metadata is not None:
-        claim["metadata"] = metadata
-    errors = _schema().validate_values(claim, None)
-    errors += _schema().validate_rules(claim, None, invalid=[error.field for error in errors])
-    errors += [FieldError(path, "FieldValueInvalid", "unknown field", remedy=_unknown_remedy(path)) for path in unknown]
-    completed = [replace(e, value=_shown(manifest, e.field), remedy=e.remedy or _remedy(e)) for e in errors]
+        shaped["metadata"] = metadata
+    errors = schema.validate_values(shaped, None)
+    errors += schema.validate_rules(shaped, None, invalid=[error.field for error in errors])
+    errors += [
+        FieldError(path, "FieldValueInvalid", "unknown field", remedy=_unknown_remedy(kind, path)) for path in unknown
+    ]
+    completed = [replace(e, value=_shown(manifest, e.field), remedy=e.remedy or _remedy(kind, e)) for e in errors]
     return sorted(completed, key=lambda error: error.field)
 
 
 @cache
-def _schema() -> Schema:
-    schema = nodeclaim_crd()["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
+def _schema(kind: str) -> Schema:
+    crd = {"nodeclaim": nodeclaim_crd, "agentpoolnodeclass": agentpoolnodeclass_crd}[kind]()
+    schema = crd["spec"]["versions"][0]["schema"]["openAPIV3Schema"]
     metadata = {"type": "object", "properties": _METADATA}
     return Schema({**schema, "properties": {**schema["properties"], "metadata": metadata}})
 
@@ -75,23 +89,23 @@ def _value(value: Any, path: str) -> Any:
     return None if path else value
 
 
-def _remedy(error: FieldError) -> str:
+def _remedy(kind: str, error: FieldError) -> str:
     if error.message.endswith("is restricted"):
         return "remove this requirement"
-    declared, _ = _declared(error.field)
-    return _REMEDIES.get(error.reason, f"correct it, see: kubectl explain {'.'.join(('nodeclaim', *declared))}")
+    declared, _ = _declared(kind, error.field)
+    return _REMEDIES.get(error.reason, f"correct it, see: kubectl explain {'.'.join((kind, *declared))}")
 
 
-def _unknown_remedy(path: str) -> str:
-    _, known = _declared(path)
+def _unknown_remedy(kind: str, path: str) -> str:
+    _, known = _declared(kind, path)
     near = get_close_matches(path.rpartition(".")[2], known, n=1)
     return f"write {near[0]}" if near else f"remove it; the fields here are {', '.join(sorted(known))}"
 
 
-def _declared(path: str) -> tuple[list[str], list[str]]:
+def _declared(kind: str, path: str) -> tuple[list[str], list[str]]:
     """The part of a path that the CRD declares, and the names of the fields that it declares below that part."""
     names: list[str] = []
-    node = _schema().openapi
+    node = _schema(kind).openapi
     for name in re.sub(r"\[\d+\]", "", path).split("."):
         below = node.get("properties", {}).get(name)
         if below is None:

@@ -72,6 +72,35 @@ def test_each_example_is_planned(path: Path) -> None:
     assert plan["agentPool"]["properties"]["vmSize"] == plan["offerings"][0]["size"]
 
 
+NODE_CLASS = {
+    "apiVersion": "gpu-provisioner.sh/v1alpha1",
+    "kind": "AgentPoolNodeClass",
+    "metadata": {"name": "mig"},
+    "spec": {"maxPods": 50, "gpu": {"migProfile": "MIG1g"}},
+}
+CLASS_REF = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "mig"}
+
+
+def test_the_agent_pool_has_the_fields_of_its_node_class() -> None:
+    """A class of the same files is used, wherever it stands; without it the defaults are, with a note."""
+    (plan,) = planned(claim(nodeClassRef=CLASS_REF), NODE_CLASS)
+    properties = plan["agentPool"]["properties"]
+    assert (properties["maxPods"], properties["gpuInstanceProfile"]) == (50, "MIG1g")
+    assert not any("AgentPoolNodeClass" in note for note in plan["notes"])
+    (alone,) = planned(claim(nodeClassRef=CLASS_REF))
+    assert "maxPods" not in alone["agentPool"]["properties"]
+    assert "AgentPoolNodeClass mig is not in these files" in alone["notes"][0]
+
+
+def test_errors_of_a_node_class() -> None:
+    """Fields that its CRD refuses, and fields that contradict the size of a claim."""
+    (wrong, _) = planned({**NODE_CLASS, "spec": {"maxPods": 5, "osDisk": 1}}, claim(nodeClassRef=CLASS_REF))
+    assert [field for field, _ in fields(wrong)] == ["spec.maxPods", "spec.osDisk"]
+    (plan,) = planned(NODE_CLASS, claim(sizes=("Standard_NC4as_T4_v3",), nodeClassRef=CLASS_REF))
+    assert fields(plan) == [("AgentPoolNodeClass.spec.gpu.migProfile", "MIG1g")]
+    assert plan["agentPool"] is None
+
+
 def test_unknown_values_are_placeholders() -> None:
     """UID and times of a manifest; those of an existing object are used."""
     (plan,) = planned(claim())
