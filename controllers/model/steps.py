@@ -23,6 +23,7 @@ JsonPatch = tuple[Mapping[str, object], ...]
 Cause = Literal[
     "requested",
     "failed-create",
+    "insufficient-capacity",
     "orphan-pool",
     "missing-pool",
     "node-deleted",

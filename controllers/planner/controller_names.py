@@ -32,6 +32,7 @@ HEALTH = "node.health"
 OF_CAUSE: Mapping[str, str] = {
     "requested": LIFECYCLE,
     "failed-create": LIFECYCLE,
+    "insufficient-capacity": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,
     "leftover-node": INSTANCE_GARBAGE,

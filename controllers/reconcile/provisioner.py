@@ -16,14 +16,17 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote
-from controllers.model.steps import CreateClaim, LookUpClaims
+from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaims
 from controllers.provisioning.batch import Batch
 from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot
+from controllers.provisioning.exhausted import exhausted
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.pods import CachedPod, daemon_specs, provisionable
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
+from provisioner.api import reasons
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -142,11 +145,14 @@ class Provisioner:
             return STALE_SECONDS
         # The cache can change while a request is in flight: names and the check count what the decision has seen.
         claims = self._caches.claims.items()
-        found, decision = self._decide(now, claims, types, max_new)
+        failed = [claim for claim in claims if exhausted(claim, types.types)]
+        found, decision = self._decide(now, [claim for claim in claims if claim not in failed], types, max_new)
         if decision.machines and (waits := await self._stale(claims)) is not None:
             return waits
         self._batch.close()
         self._retry_at = now + RETRY_SECONDS
+        if decision.machines and not await self._delete(failed):
+            return STALE_SECONDS
         created = await self._create(decision, pods, claims, types)
         if created is None:
             return STALE_SECONDS
@@ -197,6 +203,25 @@ class Provisioner:
                 self._caches.claims.invalidate()
                 return STALE_SECONDS
         return None
+
+    async def _delete(self, failed: Sequence[NodeClaim]) -> bool:
+        """Delete NodeClaims whose pods get other machines; False if this process may not write."""
+        for claim in failed:
+            launched = claim.condition(LAUNCHED)
+            message = f"Deleted, other machines are created for its pods: {launched.message if launched else ''}"
+            event = Event(type="Warning", reason=reasons.INSUFFICIENT_CAPACITY, message=message)
+            result = await self._actuator.write(
+                DeleteClaim(claim=claim, cause="insufficient-capacity", event=event), None
+            )
+            match result:
+                case KubeFailed(error=error) if not (error.not_found or error.conflict):
+                    raise error
+                case Fenced():
+                    self._retry_at = _now() + FENCED_SECONDS
+                    return False
+                case _:
+                    log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause="insufficient-capacity")
+        return True
 
     async def _create(
         self, decision: Decision, pods: Sequence[CachedPod], claims: Sequence[NodeClaim], types: InstanceTypes

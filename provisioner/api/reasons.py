@@ -95,6 +95,7 @@ INSTANCE_TERMINATED = "InstanceTerminated"
 # Events only
 NOMINATED = "Nominated"
 FAILED_SCHEDULING = "FailedScheduling"
+INSUFFICIENT_CAPACITY = "InsufficientCapacityError"
 TRYING_OFFERING = "TryingOffering"
 REMOVING_FAILED_POOL = "RemovingFailedPool"
 POOL_CHANGED = "PoolChanged"

@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.simulator.azure import faults
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events
 from tests.world.harness import Sim, simulated
 
@@ -159,3 +160,21 @@ async def test_pods_run_on_the_machines_bought_for_them(sim: Sim) -> None:
     assert node is not None
     assert selects.items() <= node["metadata"]["labels"].items()
     assert node["metadata"]["labels"]["karpenter.sh/nodepool"] == "gpu"
+
+
+@simulated()
+async def test_other_machines_replace_a_nodeclaim_without_capacity(sim: Sim) -> None:
+    """The cheapest size has no quota: its NodeClaim is deleted, and the next cheapest machine is bought, once."""
+    sim.cloud.faults.append(faults.quota_preflight(size=T4))
+    others = len(sim.cloud.pools)
+    await with_node_pool(sim)
+    await pending(sim, pod("p"))
+    first = await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+    await sim.until(lambda: sizes(sim) and sizes(sim) != [T4], 300.0, "another machine")
+    await sim.until(lambda: sim.now > 600.0, 900.0, "some more passes")
+    (claim,) = claims_of(sim)
+    assert claim["metadata"]["uid"] != first[0]["metadata"]["uid"]
+    assert sim.condition(claim["metadata"]["name"], "Ready") == "True"
+    assert len(sim.cloud.pools) == others + 1
+    named = {event["reason"] for event in sim.store.list("events")}
+    assert "InsufficientCapacityError" in named

@@ -58,6 +58,12 @@ EVENTS = (
         meaning="A NodeClaim or Node that has room for the pending pod; kube-scheduler decides where it runs.",
     ),
     Event(
+        name=r.INSUFFICIENT_CAPACITY,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="All offerings of the NodeClaim failed; it is deleted because other machines take its pods.",
+    ),
+    Event(
         name=r.FAILED_SCHEDULING,
         kind="Warning",
         about=("Pod",),

@@ -16,6 +16,8 @@ REGION = "eastus"
 TYPES = InstanceTypeCache(lambda _: True).in_region(REGION)
 GPU = "nvidia.com/gpu"
 T4 = "Standard_NC4as_T4_v3"
+MOMENT = "2026-03-01T12:00:00Z"
+FAILED = {"type": "Launched", "status": "False", "reason": "QuotaExceeded", "lastTransitionTime": MOMENT}
 PENDING = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
@@ -45,7 +47,7 @@ def node_pool(
             "expireAfter": "720h",
         },
     }
-    condition = {"type": "Ready", "status": ready, "lastTransitionTime": "2026-03-01T12:00:00Z"}
+    condition = {"type": "Ready", "status": ready, "lastTransitionTime": MOMENT}
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}", "annotations": {"karpenter.sh/nodepool-hash": "1"}},
         "spec": {"template": template, **spec},
@@ -54,12 +56,13 @@ def node_pool(
     return msgspec.convert(body, NodePool)
 
 
-def claim(name: str, *, size: str = T4, node: str = "", **meta: Any) -> NodeClaim:
+def claim(name: str, *, size: str = T4, node: str = "", launched: str = "", **meta: Any) -> NodeClaim:
+    """`launched`: the message of Launched=False."""
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"karpenter.sh/nodepool": "gpu"}, **meta},
         "spec": {"requirements": [requirement]},
-        "status": {"nodeName": node},
+        "status": {"nodeName": node, "conditions": [{**FAILED, "message": launched}] if launched else []},
     }
     return msgspec.convert(body, NodeClaim)
 
