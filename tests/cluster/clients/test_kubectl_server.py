@@ -11,13 +11,14 @@ from tests.cluster.backend import real
 from tests.cluster.controlplane import NAMESPACE, ControlPlane
 from tests.wire.kubectl import Kubectl
 
-from .stage import NODES, Stage, claim
+from .stage import NODES, Stage
 
 pytestmark = [pytest.mark.asyncio, pytest.mark.cluster]
 
 WS1 = "nodeclaim.karpenter.sh/ws1"
 PODS = "/api/v1/namespaces/default/pods"
 BUDGETS = "/apis/policy/v1/namespaces/default/poddisruptionbudgets"
+NODE = {"apiVersion": "v1", "kind": "Node"}
 DAEMON_SETS = "/apis/apps/v1/namespaces/default/daemonsets"
 
 
@@ -110,15 +111,20 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
     assert header == ["Resources", "Non-Resource URLs", "Resource Names", "Verbs"]
     granted = sorted((row[0], row[2], row[3]) for row in rows if len(row) == len(header))
     assert [row for row in granted if not row[0].startswith("selfsubject")] == [
+        ("agentpoolnodeclasses.gpu-provisioner.sh", "[]", "[list watch patch]"),
+        ("agentpoolnodeclasses.gpu-provisioner.sh/status", "[]", "[patch]"),
         ("customresourcedefinitions.apiextensions.k8s.io", "[]", "[list watch]"),
+        ("daemonsets.apps", "[]", "[list watch]"),
         ("events", "[]", "[create get list patch]"),
         ("leases.coordination.k8s.io", "[]", "[create]"),
         ("leases.coordination.k8s.io", "[gpu-provisioner-leader-election]", "[get patch]"),
-        ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete]"),
+        ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete create]"),
         ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
+        ("nodepools.karpenter.sh", "[]", "[list watch patch]"),
+        ("nodepools.karpenter.sh/status", "[]", "[patch]"),
         ("nodes", "[]", "[get list watch patch delete]"),
         ("persistentvolumeclaims", "[]", "[get]"),
-        ("pods", "[]", "[list delete]"),
+        ("pods", "[]", "[list delete watch]"),
         ("pods/eviction", "[]", "[create]"),
         ("volumeattachments.storage.k8s.io", "[]", "[list]"),
     ]
@@ -149,7 +155,8 @@ async def test_can_i_is_yes_for_what_the_controller_does(controller: Kubectl, op
         f"get secrets -n {NAMESPACE}",
         "list secrets -A",
         f"get configmaps -n {NAMESPACE}",
-        "create nodeclaims",
+        "create nodepools",
+        "delete nodepools",
         "update nodeclaims",
         "deletecollection nodeclaims",
         "patch nodes/status",
@@ -182,11 +189,11 @@ def _resource(arguments: list[str]) -> list[str]:
 
 
 async def test_the_server_refuses_what_can_i_denies(it: Stage, controller: Kubectl) -> None:
-    """With that token, reading claims succeeds; creating one and reading Secrets are forbidden."""
+    """With that token, reading claims succeeds; creating a Node and reading Secrets are forbidden."""
     await it.claim()
     assert await controller("get", "nodeclaims", "-o", "name") == f"{WS1}\n"
     who = f'User "system:serviceaccount:{NAMESPACE}:gpu-provisioner" cannot'
-    output = await controller.refused("create", "-f", it.kubectl.file(claim("ws2")))
-    assert f'nodeclaims.karpenter.sh is forbidden: {who} create resource "nodeclaims"' in output
+    output = await controller.refused("create", "-f", it.kubectl.file({**NODE, "metadata": {"name": "n2"}}))
+    assert f'nodes is forbidden: {who} create resource "nodes"' in output
     output = await controller.refused("get", "secrets")
     assert f'secrets is forbidden: {who} list resource "secrets" in API group "" in the namespace "default"' in output
