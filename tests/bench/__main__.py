@@ -33,7 +33,7 @@ def _figures(simulator: bool, console: Console) -> list[figures.Figure]:
         console.print("on the simulated API server, for about four and a half minutes ...")
         return [*asyncio.run(_simulated()), *throttled.measure()]
     console.print(
-        f"{apiserver.program()[0]} on {assets.named(assets.find())}, for about three minutes ...", soft_wrap=True
+        f"{apiserver.program()[0]} on {assets.named(assets.find())}, for three to six minutes ...", soft_wrap=True
     )
     return asyncio.run(wholelives.measure())
 

@@ -6,7 +6,7 @@ always on, and delay DELETEs and LISTs of a burst of removals: that time is repo
 
 import asyncio
 
-from .figures import Figure, percentile
+from .figures import Figure, latency, percentile
 from .moments import between
 from .stage import AGE_SECONDS, names, stage
 
@@ -30,14 +30,7 @@ async def _up() -> list[Figure]:
         now_mib, most_mib = controller.memory_mib()
     early = sum(moments.usable[name] < moments.succeeded[name] for name in wanted)
     return [
-        Figure(
-            name=f"claim created → PUT on the wire, burst of {CLAIMS}",
-            unit="s",
-            labels=("p50", "max"),
-            predecessor="0.30",
-            target=(0.30,),
-            measured=(percentile(took, 0.5), max(took)),
-        ),
+        latency(f"claim created → PUT on the wire, burst of {CLAIMS}", took, predecessor="0.30", target=(0.30,)),
         Figure(
             name="Node Ready and GPUs allocatable → claim Ready",
             unit="s",
@@ -73,13 +66,11 @@ async def _whole_lives() -> list[Figure]:
     deleted_to_request = between(on.moments.deleted, on.moments.first("DELETE"))
     gone = between(on.moments.pool_gone, on.moments.gone)
     return [
-        Figure(
-            name=f"claim deleted → pool DELETE, burst of {REMOVED}",
-            unit="s",
-            labels=("p50", "max"),
+        latency(
+            f"claim deleted → pool DELETE, burst of {REMOVED}",
+            deleted_to_request,
             predecessor="0.2 / 1.0",
             target=(0.1, 0.5),
-            measured=(percentile(deleted_to_request, 0.5), max(deleted_to_request)),
         ),
         Figure(
             name=f"pool gone in ARM → claim gone, burst of {REMOVED}",

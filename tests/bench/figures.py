@@ -52,6 +52,18 @@ def percentile(values: Sequence[float], share: float) -> float:
     return ranked[max(0, math.ceil(share * len(ranked)) - 1)]
 
 
+def latency(name: str, seconds: Sequence[float], *, predecessor: str, target: tuple[float, ...] = ()) -> Figure:
+    """Median and maximum of latencies in seconds. Raises ValueError without values."""
+    return Figure(
+        name=name,
+        unit="s",
+        labels=("p50", "max"),
+        predecessor=predecessor,
+        target=target,
+        measured=(percentile(seconds, 0.5), max(seconds)),
+    )
+
+
 def show(figures: Sequence[Figure], console: Console) -> None:
     """The table, and a line for each count that exceeds its target."""
     table = Table(box=None, pad_edge=False, header_style="bold")

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from .apiserver import CONTROLLER, FIXED_KINDS, Call, Environment, control_plane, environment
-from .figures import Figure, percentile
+from .figures import Figure, latency
 from .stage import AGE_SECONDS, CLAIMS, names
 
 LIVES, BURST = 50, 90
@@ -53,21 +53,8 @@ async def _lives(env: Environment) -> list[Figure]:
             measured=(used,),
             note=f"{lines / LIVES:.1f} log lines a life",
         ),
-        Figure(
-            name=f"claim deleted → pool DELETE, burst of {LIVES}",
-            unit="s",
-            labels=("p50", "max"),
-            predecessor="0.41 / 0.99",
-            measured=(percentile(requested, 0.5), max(requested)),
-        ),
-        Figure(
-            name=f"pool gone in ARM → claim gone, burst of {LIVES}",
-            unit="s",
-            labels=("p50", "max"),
-            predecessor="25.2",
-            target=(5.0,),
-            measured=(percentile(gone, 0.5), max(gone)),
-        ),
+        latency(f"claim deleted → pool DELETE, burst of {LIVES}", requested, predecessor="0.41 / 0.99"),
+        latency(f"pool gone in ARM → claim gone, burst of {LIVES}", gone, predecessor="25.2", target=(5.0,)),
     ]
 
 
@@ -83,13 +70,7 @@ async def _burst(env: Environment) -> list[Figure]:
     put = _between(_created(calls), {name: at for (verb, name), at in env.requested.items() if verb == "PUT"})
     took = (max(_gone(calls).values()) - min(_deleted(calls).values())).total_seconds()
     return [
-        Figure(
-            name=f"claim created → PUT, burst of {BURST}",
-            unit="s",
-            labels=("p50", "max"),
-            predecessor="0.61",
-            measured=(percentile(put, 0.5), max(put)),
-        ),
+        latency(f"claim created → PUT, burst of {BURST}", put, predecessor="0.61"),
         Figure(
             name=f"burst of {BURST} deleted: all gone",
             unit="s",
