@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 
 from provisioner.cli.commands.check import FAILED_CHECK
@@ -12,6 +13,8 @@ from tests.world.harness import SIZE, node_claim
 
 from .test_commands import led, ran
 from .test_run import CLAIMS, Site, free_port, run_story
+
+pytestmark = pytest.mark.matrix(quick=0)
 
 TOKEN = "t0ken"
 

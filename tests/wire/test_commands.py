@@ -22,6 +22,8 @@ from tests.world.harness import SIZE, node_claim
 from .program import PROGRAM, ROOT
 from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, free_port, run_story
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 OLD = "0a0a0a0a-1111-2222-3333-444444444444"
 LEASE = "gpu-provisioner-leader-election"
 

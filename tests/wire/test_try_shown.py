@@ -10,6 +10,8 @@ import pytest
 from .program import PROGRAM, ROOT, ended, environment, kubectl
 from .screen import on_screen
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 NAME = "ws3f2a91c0d"
 WORKSPACE = ROOT / "examples" / "kaito-workspace.yaml"
 HEAD = "CLAIM        SIZE             PHASE                FOR     GPUS  SINCE"

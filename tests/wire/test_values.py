@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import helm_python
+import pytest
 import yaml
 
 from provisioner.simulator.azure import errors
@@ -14,6 +15,8 @@ from .program import ROOT
 from .program import environment as of_a_user
 from .test_commands import ran
 from .test_run import Site, run_story
+
+pytestmark = pytest.mark.matrix(quick=0)
 
 CLIENT = "77777777-2222-3333-4444-555555555555"
 FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")

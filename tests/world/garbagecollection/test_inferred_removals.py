@@ -39,6 +39,8 @@ from tests.world.transcript import (
 
 from .test_garbage import FOREIGN, NO_BOUND, deletes, fleet, heal
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 CRD_KEY = "customresourcedefinitions.apiextensions.k8s.io"
 LEASES = "leases.coordination.k8s.io"
 

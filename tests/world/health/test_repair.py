@@ -23,6 +23,8 @@ from tests.world.kaito_stage import Most, actor_of, claims_of, serves
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 NOT_READY = ("False", "NodeNotReady")
 
 

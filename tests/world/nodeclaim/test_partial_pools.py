@@ -29,6 +29,8 @@ from tests.world.harness import SIZE, Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_offerings import choosing
 from tests.world.transcript import run_pod
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 NAME = "gpu1"
 MINUTE, HOUR_SECONDS = 60.0, 3600.0
 BROKEN = faults.error("VMExtensionProvisioningError", "VM has reported a failure when processing extension 'vmssCSE'.")

@@ -19,6 +19,8 @@ from tests.world.harness import SIZE, CrashPoint, Sim, crash_points, node_claim,
 from tests.world.process import Process
 from tests.world.program import kube_client
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))
 
