@@ -60,7 +60,7 @@ class NodePoolReconciler:
         self._pools.add_event_handler(self._pool_changed)
         self._classes.add_event_handler(self._class_changed, on_synced=self._all_changed)
         self._claims.add_event_handler(self._claim_changed, on_synced=self._all_changed)
-        self._nodes.add_event_handler(self._node_changed)
+        self._nodes.add_event_handler(self._node_changed, on_synced=self._all_changed)
 
     async def reconcile(self, key: str) -> float | None:
         """One write, if one is needed."""

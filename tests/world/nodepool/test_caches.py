@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from tests.world.claims import ready
+from tests.world.claims import condition, ready
+from tests.world.demand import node_class, node_pool
 from tests.world.harness import Sim, crds, node_claim, simulated
 
 Json = dict[str, Any]
@@ -88,3 +89,23 @@ async def test_a_refused_list_does_not_disturb_the_main_job(sim: Sim, kind: str)
     await sim.start_controller()
     await one_life(sim)
     assert 3 < requests(sim).count(("LIST", kind)) < 60
+
+
+@pytest.mark.parametrize("slow", ("nodes", "nodeclaims", *KINDS))
+@simulated()
+async def test_a_slow_list_delays_a_node_pool_but_does_not_lose_it(sim: Sim, slow: str) -> None:
+    """Whichever cache is the last one, the NodePool becomes Ready: a large cluster has many pages of Nodes."""
+
+    async def delayed(call: Any, _: Any) -> None:
+        if (call.verb, call.target.kind) == ("LIST", slow):
+            await asyncio.sleep(5)
+
+    sim.world.before.append(delayed)
+    await sim.apply(node_class())
+    await sim.apply(node_pool())
+    await sim.start_controller()
+
+    def is_ready() -> bool:
+        return condition(sim.store.get("nodepools.karpenter.sh", "gpu"), "Ready").get("status") == "True"
+
+    await sim.until(is_ready, 60, "the NodePool is Ready")
