@@ -91,7 +91,7 @@ async def test_a_refused_list_does_not_disturb_the_main_job(sim: Sim, kind: str)
     assert 3 < requests(sim).count(("LIST", kind)) < 60
 
 
-@pytest.mark.parametrize("slow", ("nodes", "nodeclaims", *KINDS))
+@pytest.mark.parametrize("slow", ["nodes", "nodeclaims", *KINDS])
 @simulated()
 async def test_a_slow_list_delays_a_node_pool_but_does_not_lose_it(sim: Sim, slow: str) -> None:
     """Whichever cache is the last one, the NodePool becomes Ready: a large cluster has many pages of Nodes."""
