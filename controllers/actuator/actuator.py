@@ -27,6 +27,7 @@ from controllers.model.steps import (
     LookUpCrd,
     LookUpNodes,
     LookUpPool,
+    LookUpStorage,
     PatchStatus,
     Read,
     ReadDrain,
@@ -113,6 +114,8 @@ class Actuator:
                     return await self._cloud.ask_cause(step)
                 case LookUpCluster():
                     return await self._cloud.look_up_cluster()
+                case LookUpStorage(claims=claims):
+                    return await self._kube.read_storage(claims)
                 case LookUpCrd():
                     return await self._kube.read_crd()
                 case LookUpClaim():

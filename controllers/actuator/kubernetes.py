@@ -22,6 +22,7 @@ from controllers.model.results import (
     ReadEvents,
     ReadNodes,
     ReadPods,
+    ReadStorage,
     Wrote,
 )
 from controllers.model.steps import (
@@ -53,6 +54,7 @@ from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
 
 from .pods import PodActuator
 from .shared_read import SharedRead
+from .storage import read_storage
 
 # The source of the Events of AKS node auto-repair, and the ends of their reasons: NodeRebootStart, NodeReimageEnd, …
 AUTO_REPAIR = "aks-auto-repair"
@@ -141,6 +143,10 @@ class KubernetesActuator:
     async def read_claims(self) -> ReadClaims:
         """The current claims of all NodePools."""
         return ReadClaims(claims=(await self._kube.list(NODECLAIMS, label_selector=labels.NODEPOOL)).items)
+
+    async def read_storage(self, claims: frozenset[str]) -> ReadStorage:
+        """These PersistentVolumeClaims (`namespace/name`), with their volumes and StorageClasses."""
+        return ReadStorage(storage=await read_storage(self._kube, claims))
 
     async def read_crd(self) -> ReadCrd:
         """The current NodeClaim CRD."""

@@ -15,6 +15,7 @@ from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import CustomResourceDefinition
 
 from .facts import Remedy
+from .storage import Storage
 
 Kind = Literal["claim", "node"]
 
@@ -75,6 +76,10 @@ class ReadClaims(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[NodeClaim, ...]
 
 
+class ReadStorage(msgspec.Struct, frozen=True, kw_only=True):
+    storage: Storage
+
+
 class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
@@ -118,6 +123,7 @@ ReadResult = (
     | ReadCluster
     | ReadClaim
     | ReadClaims
+    | ReadStorage
     | ReadCrd
     | ReadNodes
     | ReadEvents

@@ -157,6 +157,12 @@ class LookUpClaims(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the NodeClaims of all NodePools."""
 
 
+class LookUpStorage(msgspec.Struct, frozen=True, kw_only=True):
+    """Fresh reads of these PersistentVolumeClaims (`namespace/name`), and of what decides where they can be used."""
+
+    claims: frozenset[str]
+
+
 class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the Nodes that carry this pool's label."""
 
@@ -233,6 +239,7 @@ Read = (
     | LookUpCluster
     | LookUpClaim
     | LookUpClaims
+    | LookUpStorage
     | LookUpCrd
     | LookUpNodes
     | ReadRemedies

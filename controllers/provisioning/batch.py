@@ -1,7 +1,7 @@
 """The window in which provisionable pods are collected before one decision is made for all of them.
 
 A window opens with its first pod and closes after 1 second without a new one, or 10 seconds in all. A pod that is
-already in the window does not extend it.
+already in the window does not extend it. The removal of a machine opens or extends the window in the same way.
 
 Source: https://karpenter.sh/docs/concepts/scheduling/, docs/references/karpenter.md#timers.
 """
@@ -21,7 +21,7 @@ class Batch:
         self._extended_at = 0.0
 
     def add(self, uid: str, now: float) -> None:
-        """A pod became provisionable."""
+        """A pod became provisionable, or a machine with this UID is being removed."""
         if uid in self._pods:
             return
         if not self._pods:
@@ -35,6 +35,11 @@ class Batch:
             return None
         return max(0.0, min(self._extended_at + self._idle_seconds, self._opened_at + self._max_seconds) - now)
 
-    def close(self) -> None:
-        """A decision is made for the collected pods."""
-        self._pods.clear()
+    @property
+    def collected(self) -> frozenset[str]:
+        """The UIDs in the window."""
+        return frozenset(self._pods)
+
+    def close(self, decided: frozenset[str]) -> None:
+        """A decision was made for these; what was added while it was made stays in the window."""
+        self._pods -= decided

@@ -1,7 +1,8 @@
 """The snapshot of a scheduling decision from the caches of the controller.
 
 Machines that exist and NodeClaims whose Node has not appeared yet count as capacity; those that are being removed count
-towards the limits of their NodePool only. An object that cannot be read is left out and does not stop the others.
+towards the limits of their NodePool only, and their pods need another place. An object that cannot be read is left out
+and does not stop the others.
 
 Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
 """
@@ -10,22 +11,25 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from controllers.model.storage import Storage
 from provisioner.api import labels
 from provisioner.api.conditions import READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
 
 from .existing import existing_node
 from .nodepools import node_pool, provisions, with_capacity_type
-from .pods import bound, provisionable
+from .pods import CachedPod, bound, displaced, provisionable
 from .podspecs import interchangeable
 from .solver import model
+from .volumes import compatible, volume_requirements
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caches hold. `max_new`: how many agent pools may still be created."""
+    """What the caches hold. `max_new`: how many agent pools may still be created. `storage`: the volumes of pods."""
 
     node_pools: Sequence[NodePool]
     nodes: Sequence[Node]
@@ -33,6 +37,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     pods: Sequence[SchedulablePod]
     daemons: tuple[model.PodSpec, ...] = ()
     max_new: int | None = None
+    storage: Storage = Storage()
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,11 +67,11 @@ def cluster_snapshot(
         except ValueError as error:
             unusable[one.name] = str(error)
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
-    for pod in provisionable(observed.pods):
-        if pod.error:
-            errors[pod.name] = pod.error
-        else:
-            specs.append((pod.name, pod.constraints))
+    for pod in demand(observed.pods, observed.nodes, observed.claims):
+        try:
+            specs.append((pod.name, _with_volumes(pod, observed.storage)))
+        except ValueError as error:
+            errors[pod.name] = str(error)
     bound_specs = {id(pod.spec): pod.spec for machine in kept for pod in machine.pods}
     made = model.Snapshot(
         pods=interchangeable(specs, bound_specs.values()),
@@ -78,6 +83,25 @@ def cluster_snapshot(
         max_new=observed.max_new,
     )
     return ClusterSnapshot(snapshot=made, errors=errors, places=_places(observed), unusable=unusable)
+
+
+def demand(pods: Sequence[SchedulablePod], nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[CachedPod, ...]:
+    """The pods that need a place: pending ones, then those of NodePools' machines that are being removed."""
+    removed = {node.name for node in nodes if node.deleting}
+    leaving = {
+        claim.status.node_name
+        for claim in claims
+        if nodepool_of(claim) is not None and (claim.deleting or claim.status.node_name in removed)
+    }
+    return (*provisionable(pods), *displaced(pods, leaving))
+
+
+def _with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
+    """The pod's constraints with those of its volumes. Raises ValueError if no machine would help the pod."""
+    if pod.error:
+        raise ValueError(pod.error)
+    volumes = compatible(pod.constraints.alternatives, volume_requirements(pod.claims, storage))
+    return msgspec.structs.replace(pod.constraints, volumes=volumes) if volumes else pod.constraints
 
 
 def machines(observed: Observed, types: tuple[model.InstanceType, ...]) -> tuple[tuple[model.ExistingNode, bool], ...]:

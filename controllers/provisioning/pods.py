@@ -1,19 +1,20 @@
 """The cached form of pods: what a scheduling decision reads of them, shared by equal pods.
 
-A bound pod keeps its identity, its Node and a reference to the constraints that it shares with equal pods. A pending
-pod keeps besides why it is not provisionable. Decoded specs are dropped.
+A pod keeps its identity, its Node, its volume claims and a reference to the constraints that it shares with equal pods.
+Of a bound pod all constraints are kept only if it is created again elsewhere once its Node is removed. A pending pod
+keeps besides why it is not provisionable. Decoded specs are dropped.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from typing import cast
 
 import msgspec
 
-from provisioner.api.meta import ObjectMeta, OwnerReference
+from provisioner.api.meta import ObjectMeta
 from provisioner.api.schedulable import Affinity, DaemonSet, PodAffinity, SchedulablePod, SchedulablePodSpec
 
 from .podspecs import podspec
-from .provisionable import why_not
+from .provisionable import is_daemon, moves, why_not
 from .solver import model
 
 # Shared values beyond this number are dropped; equal pods then share the next copy.
@@ -22,16 +23,19 @@ NO_CONSTRAINTS = model.PodSpec()
 
 
 class CachedPod(SchedulablePod, frozen=True, kw_only=True):
-    """`constraints`: of a pending pod all, of a bound one its requests, labels, ports and anti-affinity.
+    """`constraints`: of a bound pod that does not move only its requests, labels, ports and anti-affinity.
 
     `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
-    all. `daemon`: a DaemonSet owns it.
+    all. `daemon`: a DaemonSet owns it. `moves`: it is bound, and created again elsewhere once its Node is removed.
+    `claims`: the PersistentVolumeClaims of its volumes.
     """
 
     constraints: model.PodSpec = NO_CONSTRAINTS
     waits_for: str = ""
     error: str = ""
     daemon: bool = False
+    moves: bool = False
+    claims: tuple[str, ...] = ()
 
 
 class PodDigest:
@@ -43,8 +47,9 @@ class PodDigest:
 
     def __call__(self, pod: SchedulablePod) -> SchedulablePod:
         """The cached form of a pod."""
-        meta, bound = pod.metadata, bool(pod.spec.node_name)
-        if bound:
+        meta, bound, claims = pod.metadata, bool(pod.spec.node_name), pod.volume_claims
+        stays = bound and not moves(pod)
+        if stays:
             pod = msgspec.structs.replace(pod, spec=_of_bound(pod.spec))
         constraints, error = self._constraints(pod)
         return CachedPod(
@@ -61,7 +66,9 @@ class PodDigest:
             constraints=constraints,
             error=error,
             waits_for="" if bound else why_not(pod),
-            daemon=any(_is_daemon_set(owner) for owner in meta.owner_references),
+            daemon=is_daemon(pod),
+            moves=bound and not stays,
+            claims=() if stays else claims,
         )
 
     def _place(self, node: str) -> SchedulablePodSpec:
@@ -74,7 +81,7 @@ class PodDigest:
             (
                 pod.metadata.namespace,
                 sorted(pod.metadata.labels.items()),
-                msgspec.structs.replace(pod.spec, node_name=""),
+                msgspec.structs.replace(pod.spec, node_name="", volumes=()),
             ),
             enc_hook=dict,
         )
@@ -94,6 +101,12 @@ def provisionable(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
     """The cached pods for which machines may be bought, the oldest first."""
     found = [one for one in cast("Iterable[CachedPod]", pods) if not one.spec.node_name and not one.waits_for]
     yield from sorted(found, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.uid))
+
+
+def displaced(pods: Iterable[SchedulablePod], nodes: Container[str]) -> Iterator[CachedPod]:
+    """The cached pods that will be created again elsewhere when these Nodes are removed, by name."""
+    found = [one for one in cast("Iterable[CachedPod]", pods) if one.moves and one.spec.node_name in nodes]
+    yield from sorted(found, key=lambda pod: pod.name)
 
 
 def bound(pods: Iterable[SchedulablePod]) -> dict[str, list[model.BoundPod]]:
@@ -130,7 +143,3 @@ def _of_bound(spec: SchedulablePodSpec) -> SchedulablePodSpec:
         overhead=spec.overhead,
         affinity=Affinity(pod_anti_affinity=PodAffinity(required=anti)) if anti else None,
     )
-
-
-def _is_daemon_set(owner: OwnerReference) -> bool:
-    return (owner.api_version, owner.kind) == ("apps/v1", "DaemonSet")

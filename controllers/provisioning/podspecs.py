@@ -18,7 +18,7 @@ from provisioner.api.schedulable import (
 )
 
 from .solver import model
-from .solver.requirements import Requirements, ValueSet, combine, of_labels, stable_key, value_set
+from .solver.requirements import Requirements, ValueSet, combine, excludes, of_labels, stable_key, value_set
 from .solver.resources import largest, parse, total
 from .solver.topology import EVERY_NAMESPACE
 
@@ -49,7 +49,9 @@ def podspec(found: SchedulablePod) -> model.PodSpec:
         required = affinity.node_affinity.required
         if required is not None:
             terms = [_node_term(term) for term in required.node_selector_terms]
-            alternatives = tuple(combine(selector, term) for term in terms if term is not None)
+            alternatives = tuple(combine(selector, t) for t in terms if t is not None and not excludes(selector, t))
+            if not alternatives:
+                raise ValueError("nodeSelector and required node affinity exclude each other, so that no Node fits")
         preferences = tuple(
             model.Preference(weight=one.weight, requirements=term)
             for one in affinity.node_affinity.preferred
@@ -107,10 +109,16 @@ def _container(container: Container) -> dict[str, int]:
 
 
 def _node_term(term: NodeSelectorTerm) -> dict[str, ValueSet] | None:
-    """A term of node affinity; None for an empty one, which matches nothing."""
+    """A term of node affinity; None for one that matches nothing: it is empty, or its expressions contradict."""
     if term.match_fields:
         raise ValueError("matchFields selects existing Nodes only: use matchExpressions")
-    return label_requirements(term.match_expressions) if term.match_expressions else None
+    found: dict[str, ValueSet] = {}
+    for expression in term.match_expressions:
+        wanted = label_requirements((expression,))
+        if excludes(found, wanted):
+            return None
+        found = combine(found, wanted)
+    return found or None
 
 
 def _topology(spec: SchedulablePodSpec, namespace: str, labels: Mapping[str, str]) -> Iterator[model.TopologyTerm]:

@@ -1,9 +1,13 @@
-"""Which pods need a machine: those that kube-scheduler found unschedulable, and that a new machine could take.
+"""Which pods need a machine.
 
-Source: https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/utils/pod/scheduling.go,
+Pending ones that kube-scheduler found unschedulable and that a new machine could take; and running ones that are
+created again elsewhere when their Node is removed.
+
+Source: https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/utils/pod/scheduling.go (IsReschedulable),
 docs/references/karpenter.md#scheduling.
 """
 
+from provisioner.api import labels
 from provisioner.api.schedulable import SchedulablePod
 
 DEFAULT_SCHEDULER = "default-scheduler"
@@ -12,7 +16,6 @@ TERMINAL = frozenset({"Succeeded", "Failed"})
 
 def why_not(pod: SchedulablePod) -> str:
     """Why no machine is bought for a pod; "" for a provisionable pod."""
-    owners = {(owner.api_version, owner.kind) for owner in pod.metadata.owner_references}
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
     if pod.spec.node_name:
         return "it is bound to a Node"
@@ -20,9 +23,9 @@ def why_not(pod: SchedulablePod) -> str:
         return "it has ended"
     if pod.metadata.deleting:
         return "it is being deleted"
-    if ("apps/v1", "DaemonSet") in owners:
+    if is_daemon(pod):
         return "its DaemonSet creates a pod for each Node"
-    if ("v1", "Node") in owners:
+    if _is_static(pod):
         return "it is a static pod of a Node"
     if pod.spec.scheduling_gates:
         return f"scheduling gate {pod.spec.scheduling_gates[0].name}"
@@ -33,3 +36,30 @@ def why_not(pod: SchedulablePod) -> str:
     if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
         return "kube-scheduler has not yet tried to place it"
     return ""
+
+
+def moves(pod: SchedulablePod) -> bool:
+    """Whether a bound pod is created again elsewhere when its Node is removed.
+
+    Its controller creates another pod as soon as this one is being deleted; a StatefulSet waits until it is gone. A pod
+    without a controller is not created again, and one with do-not-disrupt runs on for now.
+    """
+    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
+    if owner is None or pod.status.phase in TERMINAL or is_daemon(pod) or _is_static(pod):
+        return False
+    if pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") != "false":
+        return False
+    return not pod.metadata.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
+
+
+def is_daemon(pod: SchedulablePod) -> bool:
+    """Whether a DaemonSet owns the pod."""
+    return _owned(pod, "apps/v1", "DaemonSet")
+
+
+def _is_static(pod: SchedulablePod) -> bool:
+    return _owned(pod, "v1", "Node")
+
+
+def _owned(pod: SchedulablePod, api_version: str, kind: str) -> bool:
+    return any((one.api_version, one.kind) == (api_version, kind) for one in pod.metadata.owner_references)

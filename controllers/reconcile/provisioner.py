@@ -17,12 +17,13 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote
 from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaims
+from controllers.model.storage import Storage
 from controllers.provisioning.batch import Batch
-from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot
+from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot, demand
 from controllers.provisioning.exhausted import exhausted
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodeclaims import claim_name, manifest
-from controllers.provisioning.pods import CachedPod, daemon_specs, provisionable
+from controllers.provisioning.pods import CachedPod, daemon_specs
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
 from provisioner.api import reasons
@@ -30,11 +31,13 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.reflector import Reflector
 
 from .scheduling_events import SchedulingEvents
+from .volumes import volumes_of
 
 # The one key of the work queue.
 KEY = "provisioner"
@@ -111,9 +114,13 @@ class Provisioner:
         self._batch.add(new.metadata.uid, _now())
         self._wake(KEY)
 
-    def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
-        """The cache may show the last NodeClaim that a pass waits for."""
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """The cache may show the last NodeClaim that a pass waits for. Pods of a deleting one need another."""
         if new is not None and new.name in self._expected:
+            self._wake(KEY)
+        starts = new is not None and new.deleting and (old is None or not old.deleting)
+        if new is not None and starts and nodepool_of(new) is not None:
+            self._batch.add(new.uid, _now())
             self._wake(KEY)
 
     async def reconcile(self, _: str) -> float | None:
@@ -135,9 +142,10 @@ class Provisioner:
         return await self._provision(now)
 
     async def _provision(self, now: float) -> float | None:
-        pods = [*provisionable(self._caches.pods.items())]
+        storage = await volumes_of(self._actuator, self._demand)
+        pods, collected = self._demand(), self._batch.collected
         if not pods:
-            self._batch.close()
+            self._batch.close(collected)
             self._retry_at = None
             return None
         types, max_new = self._instance_types(), self._max_new()
@@ -146,10 +154,11 @@ class Provisioner:
         # The cache can change while a request is in flight: names and the check count what the decision has seen.
         claims = self._caches.claims.items()
         failed = [claim for claim in claims if exhausted(claim, types.types)]
-        found, decision = self._decide(now, [claim for claim in claims if claim not in failed], types, max_new)
+        kept = [claim for claim in claims if claim not in failed]
+        found, decision = self._decide(now, kept, types, max_new, storage)
         if decision.machines and (waits := await self._stale(claims)) is not None:
             return waits
-        self._batch.close()
+        self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
         if decision.machines and not await self._delete(failed):
             return STALE_SECONDS
@@ -160,8 +169,11 @@ class Provisioner:
         self._events.record(pods, found, decision, created, now)
         return max(0.0, self._retry_at - _now())
 
+    def _demand(self) -> tuple[CachedPod, ...]:
+        return demand(self._caches.pods.items(), self._caches.nodes.items(), self._caches.claims.items())
+
     def _decide(
-        self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int
+        self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int, storage: Storage
     ) -> tuple[ClusterSnapshot, Decision]:
         observed = Observed(
             node_pools=self._caches.node_pools(),
@@ -170,10 +182,11 @@ class Provisioner:
             pods=self._caches.pods.items(),
             daemons=daemon_specs(self._caches.daemon_sets.items()),
             max_new=max_new,
+            storage=storage,
         )
         found = cluster_snapshot(observed, types.types, types.well_known)
         decision = solve(found.snapshot)
-        ignored = sum(1 for pod in observed.pods if isinstance(pod, CachedPod) and pod.waits_for)
+        ignored = sum(1 for pod in observed.pods if isinstance(pod, CachedPod) and pod.waits_for) + len(found.errors)
         self._observer.decided(decision, len(found.snapshot.pods), ignored, _now() - now)
         log.debug(
             "computed a scheduling decision",
@@ -188,7 +201,7 @@ class Provisioner:
         wall, before = self._clock.now(), self._decided
         self._decided = {pod.metadata.uid for pod in pods}
         for pod in pods:
-            if pod.metadata.uid not in before:
+            if pod.metadata.uid not in before and not pod.moves:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
     async def _stale(self, claims: Sequence[NodeClaim]) -> float | None:

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from .meta import EMPTY, ObjectMeta, Struct
-from .pod import Toleration
+from .pod import Toleration, Volume
 
 Quantities = Mapping[str, str | int | float]
 
@@ -121,6 +121,7 @@ class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
     init_containers: tuple[Container, ...] = ()
     resources: Resources | None = None
     overhead: Quantities = EMPTY
+    volumes: tuple[Volume, ...] = ()
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):
@@ -148,6 +149,17 @@ class SchedulablePod(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """`namespace/name`."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    @property
+    def volume_claims(self) -> tuple[str, ...]:
+        """The PersistentVolumeClaims of its volumes as `namespace/name`, ephemeral ones included."""
+        found = []
+        for one in self.spec.volumes:
+            if one.persistent_volume_claim is not None:
+                found.append(f"{self.metadata.namespace or 'default'}/{one.persistent_volume_claim.claim_name}")
+            elif one.ephemeral is not None:
+                found.append(f"{self.name}-{one.name}")
+        return tuple(dict.fromkeys(found))
 
 
 class PodTemplate(Struct, frozen=True, kw_only=True):

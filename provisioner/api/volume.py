@@ -1,10 +1,13 @@
-"""The fields of VolumeAttachments and PersistentVolumeClaims that a drain uses.
+"""The fields of volumes that drains and scheduling use.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/volume-attachment-v1/,
-https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/.
+https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-claim-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/persistent-volume-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/storage-class-v1/.
 """
 
 from .meta import ObjectMeta, Struct
+from .schedulable import NodeSelector
 
 
 class AttachmentSource(Struct, frozen=True, kw_only=True):
@@ -31,6 +34,13 @@ class PersistentVolumeClaimSpec(Struct, frozen=True, kw_only=True):
     """`volume_name` is empty until the claim is bound."""
 
     volume_name: str = ""
+    storage_class_name: str | None = None
+
+
+class PersistentVolumeClaimStatus(Struct, frozen=True, kw_only=True):
+    """`phase`: Pending, Bound or Lost."""
+
+    phase: str = ""
 
 
 class PersistentVolumeClaim(Struct, frozen=True, kw_only=True):
@@ -38,3 +48,43 @@ class PersistentVolumeClaim(Struct, frozen=True, kw_only=True):
     kind: str = "PersistentVolumeClaim"
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
+    status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+
+class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):
+    """Which Nodes can use the volume; None: all of them."""
+
+    required: NodeSelector | None = None
+
+
+class PersistentVolumeSpec(Struct, frozen=True, kw_only=True):
+    node_affinity: VolumeNodeAffinity = VolumeNodeAffinity()
+
+
+class PersistentVolume(Struct, frozen=True, kw_only=True):
+    api_version: str = "v1"
+    kind: str = "PersistentVolume"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: PersistentVolumeSpec = PersistentVolumeSpec()
+
+
+class TopologyLabel(Struct, frozen=True, kw_only=True):
+    """The values of one label."""
+
+    key: str
+    values: tuple[str, ...] = ()
+
+
+class TopologySelectorTerm(Struct, frozen=True, kw_only=True):
+    match_label_expressions: tuple[TopologyLabel, ...] = ()
+
+
+class StorageClass(Struct, frozen=True, kw_only=True):
+    """`allowed_topologies`: where volumes are provisioned, any one term suffices; empty: everywhere."""
+
+    api_version: str = "storage.k8s.io/v1"
+    kind: str = "StorageClass"
+    metadata: ObjectMeta = ObjectMeta()
+    provisioner: str = ""
+    volume_binding_mode: str = "Immediate"
+    allowed_topologies: tuple[TopologySelectorTerm, ...] = ()

@@ -31,6 +31,9 @@ NODEPOOL_PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "create"),
     *_permissions("", "pods", "watch"),
     *_permissions("apps", "daemonsets", "list watch"),
+    *_permissions("", "persistentvolumeclaims", "list"),
+    *_permissions("", "persistentvolumes", "get list"),
+    *_permissions("storage.k8s.io", "storageclasses", "list"),
 )
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),

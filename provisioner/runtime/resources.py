@@ -19,7 +19,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
-from provisioner.api.volume import PersistentVolumeClaim, VolumeAttachment
+from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
 
 from .objects import CustomResourceDefinition, Event, KubeObject, Lease
 
@@ -89,6 +89,8 @@ VOLUMEATTACHMENTS = Resource(
 PERSISTENTVOLUMECLAIMS = Resource(
     "", "v1", "persistentvolumeclaims", "PersistentVolumeClaim", namespaced=True, type=PersistentVolumeClaim
 )
+PERSISTENTVOLUMES = Resource("", "v1", "persistentvolumes", "PersistentVolume", namespaced=False, type=PersistentVolume)
+STORAGECLASSES = Resource("storage.k8s.io", "v1", "storageclasses", "StorageClass", namespaced=False, type=StorageClass)
 CRDS = Resource(
     "apiextensions.k8s.io",
     "v1",

@@ -24,6 +24,8 @@ Stage = Sim | RealWorld
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
 WHOLE = ["pool", "node", "claim"]
 LONG = 900.0
+# More objects than this are read in one LIST.
+ONE_BY_ONE = 10
 
 
 @dataclass(frozen=True)
@@ -222,11 +224,8 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     wanted["spec"]["template"]["spec"]["nodeClassRef"] = reference
     await stage.apply(wanted)
     await stage.until(lambda: is_ready(stage, POOLS, scene.name), 60, "the NodePool is Ready")
-    stage.store.create("pods", pending_pod(pod), "default")
-    # No scheduler runs on the real server.
-    unplaced = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no Node fits"}
-    found = {"phase": "Pending", "conditions": [unplaced]}
-    stage.store.patch("pods", pod, {"status": found}, "default", subresource="status")
+    bound = [disk_claim(scene, number, bound=True) for number in range(ONE_BY_ONE + 1)]
+    unplaced_pod(stage, pod, bound[:1])
     selector = f"{labels.NODEPOOL}={scene.name}"
     await stage.until(lambda: stage.store.list(CLAIMS, labels=selector), 60, "a claim for the pod")
     (claim,) = stage.store.list(CLAIMS, labels=selector)
@@ -237,12 +236,53 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     await stage.until(lambda: stage.store.get(POOLS, scene.name)["status"].get("nodes") == 1, 60, "it is counted")
     assert stage.store.get(CLASSES, scene.name)["metadata"]["finalizers"] == ["gpu-provisioner.sh/termination"]
 
+    # Its volumes are too many to be read one by one, and no machine has as many GPUs.
+    large = f"{pod}-large"
+    unplaced_pod(stage, large, [*bound, disk_claim(scene, len(bound), bound=False)], gpus=99)
+    await stage.until(lambda: failed_scheduling(stage, large), 60, "an Event on the pod that fits nowhere")
+    assert "has enough resources" in failed_scheduling(stage, large)
+
     stage.store.delete("pods", pod, "default")
+    stage.store.delete("pods", large, "default")
     await stage.request("DELETE", f"/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses/{scene.name}")
     await stage.request("DELETE", f"/apis/karpenter.sh/v1/nodepools/{scene.name}")
     await stage.until(lambda: stage.claim(made.name) is None and not stage.pools_of(uid), LONG, "the machine is gone")
     assert stage.audit_log.deletion_order(uid) == WHOLE
     await stage.until(lambda: stage.store.get(CLASSES, scene.name) is None, 60, "the node class is gone")
+
+
+def disk_claim(scene: Scene, number: int, *, bound: bool) -> str:
+    """A PersistentVolumeClaim with a disk, or with a StorageClass that provisions one for the first pod."""
+    store, name = scene.stage.store, f"{scene.name}-{number}"
+    spec: Json = {"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": "1Gi"}}}
+    if bound:
+        source = {"driver": "disk.csi.azure.com", "volumeHandle": name}
+        disk = {"accessModes": ["ReadWriteOnce"], "capacity": {"storage": "1Gi"}, "csi": source}
+        store.create("persistentvolumes", {"metadata": {"name": name}, "spec": disk})
+        spec |= {"storageClassName": "", "volumeName": name}
+    else:
+        of_class = {"provisioner": "disk.csi.azure.com", "volumeBindingMode": "WaitForFirstConsumer"}
+        store.create("storageclasses.storage.k8s.io", {"metadata": {"name": name}, **of_class})
+        spec |= {"storageClassName": name}
+    store.create("persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec}, "default")
+    return name
+
+
+def unplaced_pod(stage: Stage, name: str, claims: list[str], *, gpus: int = 1) -> None:
+    """A pod that kube-scheduler could not place; no scheduler runs on the real server."""
+    body = pending_pod(name, gpus=gpus)
+    body["spec"]["volumes"] = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
+    stage.store.create("pods", body, "default")
+    condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no Node fits"}
+    status = {"phase": "Pending", "conditions": [condition]}
+    stage.store.patch("pods", name, {"status": status}, "default", subresource="status")
+
+
+def failed_scheduling(stage: Stage, name: str) -> str:
+    """The message of the controller's Event on a pod that it cannot place."""
+    fields = f"involvedObject.kind=Pod,involvedObject.name={name},reason=FailedScheduling"
+    found = stage.store.list("events", "default", fields=fields)
+    return next((one["message"] for one in found if one["message"].startswith("Failed to schedule pod")), "")
 
 
 def is_ready(stage: Stage, kind: str, name: str) -> bool:

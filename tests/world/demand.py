@@ -1,5 +1,6 @@
 """NodePools, their class and pending pods, as users create them, for stories of provisioning."""
 
+import asyncio
 from typing import Any
 
 from .harness import Json, Sim
@@ -54,6 +55,29 @@ async def pending(sim: Sim, *pods: Json) -> None:
     """Create pods; kube-scheduler finds them unschedulable as no Node takes them."""
     for one in pods:
         await sim.apply(one)
+
+
+def workload(sim: Sim, kind: str, name: str, **spec: Any) -> None:
+    """A pod `name-0` of a ReplicaSet or StatefulSet, which creates the next one as soon as it may."""
+    owner = {"apiVersion": "apps/v1", "kind": kind, "name": name, "uid": name, "controller": True}
+    replaced: set[str] = set()
+
+    def create(number: int) -> None:
+        body = pod(f"{name}-{number}", **spec)
+        sim.store.create("pods", {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}, "default")
+
+    def changed(event: str, resource: str, obj: Json, _: object) -> None:
+        meta = obj["metadata"]
+        if resource != "pods" or owner not in meta.get("ownerReferences", ()) or meta["uid"] in replaced:
+            return
+        stateful = kind == "StatefulSet"
+        if event == "DELETED" or ("deletionTimestamp" in meta and not stateful):
+            replaced.add(meta["uid"])
+            number = 0 if stateful else int(meta["name"].rpartition("-")[2]) + 1
+            asyncio.get_running_loop().call_soon(create, number)
+
+    sim.store.subscribe(changed)
+    create(0)
 
 
 def claims_of(sim: Sim, pool: str = "gpu") -> list[Json]:

@@ -158,6 +158,14 @@ def conflict(node: Requirements, pod: Requirements, may_be_undefined: Collection
     return ""
 
 
+def excludes(one: Requirements, other: Requirements) -> str:
+    """The first key on which two sets of requirements exclude each other, "" if a node can satisfy both.
+
+    Requirements that exclude each other must not be combined: no value left means that the label must be absent.
+    """
+    return conflict(one, other, other)
+
+
 def _bound(operator: str, values: Collection[str]) -> int:
     value = next(iter(values), "")
     if len(values) != 1 or not value.lstrip("+-").isdecimal():

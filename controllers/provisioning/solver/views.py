@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import msgspec
 
 from .model import PodSpec, Preference, TopologyTerm
-from .requirements import Requirements, combine
+from .requirements import Requirements, combine, excludes
 
 _ORDER = ("affinity", "anti-affinity", "spread")
 
@@ -50,7 +50,11 @@ def _by_weight(terms: tuple[TopologyTerm, ...], kind: str) -> list[TopologyTerm]
 def _view(spec: PodSpec, topology: tuple[TopologyTerm, ...], preferred: list[Preference]) -> View:
     alternatives = spec.alternatives
     if spec.volumes:
-        alternatives = tuple(combine(one, volume) for one in alternatives for volume in spec.volumes)
+        alternatives = _both(alternatives, spec.volumes)
     if preferred:
-        alternatives = tuple(combine(one, preferred[0].requirements) for one in alternatives)
+        alternatives = _both(alternatives, (preferred[0].requirements,))
     return View(alternatives=alternatives, topology=topology)
+
+
+def _both(alternatives: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:
+    return tuple(combine(one, other) for one in alternatives for other in others if not excludes(one, other))

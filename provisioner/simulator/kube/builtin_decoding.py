@@ -27,6 +27,10 @@ _FIELDS: dict[str, dict[str, str]] = {
         "spec": "accessModes dataSource dataSourceRef resources selector storageClassName volumeAttributesClassName "
         "volumeMode volumeName",
     },
+    "persistentvolumes": {"": "spec status"},
+    "storageclasses.storage.k8s.io": {
+        "": "allowVolumeExpansion allowedTopologies mountOptions parameters provisioner reclaimPolicy volumeBindingMode"
+    },
     "namespaces": {"": "spec status", "spec": "finalizers", "status": "conditions phase"},
     "daemonsets.apps": {"": "spec status"},
     "events": {

@@ -165,6 +165,15 @@ _BUILT_IN = (
         has_status=True,
         initial_status={"phase": "Pending"},
     ),
+    Resource(
+        "persistentvolumes",
+        "PersistentVolume",
+        namespaced=False,
+        short_names=("pv",),
+        has_status=True,
+        initial_status={"phase": "Pending"},
+    ),
+    Resource("storageclasses", "StorageClass", "storage.k8s.io", namespaced=False, short_names=("sc",)),
     Resource("leases", "Lease", "coordination.k8s.io", needs_version=True, check=builtin_validation.lease),
     Resource(
         "poddisruptionbudgets",

@@ -123,9 +123,11 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         ("nodepools.karpenter.sh", "[]", "[list watch patch]"),
         ("nodepools.karpenter.sh/status", "[]", "[patch]"),
         ("nodes", "[]", "[get list watch patch delete]"),
-        ("persistentvolumeclaims", "[]", "[get]"),
+        ("persistentvolumeclaims", "[]", "[get list]"),
+        ("persistentvolumes", "[]", "[get list]"),
         ("pods", "[]", "[list delete watch]"),
         ("pods/eviction", "[]", "[create]"),
+        ("storageclasses.storage.k8s.io", "[]", "[list]"),
         ("volumeattachments.storage.k8s.io", "[]", "[list]"),
     ]
 

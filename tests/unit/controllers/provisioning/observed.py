@@ -76,6 +76,9 @@ def node(name: str, *, gpus: int = 1, labels: dict[str, str] | None = None, **me
     return msgspec.convert(body, Node)
 
 
+CONTROLLED = {
+    "ownerReferences": [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}]
+}
 TOLERATES = [{"key": "sku", "operator": "Exists"}]
 
 

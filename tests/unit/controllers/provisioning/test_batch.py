@@ -35,7 +35,18 @@ def test_next_window() -> None:
     """After a decision the next pod opens another window."""
     batch = Batch()
     batch.add("uid", 0.0)
-    batch.close()
+    batch.close(batch.collected)
     assert batch.remaining(1.0) is None
     batch.add("uid", 5.0)
     assert batch.remaining(5.0) == 1.0
+
+
+def test_pod_that_arrives_during_a_decision() -> None:
+    """It is part of the next window, which does not wait until pods are tried again."""
+    batch = Batch()
+    batch.add("decided", 0.0)
+    decided = batch.collected
+    batch.add("late", 1.5)
+    batch.close(decided)
+    assert batch.collected == {"late"}
+    assert batch.remaining(1.5) == 1.0

@@ -7,11 +7,14 @@ import pytest
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
 
-from .observed import T4, TOLERATES, claim, node, node_pool, observe, pod
+from .observed import CONTROLLED, T4, TOLERATES, claim, node, node_pool, observe, pod
 
 INITIALIZED = {"karpenter.sh/initialized": "true", "karpenter.sh/nodepool": "gpu"}
 PENDING = pod("p", tolerations=TOLERATES)
 GONE: dict[str, Any] = {"deletionTimestamp": "2026-03-01T12:00:00Z"}
+OWNED: dict[str, Any] = {
+    "ownerReferences": [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": "uid-gpu"}]
+}
 
 
 def decide(**parts: Any) -> Decision:
@@ -64,6 +67,36 @@ def test_capacity(parts: dict[str, Any], expected: str) -> None:
     assert len(decision.machines) == (expected == "bought")
 
 
+RUNNING = pod("moved", on="n", tolerations=TOLERATES, meta=CONTROLLED)
+REMOVED: dict[str, Any] = {"claims": [claim("c", node="n", **OWNED, **GONE)], "nodes": [node("n", labels=INITIALIZED)]}
+DISPLACED: list[tuple[str, dict[str, Any], tuple[str, ...]]] = [
+    ("its NodeClaim is being deleted", REMOVED, ("default/moved",)),
+    (
+        "its Node is being deleted",
+        {"claims": [claim("c", node="n", **OWNED)], "nodes": [node("n", labels=INITIALIZED, **GONE)]},
+        ("default/moved",),
+    ),
+    ("another Node has room", {**REMOVED, "nodes": [*REMOVED["nodes"], node("free", labels=INITIALIZED)]}, ()),
+    ("a NodeClaim is on its way", {**REMOVED, "claims": [*REMOVED["claims"], claim("coming")]}, ()),
+    ("nothing is removed", {**REMOVED, "claims": [claim("c", node="n", **OWNED)]}, ()),
+    ("no NodePool owns the NodeClaim", {**REMOVED, "claims": [claim("c", node="n", **GONE)]}, ()),
+    ("it is not created again", {**REMOVED, "pods": (pod("bare", on="n", tolerations=TOLERATES),)}, ()),
+    (
+        "its successor is pending",
+        {**REMOVED, "pods": (pod("moved", on="n", meta={**CONTROLLED, **GONE}), pod("next", tolerations=TOLERATES))},
+        ("default/next",),
+    ),
+]
+
+
+@pytest.mark.parametrize(("parts", "expected"), [row[1:] for row in DISPLACED], ids=[row[0] for row in DISPLACED])
+def test_pods_of_machines_that_are_removed(parts: dict[str, Any], expected: tuple[str, ...]) -> None:
+    """A machine is bought for a running pod while its Node is drained, and one for it and its successor together."""
+    decision = decide(**{"pods": (RUNNING,), **parts})
+    assert not decision.errors
+    assert tuple(name for machine in decision.machines for name in machine.pods) == expected
+
+
 def test_limits_count_machines_that_are_being_removed() -> None:
     """A machine counts towards the limits of its NodePool until it is gone."""
     limited = node_pool(limits={"nodes": "1"})
@@ -113,6 +146,16 @@ def test_invalid_pod() -> None:
     found = observe(pods=(PENDING, pod("bad", affinity=affinity)))
     assert "matchFields" in found.errors["default/bad"]
     assert solve(found.snapshot).machines[0].pods == ("default/p",)
+
+
+@pytest.mark.parametrize("own", [{"nodeSelector": {"a": "1"}}, {}], ids=["node selector", "node affinity"])
+def test_contradictory_pod(own: dict[str, Any]) -> None:
+    """A pod whose own requirements exclude each other gets no machine, not one that lacks the label."""
+    expressions = [{"key": "a", "operator": "In", "values": [value]} for value in (("2",) if own else ("1", "2"))]
+    terms = {"nodeSelectorTerms": [{"matchExpressions": expressions}]}
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+    found = observe(pods=(pod("bad", tolerations=TOLERATES, affinity=affinity, **own),))
+    assert "exclude each other" in found.errors["default/bad"]
 
 
 def test_unready_nodepool() -> None:

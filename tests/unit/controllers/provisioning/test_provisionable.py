@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.provisioning.provisionable import why_not
+from controllers.provisioning.provisionable import moves, why_not
 from provisioner.api.schedulable import SchedulablePod
 
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
@@ -20,8 +20,9 @@ def pod(*, meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = Non
     return msgspec.convert(found, SchedulablePod)
 
 
-def owner(api_version: str, kind: str) -> dict[str, Any]:
-    return {"ownerReferences": [{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u"}]}
+def owner(api_version: str, kind: str, **meta: Any) -> dict[str, Any]:
+    reference = {"apiVersion": api_version, "kind": kind, "name": "o", "uid": "u", "controller": True}
+    return {"ownerReferences": [reference], **meta}
 
 
 ROWS = [
@@ -54,3 +55,31 @@ def test_provisionable(found: SchedulablePod, expected: str) -> None:
     why = why_not(found)
     assert (why == "") is (expected == "")
     assert expected in why
+
+
+TERMINATING = {"deletionTimestamp": "2026-03-01T12:00:00Z"}
+REPLICA_SET, STATEFUL_SET = ("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet")
+MOVES = [
+    ("of a ReplicaSet", pod(meta=owner(*REPLICA_SET)), True),
+    ("of a Job", pod(meta=owner("batch/v1", "Job")), True),
+    ("of a StatefulSet", pod(meta=owner(*STATEFUL_SET)), True),
+    ("without a controller", pod(), False),
+    ("of a DaemonSet", pod(meta=owner("apps/v1", "DaemonSet")), False),
+    ("static", pod(meta=owner("v1", "Node")), False),
+    ("that has ended", pod(meta=owner("batch/v1", "Job"), phase="Succeeded"), False),
+    ("terminating, of a ReplicaSet", pod(meta=owner(*REPLICA_SET, **TERMINATING)), False),
+    ("terminating, of a StatefulSet", pod(meta=owner(*STATEFUL_SET, **TERMINATING)), True),
+    ("do-not-disrupt", pod(meta=owner(*REPLICA_SET, annotations={"karpenter.sh/do-not-disrupt": "true"})), False),
+    (
+        "do-not-disrupt for a time",
+        pod(meta=owner(*REPLICA_SET, annotations={"karpenter.sh/do-not-disrupt": "1h"})),
+        False,
+    ),
+    ("do-not-disrupt false", pod(meta=owner(*REPLICA_SET, annotations={"karpenter.sh/do-not-disrupt": "false"})), True),
+]
+
+
+@pytest.mark.parametrize(("found", "expected"), [row[1:] for row in MOVES], ids=[row[0] for row in MOVES])
+def test_pods_that_move(found: SchedulablePod, expected: bool) -> None:
+    """A pod whose controller creates it again needs another machine when its Node is removed."""
+    assert moves(found) is expected
