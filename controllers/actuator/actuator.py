@@ -38,6 +38,7 @@ from controllers.model.steps import (
 from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.events import EventRecorder
@@ -137,7 +138,7 @@ class Actuator:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
         return await self._kube.current_version(kind, name, uid)
 
-    def record_event(self, about: NodeClaim | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
+    def record_event(self, about: NodeClaim | NodePool | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.
 
         False if the recorder dropped it.

@@ -33,7 +33,7 @@ async def read_storage(kube: Kube, names: frozenset[str]) -> Storage:
     volumes = await _read(kube, PERSISTENTVOLUMES, {one.spec.volume_name for one in claims.values()} - {""})
     unbound = any(not one.spec.volume_name for one in claims.values())
     classes = (await kube.list(STORAGECLASSES)).items if unbound else ()
-    return Storage(asked=names, claims=claims, volumes=volumes, classes={one.metadata.name: one for one in classes})
+    return Storage(requested=names, claims=claims, volumes=volumes, classes={one.metadata.name: one for one in classes})
 
 
 async def _read(kube: Kube, resource: Resource[Kind], names: Collection[str], namespace: str = "") -> dict[str, Kind]:

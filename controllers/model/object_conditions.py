@@ -7,10 +7,12 @@ CRDs require.
 from collections.abc import Iterable
 from datetime import datetime
 
+from provisioner.api import reasons
 from provisioner.api.conditions import READY, truncate
 from provisioner.api.meta import Condition
 
 from .conditions import ConditionUpdate
+from .steps import Event
 
 
 def updated(
@@ -30,6 +32,19 @@ def updated(
             observed_generation=generation,
         )
     return tuple(known.values())
+
+
+def warnings(before: Iterable[Condition], after: Iterable[Condition]) -> tuple[Event, ...]:
+    """An Event for each cause that is new in conditions that are False. Ready repeats the cause of another one."""
+    known = {(one.type, one.status, one.reason, one.message) for one in before}
+    return tuple(
+        Event(type="Warning", reason=one.reason, message=one.message)
+        for one in after
+        if one.status == "False"
+        and one.type != READY
+        and one.reason != reasons.NODECLASS_READINESS_UNKNOWN  # it follows from the order of the first writes
+        and (one.type, one.status, one.reason, one.message) not in known
+    )
 
 
 def root(updates: dict[str, ConditionUpdate], *dependents: str) -> ConditionUpdate:

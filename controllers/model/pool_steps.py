@@ -11,6 +11,8 @@ from provisioner.api.meta import Condition
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 
+from .steps import Event
+
 
 class SetNodeClassFinalizers(msgspec.Struct, frozen=True, kw_only=True):
     """Replaces the list of finalizers; adds or removes ours."""
@@ -20,8 +22,11 @@ class SetNodeClassFinalizers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchNodeClassStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`events` follow the write."""
+
     node_class: AgentPoolNodeClass
     conditions: tuple[Condition, ...]
+    events: tuple[Event, ...] = ()
 
 
 class AnnotateNodePool(msgspec.Struct, frozen=True, kw_only=True):
@@ -30,11 +35,12 @@ class AnnotateNodePool(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """`fields`: the status besides the conditions, in wire names."""
+    """`fields`: the status besides the conditions, in wire names. `events` follow the write."""
 
     node_pool: NodePool
     conditions: tuple[Condition, ...]
     fields: Mapping[str, object]
+    events: tuple[Event, ...] = ()
 
 
 PoolStep = SetNodeClassFinalizers | PatchNodeClassStatus | AnnotateNodePool | PatchNodePoolStatus

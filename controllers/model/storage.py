@@ -8,13 +8,13 @@ from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, Stor
 
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
-    """What the API server returned for the PersistentVolumeClaims `asked`, named `namespace/name`.
+    """What the API server returned for the PersistentVolumeClaims `requested`, named `namespace/name`.
 
     `claims` lacks those that do not exist. `volumes`: those that claims are bound to, by name. `classes`: all
     StorageClasses by name, if one of the claims is not bound. `error`: why nothing could be read.
     """
 
-    asked: frozenset[str] = frozenset()
+    requested: frozenset[str] = frozenset()
     claims: Mapping[str, PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}

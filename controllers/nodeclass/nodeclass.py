@@ -9,7 +9,7 @@ from datetime import datetime
 import msgspec
 
 from controllers.model.conditions import ConditionUpdate
-from controllers.model.object_conditions import root, updated
+from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
@@ -43,7 +43,8 @@ def plan(f: NodeClassFacts) -> PoolStep | None:
     conditions = updated(found.status.conditions, _updates(f), generation=found.metadata.generation, now=f.now)
     if conditions == found.status.conditions:
         return None
-    return PatchNodeClassStatus(node_class=found, conditions=conditions)
+    events = warnings(found.status.conditions, conditions)
+    return PatchNodeClassStatus(node_class=found, conditions=conditions, events=events)
 
 
 def _updates(f: NodeClassFacts) -> dict[str, ConditionUpdate]:

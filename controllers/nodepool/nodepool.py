@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from controllers.model.conditions import ConditionUpdate
-from controllers.model.object_conditions import root, updated
+from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodePool, PatchNodePoolStatus, PoolStep
 from provisioner.api import reasons
 from provisioner.api.conditions import READY
@@ -72,7 +72,8 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
         "resources": {**gone, **resources},
         "nodeClassObservedGeneration": generation,
     }
-    return PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields)
+    events = warnings(pool.status.conditions, conditions)
+    return PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields, events=events)
 
 
 def _valid(f: NodePoolFacts) -> ConditionUpdate:

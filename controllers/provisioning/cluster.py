@@ -13,7 +13,6 @@ import msgspec
 
 from controllers.model.storage import Storage
 from provisioner.api import labels
-from provisioner.api.conditions import READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 from provisioner.api.nodepool import NodePool
@@ -21,7 +20,7 @@ from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
 
 from .existing import existing_node
-from .nodepools import node_pool, provisions, with_capacity_type
+from .nodepools import node_pool, why_unusable, with_capacity_type
 from .pods import CachedPod, bound, displaced, provisionable
 from .podspecs import interchangeable
 from .solver import model
@@ -41,26 +40,29 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
-    """`errors`: why pods cannot be scheduled at all. `unusable`: why NodePools are left out.
+    """`errors`: why pods cannot be scheduled at all.
 
-    `places`: the machines as Events name them, by the name that the decision uses.
+    `places`: the machines as Events name them, by the name that the decision uses. `unusable`: why NodePools are left
+    out. `unreadable`: why Nodes and NodeClaims do not count as machines.
     """
 
     snapshot: model.Snapshot
     errors: Mapping[str, str]
     places: Mapping[str, str]
     unusable: Mapping[str, str]
+    unreadable: tuple[tuple[Node | NodeClaim, str], ...]
 
 
 def cluster_snapshot(
     observed: Observed, types: tuple[model.InstanceType, ...], well_known: frozenset[str]
 ) -> ClusterSnapshot:
     """The snapshot of the provisionable pods."""
-    everything = machines(observed, types)
+    everything, unreadable = machines(observed, types)
     kept = tuple(machine for machine, leaving in everything if not leaving)
     pools, unusable = list[model.NodePool](), dict[str, str]()
     for one in observed.node_pools:
-        if not provisions(one) or not any(c.type == READY and c.status == "True" for c in one.status.conditions):
+        if why := why_unusable(one):
+            unusable[one.name] = why
             continue
         try:
             pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything]))
@@ -82,7 +84,9 @@ def cluster_snapshot(
         well_known=well_known,
         max_new=observed.max_new,
     )
-    return ClusterSnapshot(snapshot=made, errors=errors, places=_places(observed), unusable=unusable)
+    return ClusterSnapshot(
+        snapshot=made, errors=errors, places=_places(observed), unusable=unusable, unreadable=unreadable
+    )
 
 
 def demand(pods: Sequence[SchedulablePod], nodes: Sequence[Node], claims: Sequence[NodeClaim]) -> tuple[CachedPod, ...]:
@@ -104,12 +108,15 @@ def _with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
     return msgspec.structs.replace(pod.constraints, volumes=volumes) if volumes else pod.constraints
 
 
-def machines(observed: Observed, types: tuple[model.InstanceType, ...]) -> tuple[tuple[model.ExistingNode, bool], ...]:
-    """All machines, and whether each is being removed."""
+def machines(
+    observed: Observed, types: tuple[model.InstanceType, ...]
+) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
+    """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
     by_uid = {claim.uid: claim for claim in observed.claims}
     by_node = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
     found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
+    unreadable = list[tuple[Node | NodeClaim, str]]()
     for node in observed.nodes:
         claim = by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, "")) or by_node.get(node.name)
         if claim is not None:
@@ -117,15 +124,15 @@ def machines(observed: Observed, types: tuple[model.InstanceType, ...]) -> tuple
         leaving = node.deleting or (claim is not None and claim.deleting)
         try:
             found.append((existing_node(node, claim, tuple(pods.get(node.name, ())), types), leaving))
-        except ValueError:
-            continue
+        except ValueError as error:
+            unreadable.append((node, str(error)))
     for claim in observed.claims:
         if claim.uid not in with_node:
             try:
                 found.append((existing_node(None, _expected(claim), (), types), claim.deleting))
-            except ValueError:
-                continue
-    return tuple(found)
+            except ValueError as error:
+                unreadable.append((claim, str(error)))
+    return tuple(found), tuple(unreadable)
 
 
 def _expected(claim: NodeClaim) -> NodeClaim:

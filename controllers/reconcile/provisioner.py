@@ -36,6 +36,7 @@ from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.reflector import Reflector
 
+from .omissions import OmissionEvents
 from .scheduling_events import SchedulingEvents
 from .volumes import volumes_of
 
@@ -104,6 +105,7 @@ class Provisioner:
         self._expected: dict[str, str] = {}
         self._expected_at = 0.0
         self._events = SchedulingEvents(actuator)
+        self._omissions = OmissionEvents(actuator)
 
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """A pod that became provisionable, or whose constraints changed, joins the batch."""
@@ -167,6 +169,7 @@ class Provisioner:
             return STALE_SECONDS
         self._count_decisions(pods)
         self._events.record(pods, found, decision, created, now)
+        self._omissions.record(self._caches.node_pools(), found)
         return max(0.0, self._retry_at - _now())
 
     def _demand(self) -> tuple[CachedPod, ...]:

@@ -36,7 +36,8 @@ class SchedulingEvents:
         places = {
             name: found.places.get(node, f"node/{node}") for node, names in decision.existing.items() for name in names
         }
-        errors = {**found.errors, **decision.errors}
+        unusable = "".join(f"; NodePool {name} is not used: {why}" for name, why in sorted(found.unusable.items()))
+        errors = {**found.errors, **{name: why + unusable for name, why in decision.errors.items()}}
         recorded: dict[str, tuple[str, float]] = {}
         for pod in pods:
             place = f"nodeclaim/{created[pod.name]}" if pod.name in created else places.get(pod.name, "")

@@ -19,11 +19,11 @@ async def volumes_of(actuator: Actuator, demand: Callable[[], Iterable[CachedPod
     A failed request concerns only pods with volumes: the result has its error.
     """
     found = Storage()
-    while not (asked := frozenset(name for pod in demand() for name in pod.claims)) <= found.asked:
-        result = await actuator.read(LookUpStorage(claims=asked))
+    while not (requested := frozenset(name for pod in demand() for name in pod.claims)) <= found.requested:
+        result = await actuator.read(LookUpStorage(claims=requested))
         if isinstance(result, KubeFailed):
             log.warning("failed to read the volumes of pending pods", error=str(result.error))
-            return Storage(asked=asked, error=str(result.error))
+            return Storage(requested=requested, error=str(result.error))
         if isinstance(result, ReadStorage):
             found = result.storage
     return found

@@ -95,6 +95,7 @@ INSTANCE_TERMINATED = "InstanceTerminated"
 # Events only
 NOMINATED = "Nominated"
 FAILED_SCHEDULING = "FailedScheduling"
+NO_COMPATIBLE_INSTANCE_TYPES = "NoCompatibleInstanceTypes"
 INSUFFICIENT_CAPACITY = "InsufficientCapacityError"
 TRYING_OFFERING = "TryingOffering"
 REMOVING_FAILED_POOL = "RemovingFailedPool"

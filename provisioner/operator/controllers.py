@@ -157,13 +157,15 @@ def build_controllers(
         )
         if config.node_pools
         else None,
-        node_pools=build_node_pools(clients, caches, lease_remaining(elector), observer.errors)
+        node_pools=build_node_pools(clients, caches, events, lease_remaining(elector), observer.errors)
         if config.node_pools
         else None,
     )
 
 
-def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], float], errors: Counter) -> Controller:
+def build_node_pools(
+    clients: Clients, caches: Caches, events: EventRecorder, lease_left: Callable[[], float], errors: Counter
+) -> Controller:
     """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
     reconciler = NodePoolReconciler(
@@ -172,7 +174,7 @@ def build_node_pools(clients: Clients, caches: Caches, lease_left: Callable[[], 
         node_classes=caches.node_classes,
         claims=caches.claims,
         nodes=caches.nodes,
-        actuator=NodePoolActuator(clients.kube, lease_left),
+        actuator=NodePoolActuator(clients.kube, events, lease_left),
         now=clients.clock.now,
         known_size=is_known_size,
     )

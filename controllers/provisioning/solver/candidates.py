@@ -4,13 +4,13 @@ Zone and capacity type of a candidate are fixed, so that its price is known whil
 again as far as the price allows.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from provisioner.api import labels
 
-from .model import NodePool, PodSpec, Resources, Snapshot
+from .model import InstanceType, NodePool, Offering, PodSpec, Resources, Snapshot
 from .requirements import ABSENT, Requirements, combine, conflict, one_of
 from .resources import total, without
 from .taints import untolerated
@@ -47,21 +47,8 @@ def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
     found = []
     for pool in snapshot.node_pools:
         for kind in snapshot.instance_types:
-            if conflict(kind.requirements, _shared(pool.requirements, kind.requirements), snapshot.well_known):
-                continue
-            base = combine(pool.requirements, kind.requirements)
             overheads: dict[tuple[str, str], tuple[Resources, frozenset[tuple[str, int, str]]]] = {}
-            for offering in kind.offerings:
-                fixed = combine(
-                    offering.requirements,
-                    {
-                        labels.ZONE: one_of((offering.zone,)) if offering.zone else ABSENT,
-                        labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
-                    },
-                )
-                if not offering.available or conflict(base, fixed, fixed):
-                    continue
-                requirements = combine(base, fixed)
+            for offering, requirements in _offerings(pool, kind, snapshot.well_known):
                 place = (offering.zone, offering.capacity_type)
                 if place not in overheads:
                     overheads[place] = _daemons(snapshot.daemons, pool, requirements, snapshot.well_known)
@@ -81,6 +68,30 @@ def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
                     )
                 )
     return tuple(sorted(found, key=_preference))
+
+
+def offers(pool: NodePool, types: Iterable[InstanceType], well_known: frozenset[str]) -> bool:
+    """Whether any instance type with an available offering satisfies the requirements of a NodePool."""
+    return any(True for kind in types for _ in _offerings(pool, kind, well_known))
+
+
+def _offerings(
+    pool: NodePool, kind: InstanceType, well_known: frozenset[str]
+) -> Iterator[tuple[Offering, Requirements]]:
+    """The available offerings of a type that a NodePool allows, with the requirements of pool, type and offering."""
+    if conflict(kind.requirements, _shared(pool.requirements, kind.requirements), well_known):
+        return
+    base = combine(pool.requirements, kind.requirements)
+    for offering in kind.offerings:
+        fixed = combine(
+            offering.requirements,
+            {
+                labels.ZONE: one_of((offering.zone,)) if offering.zone else ABSENT,
+                labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
+            },
+        )
+        if offering.available and not conflict(base, fixed, fixed):
+            yield offering, combine(base, fixed)
 
 
 def _preference(one: Candidate) -> tuple[float, str, str, str, bool]:

@@ -68,7 +68,15 @@ EVENTS = (
         kind="Warning",
         about=("Pod",),
         meaning="Why no NodePool has a machine for the pending pod, one cause for each NodePool.",
-        remedy="Change what the message names: a taint, a label, a request of the pod, or a limit of the NodePool.",
+        remedy="Change what the message names: a taint, a label, a request or a volume of the pod, or a limit or a"
+        " condition of the NodePool.",
+    ),
+    Event(
+        name=r.NO_COMPATIBLE_INSTANCE_TYPES,
+        kind="Warning",
+        about=("NodePool",),
+        meaning="No size with an offering that is available now satisfies the requirements of the NodePool.",
+        remedy="Relax the requirements. `gpu-provisioner schedule` lists the known sizes.",
     ),
     Event(
         name=r.EVICTED,
@@ -102,7 +110,8 @@ EVENTS = (
         kind="Warning",
         about=("NodeClaim", "Node", "Pod"),
         meaning="A field of the object that the API server accepts cannot be decoded, such as a time in the year 0. It"
-        " is ignored. A NodeClaim is not reconciled meanwhile; it can be deleted.",
+        " is ignored. A NodeClaim is not reconciled meanwhile; it can be deleted. A Node or NodeClaim whose size cannot"
+        " be read is no place for pending pods.",
         remedy="Correct the field that the message names, or recreate the object without it.",
     ),
     Event(

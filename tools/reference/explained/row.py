@@ -6,7 +6,7 @@ import msgspec
 
 from provisioner.api.conditions import Status
 
-About = Literal["NodeClaim", "Node", "Pod"]
+About = Literal["NodeClaim", "NodePool", "Node", "Pod"]
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):

@@ -2,10 +2,15 @@
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import NodeStatus
+from provisioner.api.nodeclaim import NodeClaimSpec, Requirement
+from provisioner.api.nodepool import NodePool, NodePoolStatus
 
 from .observed import CONTROLLED, T4, TOLERATES, claim, node, node_pool, observe, pod
 
@@ -15,6 +20,15 @@ GONE: dict[str, Any] = {"deletionTimestamp": "2026-03-01T12:00:00Z"}
 OWNED: dict[str, Any] = {
     "ownerReferences": [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": "uid-gpu"}]
 }
+
+
+def with_conditions(pool: NodePool, *conditions: dict[str, str]) -> NodePool:
+    found = [{"lastTransitionTime": "2026-03-01T12:00:00Z", **one} for one in conditions]
+    return msgspec.structs.replace(pool, status=msgspec.convert({"conditions": found}, NodePoolStatus))
+
+
+def deleted(name: str) -> ObjectMeta:
+    return msgspec.convert({"name": name, **GONE}, ObjectMeta)
 
 
 def decide(**parts: Any) -> Decision:
@@ -124,19 +138,45 @@ def test_zones() -> None:
     assert not decide(pods=[bound], claims=[claim("c")]).existing
 
 
-@pytest.mark.parametrize(
-    ("broken", "parts"),
-    [
-        ("a Node", {"nodes": [node("bad", labels={"a": "b"}, gpus=1), node("n", labels=INITIALIZED)]}),
-        ("a NodePool", {"node_pools": (node_pool("bad", limits={"cpu": "many"}), node_pool())}),
-        ("a NodeClaim", {"claims": [claim("bad", size="Standard_NoSuchSize")]}),
-    ],
-    ids=["Node", "NodePool", "NodeClaim"],
+FREE = node("n", labels=INITIALIZED)
+BAD_NODE = msgspec.structs.replace(
+    node("bad"), status=NodeStatus(capacity={"cpu": "many"}, allocatable={"cpu": "many"})
 )
-def test_unreadable_objects_stop_nothing(broken: str, parts: dict[str, Any]) -> None:
-    """An object that cannot be read is left out, and the pod still gets its machine."""
-    decision = decide(**parts)
-    assert decision.existing or decision.machines, broken
+BAD_CLAIM = msgspec.structs.replace(
+    claim("bad"), spec=NodeClaimSpec(requirements=(Requirement(key="a", operator="Near", values=("b",)),))
+)
+
+
+@pytest.mark.parametrize(
+    ("parts", "cause"),
+    [({"nodes": [BAD_NODE, FREE]}, "many"), ({"claims": [BAD_CLAIM], "nodes": [FREE]}, "a: unknown operator 'Near'")],
+    ids=["Node", "NodeClaim"],
+)
+def test_unreadable_machines_stop_nothing(parts: dict[str, Any], cause: str) -> None:
+    """A Node or NodeClaim that cannot be read is left out with its cause, and the pod gets its place."""
+    found = observe(pods=(PENDING,), **parts)
+    ((about, why),) = found.unreadable
+    assert about.name == "bad"
+    assert cause in why
+    assert [*solve(found.snapshot).existing] == ["n"]
+
+
+NOT_FOUND = {"type": "NodeClassReady", "status": "False", "reason": "NodeClassNotFound", "message": "no class"}
+UNUSABLE: list[tuple[str, NodePool, str]] = [
+    ("invalid", node_pool("bad", limits={"cpu": "many"}), "NodePool bad: "),
+    ("not Ready", node_pool("bad", ready="False"), "Ready is False"),
+    ("with a cause", with_conditions(node_pool("bad", ready="False"), NOT_FOUND), "no class"),
+    ("without conditions", with_conditions(node_pool("bad")), "not yet known whether it is Ready"),
+    ("being deleted", msgspec.structs.replace(node_pool("bad"), metadata=deleted("bad")), "being deleted"),
+]
+
+
+@pytest.mark.parametrize(("pool", "cause"), [row[1:] for row in UNUSABLE], ids=[row[0] for row in UNUSABLE])
+def test_unusable_nodepools_stop_nothing(pool: NodePool, cause: str) -> None:
+    """A NodePool from which nothing can be bought is left out with its cause, and the pod gets its machine."""
+    found = observe(pods=(PENDING,), node_pools=(pool, node_pool()))
+    assert cause in found.unusable["bad"]
+    assert [machine.node_pool for machine in solve(found.snapshot).machines] == ["gpu"]
 
 
 def test_invalid_pod() -> None:

@@ -57,7 +57,7 @@ def storage(
 ) -> Storage:
     named = {f"default/{name}": one for name, one in claims.items()}
     classes = {"disk": of_class} if of_class else {}
-    return Storage(asked=frozenset(named), claims=named, volumes=volumes or {}, classes=classes)
+    return Storage(requested=frozenset(named), claims=named, volumes=volumes or {}, classes=classes)
 
 
 BOUND = {"data": claim("v")}

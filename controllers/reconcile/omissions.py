@@ -1,0 +1,53 @@
+"""Events about NodePools and machines that a scheduling decision leaves out, once for each new cause.
+
+Source: docs/references/karpenter.md#events.
+"""
+
+from collections.abc import Iterable, Iterator
+
+from controllers.actuator.actuator import Actuator
+from controllers.model.steps import Event
+from controllers.provisioning.cluster import ClusterSnapshot
+from controllers.provisioning.solver.candidates import offers
+from provisioner.api import reasons
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+
+NO_TYPES = "NodePool requirements filtered out all compatible available instance types"
+
+Subject = NodePool | NodeClaim | Node
+
+
+class OmissionEvents:
+    """Remembers the cause of each object that the last decision left out.
+
+    A NodePool that is not Ready has a condition and an Event of its own.
+    """
+
+    def __init__(self, actuator: Actuator) -> None:
+        self._actuator = actuator
+        self._recorded: dict[tuple[str, str], str] = {}
+
+    def record(self, pools: Iterable[NodePool], found: ClusterSnapshot) -> None:
+        """Record the Events of one decision."""
+        left_out: dict[tuple[str, str], str] = {}
+        for about, event in (*_pools(pools, found), *_machines(found)):
+            key = about.kind, about.metadata.uid
+            if self._recorded.get(key) == event.message or self._actuator.record_event(about, event):
+                left_out[key] = event.message
+        self._recorded = left_out
+
+
+def _pools(pools: Iterable[NodePool], found: ClusterSnapshot) -> Iterator[tuple[Subject, Event]]:
+    snapshot = found.snapshot
+    empty = {one.name for one in snapshot.node_pools if not offers(one, snapshot.instance_types, snapshot.well_known)}
+    for pool in pools:
+        if pool.name in empty:
+            yield pool, Event(type="Warning", reason=reasons.NO_COMPATIBLE_INSTANCE_TYPES, message=NO_TYPES)
+
+
+def _machines(found: ClusterSnapshot) -> Iterator[tuple[Subject, Event]]:
+    for about, cause in found.unreadable:
+        message = f"it does not count as a machine for pending pods: {cause}; correct the field"
+        yield about, Event(type="Warning", reason=reasons.FIELD_UNREADABLE, message=message)

@@ -1,0 +1,148 @@
+"""Bad input of users: each has a cause where the user looks, and a pod beside it gets its machine."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from tests.world.claims import condition
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events
+from tests.world.harness import Json, Sim, simulated
+
+POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
+CRDS = "customresourcedefinitions.apiextensions.k8s.io"
+SIZE = "node.kubernetes.io/instance-type"
+POOL = "karpenter.sh/nodepool"
+
+
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """One kind of bad input: a NodePool, and a pod that selects it.
+
+    `reason`: of the NodePool's condition that is False (`kind`), and of its Event. `message`: a part of both, and of
+    the pod's Event. Without `reason` only the pod has an Event.
+    """
+
+    pool: Json = {}
+    requirements: tuple[Json, ...] = ()
+    class_name: str = "default"
+    pod: Json = {}
+    kind: str = ""
+    reason: str = ""
+    message: str
+
+
+def requires(key: str, operator: str, *values: str) -> Json:
+    return {"key": key, "operator": operator, "values": [*values]}
+
+
+ROWS = {
+    "class missing": Row(
+        class_name="none",
+        kind="NodeClassReady",
+        reason="NodeClassNotFound",
+        message="AgentPoolNodeClass none does not exist: create it",
+    ),
+    "class not ready": Row(
+        class_name="invalid",
+        kind="NodeClassReady",
+        reason="NodeClassValidationFailed",
+        message="AgentPoolNodeClass invalid is not Ready: spec.spot.maxPrice",
+    ),
+    "contradictory requirements": Row(
+        requirements=(requires("a", "In", "1"), requires("a", "In", "2")),
+        kind="ValidationSucceeded",
+        reason="NodePoolValidationFailed",
+        message="no value satisfies all requirements",
+    ),
+    "unknown sizes": Row(
+        requirements=(requires(SIZE, "In", "Standard_NC4as_T5_v3"),),
+        kind="ValidationSucceeded",
+        reason="NodePoolValidationFailed",
+        message="Standard_NC4as_T5_v3: unknown sizes",
+    ),
+    "replicas": Row(
+        pool={"replicas": 2},
+        kind="ValidationSucceeded",
+        reason="NodePoolValidationFailed",
+        message="spec.replicas: 2: static capacity is not supported",
+    ),
+    "no size satisfies": Row(
+        requirements=(requires("karpenter.azure.com/sku-gpu-count", "Gt", "64"),),
+        reason="NoCompatibleInstanceTypes",
+        message="no instance type with an available offering satisfies its requirements",
+    ),
+    "limit of 0": Row(pool={"limits": {"cpu": "0"}}, message="limits of the NodePool are exhausted: cpu"),
+    "pod that never fits": Row(pod={"gpus": 99}, message="nvidia.com/gpu 99 requested, at most 8 on one machine"),
+    "unknown label": Row(pod={"nodeSelector": {"gpu-model": "T4"}}, message="gpu-model In [T4]"),
+}
+
+
+def bad_pool(row: Row) -> Json:
+    body = node_pool("bad", requirements=row.requirements, **row.pool)
+    body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = row.class_name
+    return body
+
+
+def bad_pod(row: Row) -> Json:
+    fields: dict[str, Any] = dict(row.pod)
+    selector = {POOL: "bad", **fields.pop("nodeSelector", {})}
+    return pod("bad", nodeSelector=selector, **fields)
+
+
+def pool_events(sim: Sim, name: str = "bad") -> list[tuple[str, str]]:
+    fields = f"involvedObject.kind=NodePool,involvedObject.name={name}"
+    return [(event["reason"], event["message"]) for event in sim.store.list("events", fields=fields)]
+
+
+def accept_everything(sim: Sim, name: str) -> None:
+    """A CRD of another version, with fewer rules."""
+    crd = sim.store.get(CRDS, name)
+    assert crd is not None
+    for version in crd["spec"]["versions"]:
+        version["schema"] = {"openAPIV3Schema": {"type": "object", "x-kubernetes-preserve-unknown-fields": True}}
+    sim.store.patch(CRDS, name, {"spec": {"versions": crd["spec"]["versions"]}})
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_bad_input(name: str) -> None:
+    """The NodePool has a condition or an Event with the cause, once; so has the pod; nobody else waits."""
+    row = ROWS[name]
+
+    @simulated()
+    async def story(sim: Sim) -> None:
+        await sim.apply(node_class())
+        await sim.apply(node_class("invalid"))
+        accept_everything(sim, CLASSES)
+        sim.store.patch(CLASSES, "invalid", {"spec": {"spot": {"maxPrice": "0"}}})
+        await sim.apply(node_pool())
+        await sim.apply(bad_pool(row))
+        await sim.start_controller()
+        await pending(sim, bad_pod(row), pod("good", nodeSelector={POOL: "gpu"}))
+        (claim,) = await sim.until(lambda: claims_of(sim), 5.0, "the NodeClaim of the good pod")
+        assert next(one["values"] for one in claim["spec"]["requirements"] if one["key"] == SIZE)[0] == T4
+        causes = await sim.until(lambda: pod_events(sim, "bad"), 5.0, "an Event on the pod")
+        assert [reason for reason, _ in causes] == ["FailedScheduling"]
+        assert row.message in causes[0][1]
+        await sim.until(lambda: sim.now > 60.0, 90.0, "some more passes")
+        assert [reason for reason, _ in pool_events(sim)] == ([row.reason] if row.reason else [])
+        if row.kind:
+            shown = condition(sim.store.get(POOLS, "bad"), row.kind)
+            assert (shown["status"], shown["reason"]) == ("False", row.reason)
+            assert row.message in shown["message"]
+            assert row.message in pool_events(sim)[0][1]
+        assert not claims_of(sim, "bad")
+        assert len(claims_of(sim)) == 1
+
+    story()
+
+
+@simulated()
+async def test_a_nodepool_that_is_corrected(sim: Sim) -> None:
+    """Its pod gets a machine without another change; a new cause is another Event."""
+    await sim.apply(node_pool("bad"))
+    await sim.start_controller()
+    await pending(sim, pod("waiting"))
+    await sim.until(lambda: pool_events(sim), 5.0, "the NodePool's Event")
+    assert [reason for reason, _ in pool_events(sim)] == ["NodeClassNotFound"]
+    await sim.apply(node_class())
+    await sim.until(lambda: claims_of(sim, "bad"), 15.0, "a NodeClaim")
