@@ -24,6 +24,7 @@ Cause = Literal[
     "requested",
     "failed-create",
     "insufficient-capacity",
+    "scaled-down",
     "orphan-pool",
     "missing-pool",
     "node-deleted",

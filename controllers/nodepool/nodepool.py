@@ -25,6 +25,7 @@ from provisioner.api.nodepool import NodePool
 from . import validation
 from .counter import usage
 from .hash import hash_annotations
+from .static_capacity import surplus_replicas
 
 Outcome = Literal["registered", "failed"]
 # Karpenter's: of the last 4 launches, 2 failures are unhealthy.
@@ -82,6 +83,8 @@ def _valid(f: NodePoolFacts) -> ConditionUpdate:
         return ConditionUpdate(status="False", reason=reasons.NODEPOOL_INVALID, message=str(wrong))
     zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(f.node_pool))
     message = f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool" if zero else ""
+    if not zero and (surplus := surplus_replicas(f.node_pool)):
+        message = f"spec.limits[nodes] does not allow {surplus} of spec.replicas: raise it, or lower spec.replicas"
     return ConditionUpdate(status="True", reason=reasons.VALIDATION_SUCCEEDED, message=message)
 
 

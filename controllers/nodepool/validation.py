@@ -19,14 +19,6 @@ def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldE
     """The errors for which no NodeClaim of this NodePool could be launched."""
     for field in pool.metadata.unreadable:
         yield FieldError(field, "FieldValueInvalid", "it cannot be decoded", remedy="correct the field")
-    if pool.spec.replicas is not None:
-        yield FieldError(
-            "spec.replicas",
-            "FieldValueNotSupported",
-            f"{pool.spec.replicas}: static capacity is not supported",
-            str(pool.spec.replicas),
-            "create a NodePool without spec.replicas, whose NodeClaims follow pending pods",
-        )
     yield from _requirements(pool, known_size)
     yield from _labels(pool)
     yield from _taints(pool)

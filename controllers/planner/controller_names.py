@@ -33,6 +33,7 @@ OF_CAUSE: Mapping[str, str] = {
     "requested": LIFECYCLE,
     "failed-create": LIFECYCLE,
     "insufficient-capacity": LIFECYCLE,
+    "scaled-down": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,
     "leftover-node": INSTANCE_GARBAGE,

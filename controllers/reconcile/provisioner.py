@@ -155,7 +155,7 @@ class Provisioner:
             return STALE_SECONDS
         # The cache can change while a request is in flight: names and the check count what the decision has seen.
         claims = self._caches.claims.items()
-        failed = [claim for claim in claims if exhausted(claim, types.types)]
+        failed = [claim for claim in claims if exhausted(claim, types.types) and not self._static(claim)]
         kept = [claim for claim in claims if claim not in failed]
         found, decision = self._decide(now, kept, types, max_new, storage)
         if decision.machines and (waits := await self._stale(claims)) is not None:
@@ -174,6 +174,12 @@ class Provisioner:
 
     def _demand(self) -> tuple[CachedPod, ...]:
         return demand(self._caches.pods.items(), self._caches.nodes.items(), self._caches.claims.items())
+
+    def _static(self, claim: NodeClaim) -> bool:
+        """Whether a static NodePool keeps the claim, whether or not it can be launched now."""
+        owner = nodepool_of(claim)
+        pools = self._caches.node_pools()
+        return any(owner and pool.name == owner.name and pool.spec.replicas is not None for pool in pools)
 
     def _decide(
         self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int, storage: Storage

@@ -21,6 +21,7 @@ from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.pods import PodDigest
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
+from controllers.reconcile.static_capacity import StaticCapacity
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
@@ -49,6 +50,7 @@ class Provisioning:
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
     controller: Controller
+    static_capacity: Controller
     changed: asyncio.Event
 
     async def run(self) -> Never:
@@ -61,6 +63,7 @@ class Provisioning:
                     tasks.create_task(self.pods.run(), name="pods"),
                     tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
                     tasks.create_task(self.controller.run(), name="provisioner"),
+                    tasks.create_task(self.static_capacity.run(), name="static-capacity"),
                 ]
                 await self._until(exists=False)
                 for task in running:
@@ -106,12 +109,14 @@ def build_provisioning(
         found = caches.node_pools.items()
         return tuple(pool for pool in found if is_own(pool.spec.template.spec.node_class_ref))
 
+    demand = DemandCaches(
+        node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
+    )
+    instance_types = build_instance_types(inventory, unavailable)
     provisioner = Provisioner(
-        DemandCaches(
-            node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
-        ),
+        demand,
         actuator,
-        instance_types=build_instance_types(inventory, unavailable),
+        instance_types=instance_types,
         max_new=build_max_new(caches, inventory, config.policy),
         wake=queue.add,
         clock=clients.clock,
@@ -129,7 +134,34 @@ def build_provisioning(
         metrics=metrics.controller("provisioner"),
     )
     return Provisioning(
-        node_pools=node_pools, pods=pods, daemon_sets=daemon_sets, controller=controller, changed=changed
+        node_pools=node_pools,
+        pods=pods,
+        daemon_sets=daemon_sets,
+        controller=controller,
+        static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
+        changed=changed,
+    )
+
+
+def build_static_capacity(
+    clients: Clients,
+    caches: Caches,
+    demand: DemandCaches,
+    actuator: Actuator,
+    instance_types: Callable[[], InstanceTypes | None],
+) -> Controller:
+    """The controller of static NodePools, subscribed to its caches."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("static-capacity"))
+    capacity = StaticCapacity(demand, actuator, instance_types=instance_types, wake=queue.add)
+    caches.node_pools.add_event_handler(capacity.pool_changed)
+    caches.claims.add_event_handler(capacity.claim_changed)
+    return Controller(
+        "static-capacity",
+        queue,
+        capacity.reconcile,
+        workers=1,
+        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
+        metrics=clients.metrics.controller("static-capacity"),
     )
 
 

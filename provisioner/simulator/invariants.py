@@ -10,7 +10,8 @@ preceding requests and changes.
     I4  no controller changes a pool or a Node that it does not own, nor evicts a Pod from such a Node
     I5  the system converges: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
-    I7  no controller deletes the pool, the Node or the claim of a live, healthy claim
+    I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
+        more claims than replicas
 
 Source: docs/references/rules.md#invariants.
 """
@@ -112,6 +113,8 @@ class Invariants:
             self._on_node(obj, before, gone=gone)
         elif kind == "pods":
             self._on_pod(obj)
+        elif kind == "nodepools":
+            self._snapshot.set_replicas(obj, gone=gone)
         elif kind == "leases":
             self._on_lease(obj, before, gone=gone)
         self._check_orphans()
@@ -125,6 +128,7 @@ class Invariants:
             and not deleting(before)
             and (gone or deleting(claim))
             and self._snapshot.healthy(uid)
+            and not self._snapshot.is_surplus(uid)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
         if call and has_finalizer(before) and not has_finalizer(claim):

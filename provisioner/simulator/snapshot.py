@@ -90,6 +90,7 @@ class Snapshot:
         self.nodes: dict[str, Json] = {}
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
+        self._replicas: dict[str, int] = {}
         self._cluster_idle = cluster_idle
 
     def belongs(self, pool: Pool, claim: Json) -> bool:
@@ -151,6 +152,27 @@ class Snapshot:
         """Whether an operation runs on the cluster or the pool, one of them is stopped, or the pool was scaled to 0."""
         emptied = pool.count == 0 and pool.priority != "Spot"
         return not self._cluster_idle() or pool.power != "Running" or pool.state in MAINTENANCE_STATES or emptied
+
+    def set_replicas(self, node_pool: Json, *, gone: bool) -> None:
+        """Record `spec.replicas` of a NodePool; one without it is dynamic."""
+        uid, replicas = node_pool["metadata"]["uid"], node_pool["spec"].get("replicas")
+        if gone or replicas is None:
+            self._replicas.pop(uid, None)
+        else:
+            self._replicas[uid] = replicas
+
+    def is_surplus(self, uid: str) -> bool:
+        """Whether the claim belongs to a static NodePool with more claims than replicas."""
+        owners = {owner["uid"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
+        return any(self._running(pool) > replicas for pool, replicas in self._replicas.items() if pool in owners)
+
+    def _running(self, node_pool: str) -> int:
+        """The claims of a NodePool, given by UID, that are not being deleted."""
+        return sum(
+            not deleting(claim)
+            and any(owner["uid"] == node_pool for owner in claim["metadata"].get("ownerReferences", ()))
+            for claim in self.claims.values()
+        )
 
     def healthy(self, uid: str) -> bool:
         """Whether the claim exists and its machine is starting (no deadline deletes one), or running and Ready."""

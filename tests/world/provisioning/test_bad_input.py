@@ -60,12 +60,6 @@ ROWS = {
         reason="NodePoolValidationFailed",
         message="Standard_NC4as_T5_v3: unknown sizes",
     ),
-    "replicas": Row(
-        pool={"replicas": 2},
-        kind="ValidationSucceeded",
-        reason="NodePoolValidationFailed",
-        message="spec.replicas: 2: static capacity is not supported",
-    ),
     "no size satisfies": Row(
         requirements=(requires("karpenter.azure.com/sku-gpu-count", "Gt", "64"),),
         reason="NoCompatibleInstanceTypes",

@@ -64,6 +64,12 @@ EVENTS = (
         meaning="All offerings of the NodeClaim failed; it is deleted because other machines take its pods.",
     ),
     Event(
+        name=r.SCALED_DOWN,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="The static NodePool has more NodeClaims than `spec.replicas`; this one is deleted.",
+    ),
+    Event(
         name=r.FAILED_SCHEDULING,
         kind="Warning",
         about=("Pod",),

@@ -1,0 +1,67 @@
+"""How many NodeClaims a static NodePool lacks, and which ones it has too many, as a pure function.
+
+A static NodePool has `spec.replicas` NodeClaims, whether or not pods need them. A NodeClaim whose launch fails counts
+too: it tries its offerings again, so that a shortage leads to one NodeClaim with a cause and not to a series of them.
+NodeClaims that are being deleted count towards `spec.limits` only.
+
+Source: docs/references/karpenter.md#static-nodepools.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from provisioner.api.conditions import READY
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.quantity import parse_quantity
+
+NODES = "nodes"
+
+
+class Replica(msgspec.Struct, frozen=True, kw_only=True):
+    """`empty`: its Node runs no pod besides those of DaemonSets. `protected`: its Node must not be disrupted."""
+
+    claim: NodeClaim
+    empty: bool = True
+    protected: bool = False
+
+
+class Scale(msgspec.Struct, frozen=True, kw_only=True):
+    """`create`: the number of NodeClaims to create. `delete`: those to delete, in this order."""
+
+    create: int = 0
+    delete: tuple[NodeClaim, ...] = ()
+
+
+def scale(pool: NodePool, replicas: Sequence[Replica]) -> Scale:
+    """What leads to `spec.replicas` NodeClaims. `replicas`: all of the NodePool, including those being deleted."""
+    wanted = pool.spec.replicas
+    if wanted is None:
+        return Scale()
+    running = [one for one in replicas if not one.claim.deleting]
+    surplus = len(running) - wanted
+    if surplus > 0:
+        return Scale(delete=tuple(one.claim for one in sorted(running, key=_last_to_keep)[:surplus]))
+    room = max(0, _limit(pool, default=wanted + len(replicas)) - len(replicas))
+    return Scale(create=min(-surplus, room))
+
+
+def surplus_replicas(pool: NodePool) -> int:
+    """How many of `spec.replicas` the limit on Nodes does not allow."""
+    wanted = pool.spec.replicas or 0
+    return max(0, wanted - _limit(pool, default=wanted))
+
+
+def _last_to_keep(one: Replica) -> tuple[bool, bool, bool, float]:
+    """The order of deletion: not Ready, then empty, then unprotected, then the youngest."""
+    ready = one.claim.condition(READY, "True") is not None
+    return ready, not one.empty, one.protected, -one.claim.metadata.creation_timestamp.timestamp()
+
+
+def _limit(pool: NodePool, *, default: int) -> int:
+    """The limit on the number of Nodes; an invalid one is a condition of the NodePool and not obeyed."""
+    try:
+        return int(parse_quantity(pool.spec.limits[NODES]))
+    except (KeyError, ValueError):
+        return default

@@ -1,0 +1,178 @@
+"""Keeps the number of NodeClaims of each static NodePool at its `spec.replicas`.
+
+A key is the name of a NodePool. NodeClaims have consecutive numbers in their names, so that the API server refuses one
+that exists and that the cache lacks; before NodeClaims are deleted, they are listed from the API server.
+
+Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#no-machine-is-bought-twice.
+"""
+
+import asyncio
+from collections.abc import Callable, Collection, Iterable
+
+import structlog
+
+from controllers.actuator.actuator import Actuator
+from controllers.model.results import Fenced, KubeFailed, ReadClaims, Result
+from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaims
+from controllers.nodepool.static_capacity import Replica, scale
+from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.nodeclaims import claim_name, manifest
+from controllers.provisioning.nodepools import why_unusable
+from controllers.provisioning.pods import bound
+from controllers.provisioning.static_machine import static_machine
+from provisioner.api import labels, reasons
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
+
+from .provisioner import FENCED_SECONDS, OWN_WRITE_SECONDS, STALE_SECONDS, DemandCaches
+
+RESYNC_SECONDS = 60.0
+
+log = structlog.get_logger("provisioner")
+
+
+class StaticCapacity:
+    """`instance_types` returns None while they are unknown. `wake(name)` adds a NodePool to the work queue."""
+
+    def __init__(
+        self,
+        caches: DemandCaches,
+        actuator: Actuator,
+        *,
+        instance_types: Callable[[], InstanceTypes | None],
+        wake: Callable[[str], None],
+    ) -> None:
+        self._caches = caches
+        self._actuator = actuator
+        self._instance_types = instance_types
+        self._wake = wake
+        # The NodeClaims that were created and that the cache does not show yet, and when the last one was created.
+        self._created: dict[str, tuple[set[str], float]] = {}
+
+    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
+        """Subscribe this to the cache of NodePools."""
+        if new is not None and new.spec.replicas is not None:
+            self._wake(new.name)
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """Subscribe this to the cache of NodeClaims: one appeared, is being deleted, or is gone."""
+        claim = new or old
+        if claim is None or (old is not None and new is not None and old.deleting == new.deleting):
+            return
+        name = claim.metadata.labels.get(labels.NODEPOOL, "")
+        if any(pool.name == name and pool.spec.replicas is not None for pool in self._caches.node_pools()):
+            self._wake(name)
+
+    async def reconcile(self, name: str) -> float | None:
+        """One pass over one NodePool; returns the seconds until the next one, None: when the NodePool changes.
+
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        pool = next((one for one in self._caches.node_pools() if one.name == name), None)
+        if pool is None or pool.spec.replicas is None or pool.metadata.deleting:
+            self._created.pop(name, None)
+            return None
+        if not self._caches.current:
+            return STALE_SECONDS
+        if (seconds := self._unobserved(name)) > 0:
+            return seconds
+        claims = self._caches.claims.items()
+        wanted = scale(pool, self._replicas(pool, claims))
+        if wanted.delete:
+            return await self._delete(pool)
+        if wanted.create and not why_unusable(pool):
+            return await self._create(pool, wanted.create, [claim.name for claim in claims])
+        return RESYNC_SECONDS
+
+    def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
+        pods = bound(self._caches.pods.items())
+        found = []
+        for claim in claims:
+            owner = nodepool_of(claim)
+            if owner is None or owner.uid != pool.metadata.uid:
+                continue
+            node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
+            found.append(
+                Replica(
+                    claim=claim,
+                    empty=all(pod.daemon for pod in pods.get(claim.status.node_name, ())),
+                    protected=node is not None and node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true",
+                )
+            )
+        return tuple(found)
+
+    async def _create(self, pool: NodePool, count: int, names: Collection[str]) -> float | None:
+        types = self._instance_types()
+        if types is None:
+            return STALE_SECONDS
+        machine = static_machine(pool, types)
+        if machine is None:
+            return RESYNC_SECONDS
+        taken = {*names}
+        for _ in range(count):
+            name = claim_name(pool.name, taken)
+            body = manifest(machine, pool, name, types.well_known)
+            result = await self._actuator.write(CreateClaim(name=name, manifest=body), None)
+            if isinstance(result, KubeFailed) and result.error.conflict:
+                log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
+                self._caches.claims.invalidate()
+                return STALE_SECONDS
+            if (seconds := _refused(result)) is not None:
+                return seconds
+            taken.add(name)
+            self._created[pool.name] = {*self._created.get(pool.name, (set(), 0.0))[0], name}, _now()
+            log.info(
+                "created nodeclaim",
+                NodeClaim={"name": name},
+                NodePool={"name": pool.name},
+                replicas=pool.spec.replicas,
+                instance_types=machine.instance_types[:5],
+                price=machine.price,
+            )
+        return RESYNC_SECONDS
+
+    async def _delete(self, pool: NodePool) -> float | None:
+        """Delete what is too much by a fresh LIST: the cache may lack deletions of the last pass."""
+        listed = await self._actuator.read(LookUpClaims())
+        if isinstance(listed, KubeFailed):
+            raise listed.error
+        if not isinstance(listed, ReadClaims):
+            raise TypeError(type(listed).__name__)
+        for claim in scale(pool, self._replicas(pool, listed.claims)).delete:
+            message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
+            event = Event(type="Normal", reason=reasons.SCALED_DOWN, message=message)
+            result = await self._actuator.write(DeleteClaim(claim=claim, cause="scaled-down", event=event), None)
+            if isinstance(result, KubeFailed) and (result.error.not_found or result.error.conflict):
+                continue
+            if (seconds := _refused(result)) is not None:
+                return seconds
+            log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause="scaled-down")
+        return RESYNC_SECONDS
+
+    def _unobserved(self, name: str) -> float:
+        """Seconds to wait for the cache to show the NodeClaims that were created; 0 if it shows all."""
+        names, at = self._created.get(name, (set(), 0.0))
+        missing = {one for one in names if self._caches.claims.get(one) is None}
+        left = at + OWN_WRITE_SECONDS - _now()
+        if not missing or left <= 0:
+            # One that was deleted at once never appears; one that exists has its name refused.
+            self._created.pop(name, None)
+            return 0.0
+        self._created[name] = missing, at
+        return left
+
+
+def _refused(result: Result) -> float | None:
+    """Seconds to wait after a write that was not performed; None after one that was. Raises KubeError."""
+    match result:
+        case KubeFailed(error=error):
+            raise error
+        case Fenced():
+            return FENCED_SECONDS
+        case _:
+            return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

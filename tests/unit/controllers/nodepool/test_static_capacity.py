@@ -1,0 +1,66 @@
+"""The number of NodeClaims of a static NodePool, as a table."""
+
+from datetime import timedelta
+
+import msgspec
+import pytest
+
+from controllers.nodepool.static_capacity import Replica, scale, surplus_replicas
+from provisioner.api.nodepool import NodePool, NodePoolSpec
+from tests.unit.builders import BORN, claim
+
+READY = ("Launched", "Registered", "Initialized", "Ready")
+
+
+def replica(
+    name: str, *, ready: bool = True, deleting: bool = False, empty: bool = True, protected: bool = False, age: int = 0
+) -> Replica:
+    """A machine that is `age` minutes old."""
+    made = claim(name=name, uid=name, up=READY if ready else (), deleting=deleting)
+    meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN - timedelta(minutes=age))
+    return Replica(claim=msgspec.structs.replace(made, metadata=meta), empty=empty, protected=protected)
+
+
+def static(replicas: int | None, **limits: str) -> NodePool:
+    return NodePool(spec=NodePoolSpec(replicas=replicas, limits=limits))
+
+
+@pytest.mark.parametrize(
+    ("pool", "machines", "create", "delete"),
+    [
+        (static(None), [replica("a")], 0, ()),
+        (static(0), [], 0, ()),
+        (static(3), [], 3, ()),
+        (static(3), [replica("a"), replica("b", ready=False)], 1, ()),
+        (static(2), [replica("a"), replica("b", deleting=True)], 1, ()),
+        (static(2), [replica("a"), replica("b")], 0, ()),
+        (static(0), [replica("a"), replica("b", deleting=True)], 0, ("a",)),
+        # Those being deleted still use the limit.
+        (static(3, nodes="3"), [replica("a"), replica("b", deleting=True)], 1, ()),
+        (static(3, nodes="2"), [replica("a"), replica("b", deleting=True)], 0, ()),
+        (static(3, nodes="0"), [], 0, ()),
+        (static(3, nodes="many"), [], 3, ()),
+        # The order of deletion.
+        (static(1), [replica("ready"), replica("unready", ready=False, age=9)], 0, ("unready",)),
+        (static(1), [replica("empty", age=9), replica("busy", empty=False)], 0, ("empty",)),
+        (static(1), [replica("busy", empty=False, age=9), replica("kept", empty=False, protected=True)], 0, ("busy",)),
+        (static(1), [replica("old", age=9), replica("young", age=1), replica("middle", age=5)], 0, ("young", "middle")),
+    ],
+)
+def test_scale(pool: NodePool, machines: list[Replica], create: int, delete: tuple[str, ...]) -> None:
+    found = scale(pool, machines)
+    assert (found.create, tuple(one.name for one in found.delete)) == (create, delete)
+
+
+@pytest.mark.parametrize(
+    ("pool", "surplus"),
+    [
+        (static(None), 0),
+        (static(3), 0),
+        (static(3, nodes="3"), 0),
+        (static(3, nodes="1"), 2),
+        (static(1, nodes="x"), 0),
+    ],
+)
+def test_replicas_beyond_the_limit(pool: NodePool, surplus: int) -> None:
+    assert surplus_replicas(pool) == surplus
