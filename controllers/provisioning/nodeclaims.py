@@ -70,6 +70,8 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
             "name": name,
             "labels": known,
             "annotations": {**template.metadata.annotations, **hashed, MIN_VALUES_RELAXED: "false"},
+            # From the beginning, which saves a request before the machine is created.
+            "finalizers": [labels.FINALIZER],
             "ownerReferences": [owner],
         },
         "spec": {field: value for field, value in spec.items() if value},

@@ -34,6 +34,7 @@ def test_manifest() -> None:
     (machine,) = solve(found.snapshot).machines
     body = manifest(machine, pool, "gpu-1", TYPES.well_known)
     meta, spec = body["metadata"], body["spec"]
+    assert meta["finalizers"] == ["karpenter.sh/termination"]
     assert meta["labels"] == {
         "team": "ml",
         "karpenter.sh/nodepool": "gpu",
