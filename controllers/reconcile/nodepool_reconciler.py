@@ -118,7 +118,11 @@ class NodePoolReconciler:
 
     def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
         for pool in (old, new):
-            if pool is not None and nodepool.is_ours(pool):
+            if pool is None or not nodepool.is_ours(pool):
+                continue
+            if old is not None and new is not None and old.status != new.status:
+                self._queue.add_after(POOL + pool.name, COLLECT_SECONDS)
+            else:
                 self._queue.add(POOL + pool.name)
 
     def _class_changed(self, old: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:
