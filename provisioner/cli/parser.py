@@ -177,7 +177,9 @@ def _schedule(parser: Parser) -> None:
     text = "manifests; may be given repeatedly"
     _add(source, "-f", "--filename", action="append", default=[], metavar="FILE|DIR|-", help=text, is_file=True)
     source.add_argument("--json-lines", action="store_true", help="read one scenario on each line of standard input")
-    parser.add_argument("--region", default="eastus", metavar="REGION", help="whose sizes and prices (%(default)s)")
+    parser.add_argument(
+        "--region", metavar="REGION", help="whose sizes and prices (that of the zones in the manifests, or eastus)"
+    )
     _output(parser)
 
 

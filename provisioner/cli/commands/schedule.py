@@ -16,8 +16,9 @@ from cloudprovider.azure import pricing
 from controllers.provisioning.catalogue import instance_types
 from controllers.provisioning.decisions import DecisionOutput, output
 from controllers.provisioning.nodepools import with_capacity_type
-from controllers.provisioning.scenario import InstanceTypeInput, NodeInput, Scenario, snapshot
+from controllers.provisioning.scenario import NodeInput, Scenario, snapshot
 from controllers.provisioning.solver.solver import solve
+from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -29,6 +30,7 @@ from .manifests import documents
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted, table
 
+DEFAULT_REGION = "eastus"
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
 
 
@@ -38,19 +40,20 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
         return _lines(typed, console)
     if not wanted.filename:
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
-    if wanted.region not in pricing.regions():
+    if wanted.region is not None and wanted.region not in pricing.regions():
         raise Refused(
             f"--region {wanted.region!r}: no prices for this region",
             f"Use one of {', '.join(pricing.regions())}.",
             USAGE,
         )
-    types = instance_types(wanted.region)
+    scenario = _scenario(wanted.filename, typed)
+    region = wanted.region or _region(scenario)
     try:
-        decided = _decide(_scenario(wanted.filename, typed, types))
+        decided = _decide(_in_region(scenario, region))
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"
-    console.print(*(_report(decided, wanted.region) if for_people else [encoded(decided, wanted.output)]))
+    console.print(*(_report(decided, region) if for_people else [encoded(decided, wanted.output)]))
     return FAILED if decided.errors else OK
 
 
@@ -77,7 +80,25 @@ def _decide(scenario: Scenario) -> DecisionOutput:
     return output(decision, errors, int((time.perf_counter() - start) * 1_000_000))
 
 
-def _scenario(names: Sequence[str], typed: TextIO, types: tuple[InstanceTypeInput, ...]) -> Scenario:
+def _region(scenario: Scenario) -> str:
+    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one."""
+    zones = [pod.spec.node_selector.get(labels.ZONE, "") for pod in scenario.pods or ()]
+    zones += [one.node.metadata.labels.get(labels.ZONE, "") for one in scenario.nodes or () if one.node is not None]
+    for pool in scenario.node_pools or ():
+        required = (one for one in pool.spec.template.spec.requirements if one.key == labels.ZONE)
+        zones += [zone for one in required for zone in one.values]
+    found = {zone.rpartition("-")[0] for zone in zones}.intersection(pricing.regions())
+    return found.pop() if len(found) == 1 else DEFAULT_REGION
+
+
+def _in_region(scenario: Scenario, region: str) -> Scenario:
+    types = instance_types(region)
+    keys = {requirement.key for one in types for requirement in one.requirements}
+    return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(keys)))
+
+
+def _scenario(names: Sequence[str], typed: TextIO) -> Scenario:
+    """The objects of the manifests, without instance types."""
     pools: list[NodePool] = []
     pods: list[SchedulablePod] = []
     nodes: dict[str, dict[str, Any]] = {}
@@ -111,10 +132,8 @@ def _scenario(names: Sequence[str], typed: TextIO, types: tuple[InstanceTypeInpu
             bound.setdefault(pod.spec.node_name, []).append(pod)
     return Scenario(
         node_pools=tuple(with_capacity_type(pool) for pool in pools),
-        instance_types=types,
         nodes=tuple(NodeInput(**parts, pods=tuple(bound.get(name, ()))) for name, parts in sorted(nodes.items())),
         pods=tuple(pod for pod in pods if not pod.spec.node_name),
-        well_known_labels=tuple(sorted({r.key for one in types for r in one.requirements})),
     )
 
 

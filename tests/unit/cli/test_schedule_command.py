@@ -46,6 +46,49 @@ def test_programs_read_json(fleet: str) -> None:
     assert [*decided["errors"]] == ["default/intruder"]
 
 
+@pytest.mark.parametrize(
+    ("zones", "expected"),
+    [
+        ((), "eastus"),
+        (("westeurope-1",), "westeurope"),
+        (("westeurope-1", "westeurope-2"), "westeurope"),
+        (("westeurope-1", "eastus2-1"), "eastus"),
+        (("rack-1",), "eastus"),
+    ],
+    ids=["none", "one", "two of one region", "two regions", "no region"],
+)
+def test_the_zones_in_the_manifests_name_the_region(zones: tuple[str, ...], expected: str, fleet: str) -> None:
+    """Sizes and prices are those of the region that the manifests are for, if they name one."""
+    pods = [
+        {"kind": "Pod", "metadata": {"name": zone}, "spec": {"nodeSelector": {"topology.kubernetes.io/zone": zone}}}
+        for zone in zones
+    ]
+    Path(fleet).write_text("\n---\n".join([Path(fleet).read_text(encoding="utf-8"), *map(json.dumps, pods)]))
+    assert f"(list prices of {expected}," in _run("-f", fleet)[1]
+    assert "(list prices of uksouth," in _run("-f", fleet, "--region", "uksouth")[1]
+
+
+@pytest.mark.parametrize(
+    "manifest",
+    [
+        {"kind": "Node", "metadata": {"name": "n", "labels": {"topology.kubernetes.io/zone": "westeurope-1"}}},
+        {
+            "kind": "NodePool",
+            "metadata": {"name": "cpu"},
+            "spec": {
+                "template": {
+                    "spec": {"requirements": [{"key": "topology.kubernetes.io/zone", "values": ["westeurope-1"]}]}
+                }
+            },
+        },
+    ],
+    ids=["Node", "NodePool"],
+)
+def test_nodes_and_nodepools_name_the_region_too(manifest: dict[str, object], fleet: str) -> None:
+    Path(fleet).write_text(f"{Path(fleet).read_text(encoding='utf-8')}\n---\n{json.dumps(manifest)}")
+    assert "(list prices of westeurope," in _run("-f", fleet)[1]
+
+
 def test_each_line_is_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
     """Lines are answered in order; blank ones are skipped."""
     scenario = {"pods": [{"metadata": {"name": "p"}, "spec": {"containers": []}}]}

@@ -5,6 +5,8 @@ that excludes pods, a Node that is kept) have tests below.
 """
 
 import asyncio
+import io
+import json
 from datetime import timedelta
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.api.time import rfc3339
+from provisioner.cli.main import run_command
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world import predecessor as old
@@ -63,6 +66,21 @@ EXPECTED = {
 def test_every_example_has_a_row() -> None:
     """The files and the table have the same names."""
     assert sorted(path.stem for path in EXAMPLES.glob("*.yaml")) == sorted(EXPECTED)
+
+
+# The examples for pods, and where `schedule` places each pod; tests/world/provisioning/test_article.py applies them.
+PODS = {"intruder": "pending", "node-pool": "", "trainer": "Standard_NC4as_T4_v3"}
+
+
+def test_schedule_places_the_pods_of_the_examples() -> None:
+    """The folder is a valid input as it is; each file is in the table."""
+    assert sorted(path.stem for path in (EXAMPLES / "pods").glob("*.yaml")) == sorted(PODS)
+    out = io.StringIO()
+    assert run_command(["schedule", "-f", str(EXAMPLES / "pods"), "-o", "json"], {}, out, io.StringIO()) == 1
+    decided = json.loads(out.getvalue())
+    placed = {name: claim["instanceTypes"][0] for claim in decided["newNodeClaims"] for name in claim["pods"]}
+    pending = dict.fromkeys(decided["errors"], "pending")
+    assert placed | pending == {f"default/{name}": place for name, place in PODS.items() if place}
 
 
 def cut_in_slices(sim: Sim, name: str) -> None:
