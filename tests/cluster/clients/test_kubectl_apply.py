@@ -1,6 +1,9 @@
 """Server-side apply, and questions about permissions, of the real kubectl: the same on both servers."""
 
 import pytest
+import yaml
+
+from tests.world.claims import EXAMPLES
 
 from .stage import CLAIMS, TERMINATION, Json, Stage, claim, error_message
 
@@ -67,6 +70,21 @@ async def test_server_side_diff_and_dry_run(it: Stage) -> None:
     )
     assert error_message(output) == f'The NodeClaim "ws1" is invalid: {IMMUTABLE}\n'
     assert await it.claims() == before
+
+
+async def test_a_dry_run_accepts_every_example(it: Stage) -> None:
+    """The server's schemas, defaults and CEL rules accept all files of `examples`, those for pods included."""
+    documents = [
+        document
+        for path in EXAMPLES.rglob("*.yaml")
+        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
+        if document
+    ]
+    output = await it.kubectl("apply", "--dry-run=server", "--recursive", "-f", str(EXAMPLES))
+    lines = output.splitlines()
+    assert len(lines) == len(documents)
+    assert all(line.endswith(" created (server dry run)") for line in lines)
+    assert {"pod/trainer", "nodepool.karpenter.sh/gpu"} <= {line.partition(" ")[0] for line in lines}
 
 
 async def test_can_i_is_answered(it: Stage) -> None:
