@@ -1,6 +1,6 @@
 """Runs the measurements of one server, prints the table, and fails if a count exceeds its target.
 
-python -m tests.bench               whole lives on a real API server (`make bench`)
+python -m tests.bench               whole lives and pods on a real API server (`make bench`)
 python -m tests.bench simulator     more measurements, on the simulated API server (`make bench-simulator`)
 """
 
@@ -14,7 +14,19 @@ from rich.console import Console
 from tests import gotool
 from tests.cluster import assets
 
-from . import apiserver, bursts, drains, figures, footprint, lives, throttled, wholelives
+from . import (
+    apiserver,
+    bursts,
+    crowd,
+    drains,
+    figures,
+    footprint,
+    lives,
+    scheduling,
+    throttled,
+    wholelives,
+    without_nodepools,
+)
 
 WIDTH = 190
 
@@ -28,14 +40,24 @@ async def _simulated() -> list[figures.Figure]:
     ]
 
 
+async def _real() -> list[figures.Figure]:
+    async with apiserver.control_plane() as cp:
+        return [
+            *await wholelives.measure(cp),
+            *await scheduling.measure(cp),
+            *await without_nodepools.measure(cp),
+            *await crowd.measure(),
+        ]
+
+
 def _figures(simulator: bool, console: Console) -> list[figures.Figure]:
     if simulator:
         console.print("on the simulated API server, for about four and a half minutes ...")
         return [*asyncio.run(_simulated()), *throttled.measure()]
     console.print(
-        f"{apiserver.program()[0]} on {assets.named(assets.find())}, for three to six minutes ...", soft_wrap=True
+        f"{apiserver.program()[0]} on {assets.named(assets.find())}, for five to eight minutes ...", soft_wrap=True
     )
-    return asyncio.run(wholelives.measure())
+    return asyncio.run(_real())
 
 
 def main(arguments: list[str]) -> int:

@@ -23,10 +23,11 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.arm import BEFORE, make_arm_app
 from provisioner.simulator.azure.cloud import AzureCloud
+from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.nodes.simulator import NodeSimulator
 from tests.cluster import assets
-from tests.cluster.bystanders import Hand, at_once
+from tests.cluster.bystanders import Hand, at_once, machines
 from tests.cluster.controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from tests.cluster.realstore import RealStore, path_of
 from tests.world.harness import node_claim
@@ -51,7 +52,10 @@ FIXED_KINDS = frozenset({"leases"})
 
 
 class Call(NamedTuple):
-    """One answered request to the API server; `at`: the moment of the answer; `kind` has the subresource."""
+    """One answered request to the API server; `at`: the moment of the answer, of a watch of its beginning.
+
+    `kind` has the subresource.
+    """
 
     at: datetime
     user: str
@@ -64,28 +68,33 @@ class Call(NamedTuple):
 class Environment:
     """The state of pools and claims as it changes, and the requests to both servers. Times are the wall clock's."""
 
-    def __init__(self, cp: ControlPlane, folder: Path, hand: Hand) -> None:
+    def __init__(self, cp: ControlPlane, folder: Path, hand: Hand, azure: AzureSettings, *, instant: bool) -> None:
         self._now = SystemClock().now
         self._cp = cp
         self._hand = hand
         self.folder = folder
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
-        self.cloud = AzureCloud(AZURE, self._now, Random("cloud"))
+        self.cloud = AzureCloud(azure, self._now, Random("cloud"))
         self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), self._now)
+        self._instant = instant
         self.ready: set[str] = set()
         self.gone: set[str] = set()
+        self.bound: set[str] = set()
         self.pool_gone: dict[str, datetime] = {}
         self.requested: dict[tuple[str, str], datetime] = {}
         self.arm_calls: list[str] = []
         self.arm_url = ""
         self._controller: Controller | None = None
-        self._begun = self._now()
+        self._opened = self._begun = self._now()
         self.store.subscribe(self._on_object)
         self.cloud.subscribe(self._on_pool)
 
     @asynccontextmanager
-    async def controller(self) -> AsyncIterator[Controller]:
-        """Run a controller process until the context ends; it leads when the context begins."""
+    async def controller(self, **settings: str) -> AsyncIterator[Controller]:
+        """Run a controller process until the context ends; it leads when the context begins.
+
+        `settings`: further environment variables.
+        """
         azure = self.cloud.settings
         environment = {
             "ARM_SUBSCRIPTION_ID": azure.subscription,
@@ -99,6 +108,7 @@ class Environment:
             "HEALTH_PROBE_PORT": "0",
             "MAX_AGENT_POOLS": str(MOST_POOLS - 10),
             "MAX_CREATES_PER_MINUTE": "1000",
+            **settings,
         }
         async with run_controller(environment, self.folder / "controller.log", program()) as running:
             self._controller = running
@@ -124,6 +134,11 @@ class Environment:
         """Delete claims, several at a time."""
         await at_once([partial(self._hand.demand, "DELETE", path_of(CLAIMS, name)) for name in names], USERS_AT_ONCE)
 
+    async def apply(self, resource: str, *objects: Json) -> None:
+        """Create objects of one kind, several at a time; those of namespaced kinds in `default`."""
+        path = path_of(resource, namespace="default" if resource == "pods" else "")
+        await at_once([partial(self._hand.demand, "POST", path, obj) for obj in objects], USERS_AT_ONCE)
+
     async def settled(self, names: Sequence[str]) -> None:
         """Wait until these are Ready, their operations have ended, and a LIST has shown their pools as they are now."""
         await self.until(lambda: self.ready >= {*names}, 120.0, "all are Ready")
@@ -146,15 +161,23 @@ class Environment:
 
     def calls(self) -> list[Call]:
         """The answered requests to the API server since `begin`, watches aside."""
+        return [call for call in self._answered() if call.at >= self._begun and call.verb != "watch"]
+
+    def kinds(self) -> set[tuple[str, str]]:
+        """Verb and kind of all answered requests of the controllers of this environment."""
+        return {(call.verb, call.kind) for call in self._answered() if call.user == CONTROLLER}
+
+    def _answered(self) -> list[Call]:
         log = self._cp.audit_log
         assert log is not None
         found = (_call(json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines())
-        return [call for call in found if call is not None and call.at >= self._begun]
+        return [call for call in found if call is not None and call.at >= self._opened]
 
     async def run(self) -> None:
         """The operations of Azure and the machines, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            for work in (self.store.feed("nodes", CLAIMS), self.cloud.run(), self.nodes.run()):
+            booting = machines(self._hand, self.cloud) if self._instant else self.nodes.run()
+            for work in (self.store.feed("nodes", CLAIMS, "pods"), self.cloud.run(), booting):
                 tasks.create_task(work)
 
     async def note(self, request: web.Request) -> None:
@@ -165,6 +188,8 @@ class Environment:
         self.requested.setdefault((request.method, pool), self._now())
 
     def _on_object(self, event: str, resource: str, obj: Json, _: Json | None) -> None:
+        if resource == "pods" and obj["spec"].get("nodeName"):
+            self.bound.add(obj["metadata"]["name"])
         if resource != CLAIMS:
             return
         name, conditions = obj["metadata"]["name"], (obj.get("status") or {}).get("conditions") or ()
@@ -185,7 +210,8 @@ def program() -> tuple[str, str]:
 
 def _call(event: Json) -> Call | None:
     where = event.get("objectRef")
-    if where is None or event["verb"] == "watch" or event["stage"] != "ResponseComplete":
+    answered = "ResponseStarted" if event["verb"] == "watch" else "ResponseComplete"
+    if where is None or event["stage"] != answered:
         return None
     return Call(
         at=datetime.fromisoformat(event["stageTimestamp"]),
@@ -208,11 +234,16 @@ async def control_plane() -> AsyncIterator[ControlPlane]:
 
 
 @asynccontextmanager
-async def environment(cp: ControlPlane) -> AsyncIterator[Environment]:
-    """A new subscription of Azure and new machines beside that API server, until the context ends."""
+async def environment(
+    cp: ControlPlane, azure: AzureSettings = AZURE, *, instant: bool = False
+) -> AsyncIterator[Environment]:
+    """A new subscription of Azure and new machines beside that API server, until the context ends.
+
+    `instant`: machines are Nodes with GPUs, Ready, as soon as their pool is running.
+    """
     with TemporaryDirectory(prefix="bench-") as folder:
         async with cp.session() as session:
-            made = Environment(cp, Path(folder), Hand(session))
+            made = Environment(cp, Path(folder), Hand(session), azure, instant=instant)
             app = make_arm_app(made.cloud)
             app[BEFORE].append(made.note)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -57,7 +57,7 @@ async def _large() -> list[Figure]:
     wanted = names("fleet", FLEET)
     async with stage() as on:
         for number in range(NODES):
-            on.world.store.create("nodes", _foreign_node(number))
+            on.world.store.create("nodes", foreign_node(number))
             await asyncio.sleep(0)
         async with on.controller() as controller:
             await on.leading()
@@ -111,7 +111,7 @@ async def _cpu_share(controller: Controller) -> float:
     return 100 * (controller.cpu_seconds() - before) / IDLE_SECONDS
 
 
-def _foreign_node(number: int) -> Json:
+def foreign_node(number: int) -> Json:
     """A Node of a pool of another owner, of the size of Nodes in AKS."""
     name = f"aks-others-12345678-vmss{number:06x}"
     images = [

@@ -9,7 +9,9 @@ from collections import Counter
 from collections.abc import Iterable
 from datetime import datetime
 
-from .apiserver import CONTROLLER, FIXED_KINDS, Call, Environment, control_plane, environment
+from tests.cluster.controlplane import ControlPlane
+
+from .apiserver import CONTROLLER, FIXED_KINDS, Call, Environment, environment
 from .figures import Figure, latency
 from .stage import AGE_SECONDS, CLAIMS, names
 
@@ -21,13 +23,12 @@ CALLS_MOST, EVENTS_MOST, ARM_CALLS_MOST = 16, 3, 2.6
 Moments = dict[str, datetime]
 
 
-async def measure() -> list[Figure]:
+async def measure(cp: ControlPlane) -> list[Figure]:
     """About three minutes."""
-    async with control_plane() as cp:
-        async with environment(cp) as env:
-            lives = await _lives(env)
-        async with environment(cp) as env:
-            return [*lives, *await _burst(env)]
+    async with environment(cp) as env:
+        lives = await _lives(env)
+    async with environment(cp) as env:
+        return [*lives, *await _burst(env)]
 
 
 async def _lives(env: Environment) -> list[Figure]:

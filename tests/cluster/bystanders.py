@@ -26,7 +26,6 @@ CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 NODES_PATH = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
 GPUS = "1"
-LOOK_SECONDS = 0.1
 AGAIN_SECONDS = 0.2
 TRIES = 150
 CLOSING_SECONDS = 10.0
@@ -113,22 +112,27 @@ def bulky_node(number: int) -> Json:
 
 
 async def machines(hand: Hand, cloud: AzureCloud) -> None:
-    """Create a Ready Node with its GPU for each running pool, until cancelled."""
-    born: dict[int, str] = {}
-    while True:
-        for pool in list(cloud.pools.values()):
-            if pool.state == "Succeeded" and pool.tags and pool.incarnation not in born:
-                born[pool.incarnation] = pool.name
-                node = await hand.demand("POST", NODES_PATH, _node(cloud.settings, pool))
-                await _untaint(hand, node["metadata"]["name"])
-        await asyncio.sleep(LOOK_SECONDS)
+    """Create a Ready Node with its GPU for each running pool, for several at once, until cancelled."""
+    born: set[int] = set()
+    changed = asyncio.Event()
+    cloud.subscribe(lambda *_: changed.set())
+    async with asyncio.TaskGroup() as tasks:
+        while True:
+            changed.clear()
+            for pool in list(cloud.pools.values()):
+                if pool.state == "Succeeded" and pool.tags and pool.incarnation not in born:
+                    born.add(pool.incarnation)
+                    tasks.create_task(_boot(hand, cloud.settings, pool))
+            await changed.wait()
 
 
-async def _untaint(hand: Hand, name: str) -> None:
-    """Remove the not-ready taint, which admission adds to each Node, as the node controller does for a Ready Node."""
-    path = f"{NODES_PATH}/{name}"
+async def _boot(hand: Hand, settings: AzureSettings, pool: Pool) -> None:
+    """Create the Node, and remove the not-ready taint, which admission adds to each Node, as the node controller does
+    for a Ready Node.
+    """
+    node = await hand.demand("POST", NODES_PATH, _node(settings, pool))
+    path = f"{NODES_PATH}/{node['metadata']['name']}"
     while True:
-        node = await hand.demand("GET", path)
         kept = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.NOT_READY_TAINT]
         patch = {
             "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
@@ -138,6 +142,7 @@ async def _untaint(hand: Hand, name: str) -> None:
         if status != 409:
             assert status == 200, answer
             return
+        node = await hand.demand("GET", path)
 
 
 def _node(settings: AzureSettings, pool: Pool) -> Json:
