@@ -1,13 +1,16 @@
 """Which machines to buy for pods: the packing problem in numbers, and its result in candidates again."""
 
 from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
 
-from .candidates import Candidate, compatible
+from .bitsets import bits, of
+from .candidates import Candidate
 from .limits import cover
+from .offers import Offers
 from .packing import Machine, Packing
 from .requirements import Requirements, ValueSet
-from .resources import fits
-from .topology import host_room, interacts
+from .sharing import Sharing
+from .topology import Selection
 from .work import Work
 
 NODES = "nodes"
@@ -18,9 +21,9 @@ Purchase = tuple[Candidate, list[tuple[Work, int]]]
 def purchases(
     works: Sequence[Work],
     weights: Sequence[int],
-    offered: Iterable[Candidate],
+    offers: Offers,
     *,
-    well_known: frozenset[str],
+    selection: Selection,
     limits: Limits,
     most: int | None,
 ) -> list[Purchase]:
@@ -30,37 +33,38 @@ def purchases(
     NodePool may take its pods only together with pods for which it is bought. `limits`: what remains, by NodePool and
     resource, in thousandths. `most`: how many machines may be made, None for any number.
     """
-    tier = [candidate for candidate in offered if candidate.pool.weight in weights]
-    fitting = {
-        (i, g): found.open
-        for i, candidate in enumerate(tier)
-        for g, work in enumerate(works)
-        if weights[g] >= candidate.pool.weight
-        and (found := compatible(candidate, work.spec, work.view, well_known)) is not None
-    }
-    chosen = [tier[i] for i in _undominated(tier, works, fitting)]
-    if not chosen:
-        return []
-    positions = {id(candidate): i for i, candidate in enumerate(tier)}
     resources = sorted({name for work in works for name, amount in work.requests.items() if amount > 0})
-    machines = []
-    for candidate in chosen:
-        i = positions[id(candidate)]
-        groups = [g for g in range(len(works)) if (i, g) in fitting]
-        machines.append(
-            Machine(
-                price=candidate.price,
-                free=tuple(max(0, candidate.allocatable.get(name, 0)) for name in resources),
-                groups=frozenset(groups),
-                anchors=frozenset(g for g in groups if weights[g] == candidate.pool.weight),
-                open={g: fitting[i, g] for g in groups if fitting[i, g]},
-                uses=uses(candidate, limits),
-            )
+    options = _undominated(_options(works, weights, offers), resources)
+    if not options:
+        return []
+    by_weight = {weight: of(g for g, one in enumerate(weights) if one == weight) for weight in {*weights}}
+    machines = [
+        Machine(
+            price=one.candidate.price,
+            free=tuple(max(0, one.candidate.allocatable.get(name, 0)) for name in resources),
+            groups=frozenset(bits(one.groups)),
+            anchors=frozenset(bits(one.groups & by_weight[one.candidate.pool.weight])),
+            open=one.open,
+            uses=uses(one.candidate, limits),
         )
-    packing = _packing(works, machines, chosen, resources)
+        for one in options
+    ]
+
+    def agrees(index: int, groups: Iterable[int]) -> bool:
+        return _agree(options[index].candidate.requirements, [options[index].open.get(g, {}) for g in groups])
+
+    packing = Packing(
+        machines=machines,
+        requests=[
+            tuple((r, work.requests[name]) for r, name in enumerate(resources) if work.requests.get(name, 0) > 0)
+            for work in works
+        ],
+        sharing=Sharing([(work.spec, work.view.topology) for work in works], [work.size for work in works], selection),
+        agrees=agrees,
+    )
     fleet = cover(packing, {g: len(work.units) for g, work in enumerate(works)}, limits, most)
     return [
-        (chosen[index], [(works[g], count) for g, count in pattern])
+        (options[index].candidate, [(works[g], count) for g, count in pattern])
         for (index, pattern), number in sorted(fleet.items())
         for _ in range(number)
     ]
@@ -75,27 +79,53 @@ def uses(candidate: Candidate, limits: Iterable[tuple[str, str]]) -> dict[tuple[
     }
 
 
-def _packing(works: Sequence[Work], machines: list[Machine], chosen: list[Candidate], resources: list[str]) -> Packing:
-    specs = [(work.spec, work.view.topology) for work in works]
-    sizes = [work.size for work in works]
+class _Option(NamedTuple):
+    """A candidate, the groups that may run on it as bits, those that fit an empty machine, and their open labels."""
 
-    def room(pattern: Mapping[int, int], group: int) -> int:
-        free = host_room([(*specs[g], n * sizes[g]) for g, n in pattern.items() if n], *specs[group])
-        return free if sizes[group] == 1 else min(1, free)
+    candidate: Candidate
+    groups: int
+    fitting: int
+    open: Mapping[int, Requirements]
 
-    def agrees(index: int, groups: Iterable[int]) -> bool:
-        return _agree(chosen[index].requirements, [machines[index].open.get(g, {}) for g in groups])
 
-    return Packing(
-        machines=machines,
-        requests=[
-            tuple((r, work.requests[name]) for r, name in enumerate(resources) if work.requests.get(name, 0) > 0)
-            for work in works
-        ],
-        room=room,
-        interacting=interacts(specs),
-        agrees=agrees,
-    )
+def _options(works: Sequence[Work], weights: Sequence[int], offers: Offers) -> Iterable[_Option]:
+    """The candidates, cheapest first."""
+    groups, fitting = [0] * len(offers.candidates), [0] * len(offers.candidates)
+    opened: list[dict[int, Requirements]] = [{} for _ in offers.candidates]
+    for g, (work, weight) in enumerate(zip(works, weights, strict=True)):
+        found, each = offers.compatible(work.spec, work.view)
+        roomy = offers.roomy(work.requests)
+        for index in bits(found):
+            if weight < offers.candidates[index].pool.weight:
+                continue
+            groups[index] |= 1 << g
+            if roomy >> index & 1:
+                fitting[index] |= 1 << g
+            if each[index].open:
+                opened[index][g] = each[index].open
+    options = map(_Option, offers.candidates, groups, fitting, opened)
+    return (one for one in options if one.candidate.pool.weight in weights)
+
+
+def _undominated(options: Iterable[_Option], resources: Sequence[str]) -> list[_Option]:
+    """The options worth comparing: none that another one of its NodePool beats in price, room and pods."""
+    kept: list[_Option] = []
+    for option in options:
+        if option.fitting and not any(_dominates(better, option, resources) for better in kept):
+            kept.append(option)
+    return kept
+
+
+def _dominates(better: _Option, worse: _Option, resources: Iterable[str]) -> bool:
+    """Options come in the order of prices, so an earlier one is never dearer."""
+    one, other = better.candidate, worse.candidate
+    if one.pool is not other.pool or (one.pool.limits and one.type_name != other.type_name):
+        return False
+    if worse.fitting & ~better.groups:
+        return False
+    if (better.open or worse.open) and any(better.open.get(g) != worse.open.get(g) for g in bits(worse.fitting)):
+        return False
+    return all(one.allocatable.get(name, 0) >= other.allocatable.get(name, 0) for name in resources)
 
 
 def _agree(requirements: Requirements, parts: Iterable[Requirements]) -> bool:
@@ -108,26 +138,3 @@ def _agree(requirements: Requirements, parts: Iterable[Requirements]) -> bool:
                 return False
             agreed[key] = wanted if before is None else before.intersection(wanted)
     return True
-
-
-def _undominated(
-    tier: list[Candidate], works: Sequence[Work], fitting: Mapping[tuple[int, int], Requirements]
-) -> list[int]:
-    """The candidates worth comparing: none that another one of its NodePool beats in price, room and pods."""
-    names = sorted({name for work in works for name in work.requests})
-
-    def dominates(better: int, worse: int, groups: set[int]) -> bool:
-        # Candidates come in the order of prices, so an earlier one is never dearer.
-        one, other = tier[better], tier[worse]
-        if one.pool is not other.pool or (one.pool.limits and one.type_name != other.type_name):
-            return False
-        if any((better, g) not in fitting or fitting[better, g] != fitting[worse, g] for g in groups):
-            return False
-        return all(one.allocatable.get(n, 0) >= other.allocatable.get(n, 0) for n in names)
-
-    kept: list[int] = []
-    for i, candidate in enumerate(tier):
-        groups = {g for g, work in enumerate(works) if (i, g) in fitting and fits(work.requests, candidate.allocatable)}
-        if groups and not any(dominates(j, i, groups) for j in kept):
-            kept.append(i)
-    return kept

@@ -99,11 +99,6 @@ def _preference(one: Candidate) -> tuple[float, str, str, str, bool]:
     return one.price, one.pool.name, one.type_name, one.zone, one.capacity_type != SPOT
 
 
-def candidates_of(offered: Iterable[Candidate], pool: NodePool) -> list[Candidate]:
-    """The candidates of one pool, in the same order."""
-    return [candidate for candidate in offered if candidate.pool is pool]
-
-
 def compatible(candidate: Candidate, spec: PodSpec, view: View, well_known: frozenset[str]) -> Compatible | None:
     """How a pod fits an empty machine of this candidate, resources aside; None if it does not."""
     if untolerated(candidate.pool.taints, spec.tolerations, ignore_preferred=view.ignore_preferred_taints):

@@ -6,7 +6,9 @@ until the fleet is within the limits. If no fleet for all pods is, as many pods 
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from itertools import chain
 
+from .fleets import by_size
 from .packing import Fleet, Machine, Packing, Pattern, pods_of
 from .search import search
 
@@ -17,6 +19,10 @@ SURCHARGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 # How many fleets within the limits are improved, and by how many exchanges of one machine.
 STARTS = 3
 EXCHANGES = 20
+# A search within limits begins nothing new after so many steps of `Packing`; if no fleet within them takes all units,
+# the search for one ends earlier.
+SEARCH_STEPS = 300_000
+HOPELESS_STEPS = 15_000
 
 
 def cover(packing: Packing, demand: Mapping[int, int], limits: Limits, most: int | None) -> Fleet:
@@ -57,23 +63,29 @@ class _Scarcity:
         self._demand = demand
         self._limits = limits
         self._most = most
-        self._by_size = packing.by_size(demand)
+        self._large_first = by_size(packing, demand)
+        self._small_first = packing.order(self._large_first.groups[::-1])
 
     def best(self, unlimited: Fleet) -> Fleet:
         """The cheapest fleet within the limits; if none takes all units, one that takes the most of them."""
-        tried = [unlimited, *self._with_surcharges(unlimited)]
+        steps = SEARCH_STEPS if self._may_suffice() else HOPELESS_STEPS
+        tried = [unlimited, *self._with_surcharges(unlimited, self._packing.steps + steps)]
         self._packing.set_prices(lambda _: 0.0)
         if not _exceeded(self._packing, tried[-1], self._limits, self._most):
             return tried[-1]
-        alike = [self._alike(index) for index in range(len(self._packing.machines))]
-        starts = [self._filled_up(fleet) for fleet in (*tried, Fleet(), *alike)]
+        alike = (self._alike(index) for index in range(len(self._packing.machines)))
+        starts, end = list[Fleet](), self._packing.steps + SEARCH_STEPS
+        for fleet in chain(tried[::-1], [Fleet()], alike):
+            starts.append(self._filled_up(fleet))
+            if self._packing.steps > end:
+                break
         starts.sort(key=self._rank)
-        return min((self._exchanged(fleet) for fleet in starts[:STARTS]), key=self._rank)
+        return min((self._exchanged(fleet, end) for fleet in starts[:STARTS]), key=self._rank)
 
     def _rank(self, fleet: Fleet) -> tuple[int, object]:
         return -pods_of(fleet), self._packing.rank(fleet)
 
-    def _with_surcharges(self, fleet: Fleet) -> list[Fleet]:
+    def _with_surcharges(self, fleet: Fleet, end: int) -> list[Fleet]:
         """Fleets for growing surcharges on what is exceeded, up to the first one within the limits."""
         machines = self._packing.machines
         highest = max(machine.price for machine in machines) or 1.0
@@ -84,6 +96,8 @@ class _Scarcity:
             return sum(amount * (1 if key is None else machine.uses.get(key, 0)) for key, amount in surcharges.items())
 
         for part in SURCHARGES:
+            if self._packing.steps > end and part != SURCHARGES[-1]:
+                continue
             for key in _exceeded(self._packing, fleet, self._limits, self._most):
                 largest = 1 if key is None else max(machine.uses.get(key, 0) for machine in machines) or 1
                 surcharges[key] = part * highest / largest
@@ -94,10 +108,25 @@ class _Scarcity:
                 break
         return tried
 
-    def _exchanged(self, best: Fleet) -> Fleet:
+    def _may_suffice(self) -> bool:
+        """Whether the limits may allow all units: a lower bound of what they use is within each limit."""
+        machines = self._packing.machines
+        bounds: list[tuple[list[float], float]] = [
+            ([machine.uses.get(key, 0) for machine in machines], limit) for key, limit in self._limits.items()
+        ]
+        if self._most is not None:
+            bounds.append(([1.0] * len(machines), self._most))
+        return all(
+            sum(self._packing.least(group, costs) * units for group, units in self._demand.items()) <= limit + 1e-6
+            for costs, limit in bounds
+        )
+
+    def _exchanged(self, best: Fleet, end: int) -> Fleet:
         """A fleet within the limits, improved by exchanging single machines."""
         for _ in range(EXCHANGES):
             for kind in sorted(best):
+                if self._packing.steps > end:
+                    return best
                 fewer = best.copy()
                 fewer[kind] -= 1
                 option = self._filled_up(+fewer)
@@ -111,7 +140,7 @@ class _Scarcity:
     def _alike(self, index: int) -> Fleet:
         """As many machines of one kind as the limits allow, small pods first."""
         remaining, left, fleet = self._remaining(), dict(self._demand), Fleet()
-        while remaining.fit(index) > 0 and (pattern := self._packing.fill(index, left, self._by_size[::-1])):
+        while remaining.fit(index) > 0 and (pattern := self._packing.fill(index, left, self._small_first)):
             fleet[index, pattern] += 1
             remaining.take(index, 1)
             for group, units in pattern:
@@ -135,18 +164,23 @@ class _Scarcity:
             count = min(fleet[index, pattern], remaining.fit(index))
             if count > 0:
                 take(index, pattern, count)
+        filled: dict[tuple[int, bool], tuple[tuple[float, float], int, Pattern]] = {}
         while True:
-            options = [
-                (worth(index, pattern), index, pattern)
-                for index in range(len(self._packing.machines))
-                if remaining.fit(index) > 0
-                for order in (self._by_size, self._by_size[::-1])
-                if (pattern := self._packing.fill(index, left, order))
-            ]
+            for index in range(len(self._packing.machines)):
+                possible = remaining.fit(index) > 0
+                for reverse, order in enumerate((self._large_first, self._small_first)):
+                    place = index, bool(reverse)
+                    if not possible:
+                        filled.pop(place, None)
+                    elif place not in filled:
+                        pattern = self._packing.fill(index, left, order)
+                        filled[place] = worth(index, pattern), index, pattern
+            options = [one for one in filled.values() if one[2]]
             if not options:
                 return kept
             _, index, pattern = min(options)
             take(index, pattern, 1)
+            filled = {p: one for p, one in filled.items() if all(left[g] >= n for g, n in one[2])}
 
     def _remaining(self) -> "_Remaining":
         return _Remaining(self._packing.machines, dict(self._limits), self._most)

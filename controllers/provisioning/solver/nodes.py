@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from provisioner.api.meta import Taint
 
 from .candidates import Candidate
-from .model import ExistingNode, PodSpec, Resources, TopologyTerm
+from .model import BoundPod, ExistingNode, PodSpec, Resources, TopologyTerm
 from .requirements import Requirements, combine, conflict
 from .resources import total, without
 from .taints import untolerated
-from .topology import UNLIMITED, host_room
+from .topology import UNLIMITED, Selection, host_room
 from .views import View
 
 
@@ -52,7 +52,7 @@ class Host:
             return None
         return next((one for one in view.alternatives if not conflict(self.requirements, one, self.open_keys)), None)
 
-    def room(self, spec: PodSpec, view: View, requests: Resources, wanted: int) -> int:
+    def room(self, spec: PodSpec, view: View, requests: Resources, wanted: int, selection: Selection) -> int:
         """How many pods of a spec, up to `wanted`, this machine can take."""
         count = min(wanted, UNLIMITED)
         for name, amount in requests.items():
@@ -62,7 +62,7 @@ class Host:
                     return 0
         if self.alternative(spec, view) is None:
             return 0
-        return min(count, host_room(self.present, spec, view.topology))
+        return min(count, host_room(self.present, spec, view.topology, selection))
 
     def place(self, spec: PodSpec, view: View, requests: Resources, names: Collection[str]) -> None:
         """Put pods with these requests in all on this machine; its open labels are narrowed to what they require."""
@@ -96,8 +96,16 @@ def existing_host(node: ExistingNode, daemons: Iterable[PodSpec], well_known: fr
         taints=node.taints,
         free={name: max(0, amount) for name, amount in free.items()},
         open_keys=open_keys,
-        present=[(pod.spec, tuple(t for t in pod.spec.topology if not t.weight), 1) for pod in node.pods],
+        present=[(spec, tuple(t for t in spec.topology if not t.weight), n) for spec, n in _alike(node.pods)],
     )
+
+
+def _alike(pods: Iterable[BoundPod]) -> list[tuple[PodSpec, int]]:
+    """Each spec with the number of pods that share it."""
+    counted: dict[int, tuple[PodSpec, int]] = {}
+    for pod in pods:
+        counted[id(pod.spec)] = pod.spec, counted.get(id(pod.spec), (pod.spec, 0))[1] + 1
+    return [*counted.values()]
 
 
 def planned_host(name: str, candidate: Candidate, well_known: frozenset[str]) -> Host:

@@ -5,7 +5,9 @@ The result never costs more than one machine for each pod. All steps are determi
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, combinations_with_replacement, islice
 
+from .fleets import by_density, by_size, greedy, separate, shares
 from .packing import Fleet, Packing, Pattern, pods_of
 
 # How many partial demands an exact solution compares at most, and how many parts of a fleet are solved anew.
@@ -13,6 +15,7 @@ EXACT_STATES = 20_000
 PART_STATES = 1_000
 ROUNDS = 40
 PARTS = 400
+IMPROVEMENT_STEPS = 100_000
 SMALL_FLEET = 12
 
 
@@ -21,12 +24,12 @@ def search(packing: Packing, demand: Mapping[int, int]) -> Fleet:
     exact = _exact(packing, demand)
     if exact is not None:
         return exact
-    separate = packing.separate(demand)
-    options = [separate]
-    if len(demand) > 1 or packing.interacting:
-        shares = packing.shares(demand, separate)
-        orders = (packing.by_size(demand), packing.by_density(demand, shares))
-        options += [packing.greedy(demand, shares, order) for order in orders]
+    apart = separate(packing, demand)
+    options = [apart]
+    if len(demand) > 1 or packing.sharing.interacting:
+        worth = shares(packing, demand, apart)
+        orders = by_size(packing, demand), by_density(packing, demand, worth)
+        options += [greedy(packing, demand, worth, order) for order in orders]
     return min((_improved(packing, option) for option in options), key=packing.rank)
 
 
@@ -48,6 +51,7 @@ def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT
         first = next(i for i, n in enumerate(state) if n)
         found: tuple[float, int, tuple[int, Pattern] | None, tuple[int, ...]] | None = None
         for part in _vectors(state):
+            packing.steps += 1
             if not part[first]:
                 continue
             pattern = tuple((groups[i], n) for i, n in enumerate(part) if n)
@@ -76,9 +80,10 @@ def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT
 def _improved(packing: Packing, fleet: Fleet) -> Fleet:
     """The fleet after local search: cheaper machines for the same pods, and small parts solved anew."""
     fleet = _resized(packing, fleet)
+    end = packing.steps + IMPROVEMENT_STEPS
     for _ in range(ROUNDS):
-        better = _resized(packing, _improvement(packing, fleet))
-        if packing.rank(better)[:2] >= packing.rank(fleet)[:2]:
+        better = _resized(packing, _improvement(packing, fleet, end))
+        if packing.cost(better) >= packing.cost(fleet):
             break
         fleet = better
     return fleet
@@ -92,20 +97,22 @@ def _resized(packing: Packing, fleet: Fleet) -> Fleet:
     return resized
 
 
-def _improvement(packing: Packing, fleet: Fleet) -> Fleet:
+def _improvement(packing: Packing, fleet: Fleet, end: int) -> Fleet:
     """The fleet with small parts replaced whose own best solution is cheaper, or has fewer machines at that price."""
     least = {kind: packing.least_price(kind[1]) for kind in fleet}
     # Machines whose price is far above what their pods cost at least come first.
     kinds = sorted(fleet, key=lambda kind: (least[kind] / (packing.prices[kind[0]] or 1e-9), kind))
-    parts: list[list[tuple[int, Pattern]]] = [[kind] for kind in kinds]
-    parts += [[one, other] for i, one in enumerate(kinds) for other in kinds[i:] if fleet[one] > (one == other)]
-    if 0 < fleet.total() <= SMALL_FLEET:
-        parts.insert(0, [kind for kind in kinds for _ in range(fleet[kind])])
+    whole = [[kind for kind in kinds for _ in range(fleet[kind])]] if 0 < fleet.total() <= SMALL_FLEET else []
+    pairs = combinations_with_replacement(kinds, 2)
+    apart = ([one, other] for one, other in pairs if fleet[one] > (one == other))
+    parts = chain(whole, ([kind] for kind in kinds), apart)
     better = fleet.copy()
-    for part in parts[:PARTS]:
+    for part in islice(parts, PARTS):
+        if packing.steps > end:
+            break
         before: Fleet = Counter(part)
         times = min(better[kind] // count for kind, count in before.items())
-        price = packing.rank(before).price
+        price, _ = packing.cost(before)
         if times <= 0 or (len(part) == 1 and price <= sum(least[kind] for kind in part) + 1e-9):
             continue
         demand: Counter[int] = Counter()
@@ -113,7 +120,7 @@ def _improvement(packing: Packing, fleet: Fleet) -> Fleet:
             for group, pods in pattern:
                 demand[group] += pods
         solved = _solved(packing, tuple(sorted(demand.items())))
-        if solved is not None and packing.rank(solved)[:2] < packing.rank(before)[:2]:
+        if solved is not None and packing.cost(solved) < packing.cost(before):
             for kind, count in before.items():
                 better[kind] -= count * times
             for kind, count in solved.items():
@@ -127,9 +134,8 @@ def _solved(packing: Packing, part: Pattern) -> Fleet | None:
         demand = dict(part)
         found = _exact(packing, demand, PART_STATES)
         if found is None:
-            separate = packing.separate(demand)
-            shares = packing.shares(demand, separate)
-            options = [separate, packing.greedy(demand, shares, packing.by_size(demand))]
+            apart = separate(packing, demand)
+            options = [apart, greedy(packing, demand, shares(packing, demand, apart), by_size(packing, demand))]
             covering = [one for one in options if pods_of(one) == sum(demand.values())]
             found = min(covering, key=packing.rank, default=None)
         packing.solved[part] = found

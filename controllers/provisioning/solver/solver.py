@@ -5,52 +5,61 @@ machines, from the NodePools of highest weight first. Among fleets that place th
 wins, then fewer machines, then names. A preference of a pod is given up only when the pod cannot be placed with it.
 """
 
-from operator import attrgetter
+from typing import NamedTuple
 
-from . import claims, reasons
+from . import reasons
 from .buying import purchases, uses
-from .candidates import Candidate
-from .candidates import candidates as all_candidates
-from .model import Decision, Snapshot
+from .candidates import Candidate, candidates
+from .claims import Claims
+from .hosts import Hosts
+from .model import Decision, NewMachine, Snapshot
 from .nodes import Host, existing_host, planned_host
+from .offers import Offers
 from .placement import bundled, follows, is_counted, joins, must_join, with_domains
-from .topology import Domains
+from .topology import Domains, Selection
 from .work import Unit, Work, grouped
 
 
 def solve(snapshot: Snapshot) -> Decision:
     """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending."""
-    decisions = [_Solver(snapshot).decide()]
-    if decisions[0].errors:
+    offers = Offers(candidates(snapshot), snapshot.well_known)
+    shared = _Shared(snapshot, offers, Selection(), Claims(snapshot, offers))
+    decisions = [_Solver(shared).decide()]
+    if decisions[0].errors and snapshot.nodes:
         # Machines are scarce: room on existing nodes that is given to small pods first takes more of them.
-        decisions.append(_Solver(snapshot, small_first=True).decide())
+        decisions.append(_Solver(shared, small_first=True).decide())
     if any(pod.spec.topology for pod in snapshot.pods):
         # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
-        decisions.append(_Solver(snapshot, one_by_one=True).decide())
+        decisions.append(_Solver(shared, one_by_one=True).decide())
     return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
 
 
-class _Solver:
-    """The state of one decision: machines with room, machines planned so far, and pods by domain."""
+class _Shared(NamedTuple):
+    """What all attempts at one decision read."""
 
-    def __init__(self, snapshot: Snapshot, *, small_first: bool = False, one_by_one: bool = False) -> None:
-        self._snapshot = snapshot
+    snapshot: Snapshot
+    offers: Offers
+    selection: Selection
+    claims: Claims
+
+
+class _Solver:
+    """The state of one attempt: machines with room, machines planned so far, and pods by domain."""
+
+    def __init__(self, shared: _Shared, *, small_first: bool = False, one_by_one: bool = False) -> None:
+        self._snapshot, self._offers, self._selection, self._claims = shared
         self._small_first = small_first
         self._one_by_one = one_by_one
-        self._well_known = snapshot.well_known
-        self._candidates = all_candidates(snapshot)
-        self._hosts = [
-            existing_host(node, snapshot.daemons, snapshot.well_known)
-            for node in sorted(snapshot.nodes, key=lambda node: node.name)
-        ]
-        self._planned: list[Host] = []
-        self._domains = Domains()
+        snapshot = self._snapshot
+        existing = [existing_host(node, snapshot.daemons, snapshot.well_known) for node in snapshot.nodes]
+        self._hosts = Hosts(existing, self._selection)
+        self._domains = Domains(self._selection)
         self._limits = {
             (pool.name, name): limit - pool.used.get(name, 0)
             for pool in snapshot.node_pools
             for name, limit in pool.limits.items()
         }
-        for host in self._hosts:
+        for host in self._hosts.existing:
             labels = host.labels
             for spec, terms, pods in host.present:
                 self._domains.add(spec, terms, labels, pods)
@@ -62,26 +71,29 @@ class _Solver:
         while pending:
             for work in pending:
                 while work.level + 1 < len(work.views) and not self._is_possible(work):
-                    work.level += 1
+                    work.relax()
             left = self._round(pending)
             pending = [work for work in left if work.level + 1 < len(work.views)]
             failed += [work for work in left if work.level + 1 == len(work.views)]
             for work in pending:
-                work.level += 1
+                work.relax()
         return self._decision(failed)
 
     def _is_possible(self, work: Work) -> bool:
         """Whether any machine takes one pod under the active constraints, limits aside."""
-        return self._weight(work) is not None or any(
-            host.room(work.spec, work.view, work.requests, 1) for host in self._all_hosts()
-        )
+        return self._weight(work) is not None or self._hosts.has_room(work.spec, work.view, work.requests)
 
     def _round(self, pending: list[Work]) -> list[Work]:
         """Place pods under their active constraints; returns those that are left, undivided."""
         order = sorted(pending, key=Work.largest_first)
-        counted = [w for w in order if not self._domains.concerns(w.spec, w.view.topology) and is_counted(w, order)]
-        following = [w for w in order if w not in counted and follows(w)]
-        rest = [w for w in order if w not in counted and w not in following]
+        counted, following, rest = list[Work](), list[Work](), list[Work]()
+        for work in order:
+            if not self._domains.concerns(work.spec, work.view.topology) and is_counted(work, order, self._selection):
+                counted.append(work)
+            elif follows(work, self._selection):
+                following.append(work)
+            else:
+                rest.append(work)
         parts = [counted, *([one] for one in rest), following] if self._one_by_one else [counted, rest, following]
         return [work for part in parts for work in self._place(part)]
 
@@ -94,8 +106,8 @@ class _Solver:
                 left.append(work.again(units))
 
         for work in group:
-            one = bundled(work, self._all_hosts())
-            assigned, outside = with_domains(one, self._domains, self._candidates, self._all_hosts(), self._well_known)
+            one = bundled(work, self._hosts, self._selection)
+            assigned, outside = with_domains(one, self._domains, self._offers, self._hosts)
             parts += assigned
             keep(one, outside)
         for part in sorted(parts, key=self._on_existing):
@@ -107,9 +119,6 @@ class _Solver:
 
     # --- existing machines ------------------------------------------------------------------------------------------
 
-    def _all_hosts(self) -> list[Host]:
-        return [*self._hosts, *self._planned]
-
     def _on_existing(self, work: Work) -> tuple[bool, int, Unit]:
         """Pods for which nothing can be bought come first, small ones first, so that most of them find room."""
         can_buy = self._weight(work) is not None
@@ -117,20 +126,20 @@ class _Solver:
         return can_buy, -size if can_buy and not self._small_first else size, work.units[0]
 
     def _fill_hosts(self, work: Work) -> None:
-        """Machines with the least unused devices first, so that whole machines stay free for large pods."""
-        joining = must_join(work, self._all_hosts())
-        for host in sorted(self._all_hosts(), key=attrgetter("tightness")):
+        joining = must_join(work, self._hosts, self._selection)
+        for host in [*self._hosts.with_room(work.spec, work.view, work.requests)]:
             if not work.units:
                 return
-            if not joining or joins(work, host):
-                self._put(host, work, host.room(work.spec, work.view, work.requests, len(work.units)))
+            if not joining or joins(work, host, self._selection):
+                room = host.room(work.spec, work.view, work.requests, len(work.units), self._selection)
+                self._put(host, work, room)
 
     def _put(self, host: Host, work: Work, count: int) -> None:
         if count <= 0:
             return
         units, work.units = work.units[:count], work.units[count:]
         view, pods = work.view, [name for unit in units for name in unit]
-        host.place(work.spec, view, {name: amount * count for name, amount in work.requests.items()}, pods)
+        self._hosts.place(host, work.spec, view, {name: n * count for name, n in work.requests.items()}, pods)
         if not work.domain:
             self._domains.add(work.spec, view.topology, host.labels, len(pods))
 
@@ -138,12 +147,7 @@ class _Solver:
 
     def _weight(self, work: Work, below: int | None = None) -> int | None:
         """The weight of the heaviest NodePools with a machine for these pods, below a weight that is exhausted."""
-        weights = (
-            c.pool.weight
-            for c in self._candidates
-            if (below is None or c.pool.weight < below) and work.fits(c, self._well_known)
-        )
-        return max(weights, default=None)
+        return self._offers.weight(self._offers.fitting(work.spec, work.view, work.requests), below)
 
     def _buy(self, works: list[Work]) -> None:
         """Buy machines; where the limits of a NodePool end, the NodePools of the next lower weight follow."""
@@ -151,18 +155,18 @@ class _Solver:
         while True:
             weights: dict[int, int] = {}
             for number, work in enumerate(works):
-                if work.units and not must_join(work, self._all_hosts()):
+                if work.units and not must_join(work, self._hosts, self._selection):
                     weight = self._weight(work, exhausted.get(number))
                     if weight is not None:
                         weights[number] = weight
             if not weights:
                 return
-            most = None if self._snapshot.max_new is None else self._snapshot.max_new - len(self._planned)
+            most = None if self._snapshot.max_new is None else self._snapshot.max_new - len(self._hosts.planned)
             bought = purchases(
                 [works[number] for number in weights],
                 [*weights.values()],
-                self._candidates,
-                well_known=self._well_known,
+                self._offers,
+                selection=self._selection,
                 limits=self._limits,
                 most=most,
             )
@@ -171,24 +175,24 @@ class _Solver:
             exhausted |= weights
 
     def _plan(self, candidate: Candidate, contents: list[tuple[Work, int]]) -> None:
-        host = planned_host(f"~{len(self._planned):06}", candidate, self._well_known)
+        host = planned_host(f"~{len(self._hosts.planned):06}", candidate, self._snapshot.well_known)
+        self._hosts.plan(host)
         for work, count in contents:
             self._put(host, work, count)
-        self._planned.append(host)
         for key, amount in uses(candidate, self._limits).items():
             self._limits[key] -= amount
 
     def _decision(self, failed: list[Work]) -> Decision:
         errors: dict[str, str] = {}
         for work in failed:
-            why = reasons.explain(self._snapshot, self._candidates, work)
+            why = reasons.explain(self._snapshot, self._offers.candidates, work)
             errors.update({name: why for unit in work.units for name in unit})
-        machines = []
-        for host in self._planned:
-            machine = claims.new_machine(self._snapshot, host, self._candidates)
-            if label := claims.lacks_min_values(machine, self._candidates):
+        machines = list[NewMachine]()
+        for host in self._hosts.planned:
+            machine, label = self._claims.of(host)
+            if label:
                 errors |= dict.fromkeys(machine.pods, f"NodePool {machine.node_pool}: minValues of {label} are not met")
             else:
                 machines.append(machine)
-        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts if host.pods}
+        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts.existing if host.pods}
         return Decision(machines=tuple(machines), existing=existing, errors=errors)

@@ -8,7 +8,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constrai
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from itertools import product
 
 from provisioner.api.labels import HOSTNAME
@@ -29,24 +29,69 @@ def selects(term: TopologyTerm, spec: PodSpec) -> bool:
     )
 
 
+class Selection:
+    """Answers `selects` once for all terms and pods that it cannot tell apart. One instance serves one decision."""
+
+    def __init__(self) -> None:
+        # Terms and specs by identity; they are kept, so that no identity is used twice.
+        self._terms: dict[int, tuple[TopologyTerm, int]] = {}
+        self._specs: dict[int, tuple[PodSpec, int]] = {}
+        self._term_classes: dict[Hashable, int] = {}
+        self._pod_classes: dict[Hashable, int] = {}
+        self._answers: dict[tuple[int, int], bool] = {}
+
+    def term_class(self, term: TopologyTerm) -> int:
+        """A number that is equal for terms that select the same pods."""
+        known = self._terms.get(id(term))
+        if known is None:
+            selector = term.selector
+            key = frozenset(selector.requirements.items()), selector.everything, term.namespaces
+            known = term, self._term_classes.setdefault(key, len(self._term_classes))
+            self._terms[id(term)] = known
+        return known[1]
+
+    def pod_class(self, spec: PodSpec) -> int:
+        """A number that is equal for pods of one namespace with the same labels."""
+        known = self._specs.get(id(spec))
+        if known is None:
+            key = spec.namespace, frozenset(spec.labels.items())
+            known = spec, self._pod_classes.setdefault(key, len(self._pod_classes))
+            self._specs[id(spec)] = known
+        return known[1]
+
+    def selects(self, term: TopologyTerm, spec: PodSpec) -> bool:
+        """Whether a term counts pods of this spec."""
+        key = self.term_class(term), self.pod_class(spec)
+        found = self._answers.get(key)
+        if found is None:
+            found = self._answers[key] = selects(term, spec)
+        return found
+
+
 def host_room(
-    present: Iterable[tuple[PodSpec, Sequence[TopologyTerm], int]], spec: PodSpec, terms: Sequence[TopologyTerm]
+    present: Sequence[tuple[PodSpec, Sequence[TopologyTerm], int]],
+    spec: PodSpec,
+    terms: Sequence[TopologyTerm],
+    selection: Selection,
 ) -> int:
     """How many pods of a spec may join the pods that are present on one machine.
 
     `present` has a spec, its active terms and a number of pods for each kind of pod on the machine.
     """
-    on_machine = [*present]
+    on_machine = [(other, n) for other, _, n in present if n]
+    for _, others, n in present:
+        if n and any(t.key == HOSTNAME and t.kind == "anti-affinity" and selection.selects(t, spec) for t in others):
+            return 0
     room = UNLIMITED
     if spec.host_ports:
         room = 1
-        if any(ports_conflict(spec.host_ports, other.host_ports) for other, _, n in on_machine if n):
+        if any(ports_conflict(spec.host_ports, other.host_ports) for other, _ in on_machine):
             return 0
     for term in terms:
         if term.key != HOSTNAME:
             continue
-        matched = sum(n for other, _, n in on_machine if selects(term, other))
-        counts_itself = selects(term, spec)
+        matched = sum(n for other, n in on_machine if selection.selects(term, other))
+        counts_itself = selection.selects(term, spec)
         match term.kind:
             case "spread" if counts_itself:
                 room = min(room, term.max_skew - matched)
@@ -56,28 +101,14 @@ def host_room(
                 room = 0 if matched else min(room, 1 if counts_itself else room)
             case "affinity" if not matched and not counts_itself:
                 room = 0
-    for _, others, n in on_machine:
-        if n and any(t.key == HOSTNAME and t.kind == "anti-affinity" and selects(t, spec) for t in others):
-            return 0
     return max(0, room)
-
-
-def interacts(specs: Sequence[tuple[PodSpec, Sequence[TopologyTerm]]]) -> frozenset[int]:
-    """The indices of the pods whose number on one machine is limited, by their own terms or those of others."""
-    host_terms = [term for _, terms in specs for term in terms if term.key == HOSTNAME]
-    return frozenset(
-        index
-        for index, (spec, terms) in enumerate(specs)
-        if spec.host_ports
-        or any(term.key == HOSTNAME for term in terms)
-        or any(selects(term, spec) for term in host_terms)
-    )
 
 
 class Domains:
     """How many pods each constraint counts in each domain. One instance serves one decision."""
 
-    def __init__(self) -> None:
+    def __init__(self, selection: Selection) -> None:
+        self._selection = selection
         self._placed: list[tuple[PodSpec, tuple[TopologyTerm, ...], Mapping[str, str], int]] = []
         # Those whose own constraints concern other pods; most pods have none.
         self._constrained: list[tuple[tuple[TopologyTerm, ...], Mapping[str, str]]] = []
@@ -118,7 +149,7 @@ class Domains:
         room = [paid(option) for option in options]
         costs = [cost(option) for option in options]
         chosen: Counter[int] = Counter()
-        itself = [selects(term, spec) for term in own]
+        itself = [self._selection.selects(term, spec) for term in own]
         for _ in range(pods):
             best: tuple[int, float, int] | None = None
             for index, option in enumerate(options):
@@ -151,14 +182,14 @@ class Domains:
         excluded: dict[str, set[str]] = {}
         for terms, domain in self._constrained:
             for term in terms:
-                if term.kind == "anti-affinity" and selects(term, spec) and term.key in domain:
+                if term.kind == "anti-affinity" and self._selection.selects(term, spec) and term.key in domain:
                     excluded.setdefault(term.key, set()).add(domain[term.key])
         return excluded
 
     def _count(self, term: TopologyTerm) -> Counter[str]:
         counted: Counter[str] = Counter()
         for spec, _, domain, pods in self._placed:
-            if term.key in domain and selects(term, spec):
+            if term.key in domain and self._selection.selects(term, spec):
                 counted[domain[term.key]] += pods
         return counted
 

@@ -7,21 +7,25 @@ ScheduleAnyway, and last taints with PreferNoSchedule. Within one kind the heavi
 Source: docs/references/karpenter.md#scheduling.
 """
 
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterator, Mapping
 
 import msgspec
 
 from .model import PodSpec, Preference, TopologyTerm
-from .requirements import Requirements, combine, excludes
+from .requirements import Requirements, combine, excludes, one_of
 
 _ORDER = ("affinity", "anti-affinity", "spread")
 
 
 class View(msgspec.Struct, frozen=True, kw_only=True):
-    """One set of constraints: any of `alternatives` suffices, all of `topology` must hold."""
+    """One set of constraints: any of `alternatives` suffices, all of `topology` must hold.
+
+    `key` is equal for views that differ in `topology` only.
+    """
 
     alternatives: tuple[Requirements, ...]
     topology: tuple[TopologyTerm, ...]
+    key: Hashable
     ignore_preferred_taints: bool = False
 
 
@@ -40,7 +44,30 @@ def views(spec: PodSpec) -> Iterator[View]:
         yield _view(spec, (*required, *optional), preferred)
         optional.pop(0)
     yield _view(spec, required, preferred)
-    yield msgspec.structs.replace(_view(spec, required, preferred), ignore_preferred_taints=True)
+    last = _view(spec, required, preferred)
+    yield made(last.alternatives, last.topology, ignore_preferred_taints=True)
+
+
+def made(
+    alternatives: tuple[Requirements, ...], topology: tuple[TopologyTerm, ...], *, ignore_preferred_taints: bool = False
+) -> View:
+    """A view with its key."""
+    return View(
+        alternatives=alternatives,
+        topology=topology,
+        key=(tuple(frozenset(one.items()) for one in alternatives), ignore_preferred_taints),
+        ignore_preferred_taints=ignore_preferred_taints,
+    )
+
+
+def inside(view: View, domain: Mapping[str, str]) -> View:
+    """The view of pods whose machine must have these labels."""
+    fixed = {key: one_of((value,)) for key, value in domain.items()}
+    return made(
+        _both(view.alternatives, (fixed,)),
+        view.topology,
+        ignore_preferred_taints=view.ignore_preferred_taints,
+    )
 
 
 def _by_weight(terms: tuple[TopologyTerm, ...], kind: str) -> list[TopologyTerm]:
@@ -53,7 +80,7 @@ def _view(spec: PodSpec, topology: tuple[TopologyTerm, ...], preferred: list[Pre
         alternatives = _both(alternatives, spec.volumes)
     if preferred:
         alternatives = _both(alternatives, (preferred[0].requirements,))
-    return View(alternatives=alternatives, topology=topology)
+    return made(alternatives, topology)
 
 
 def _both(alternatives: tuple[Requirements, ...], others: tuple[Requirements, ...]) -> tuple[Requirements, ...]:

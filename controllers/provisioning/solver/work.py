@@ -5,11 +5,8 @@ from dataclasses import dataclass, field
 
 from provisioner.api.labels import HOSTNAME
 
-from .candidates import Candidate, compatible
 from .model import Pod, PodSpec, Resources, TopologyTerm
-from .requirements import Requirements, one_of
-from .resources import fits
-from .views import View, views
+from .views import View, inside, views
 
 Unit = tuple[str, ...]
 
@@ -27,18 +24,20 @@ class Work:
     requests: Resources
     level: int = 0
     domain: Mapping[str, str] = field(default_factory=dict)
+    _active: View | None = None
 
     @property
     def view(self) -> View:
         """The active constraints; an assigned domain is one of them."""
-        view = self.views[self.level]
-        if not self.domain:
-            return view
-        return View(
-            alternatives=tuple(_within(one, self.domain) for one in view.alternatives),
-            topology=view.topology,
-            ignore_preferred_taints=view.ignore_preferred_taints,
-        )
+        if self._active is None:
+            view = self.views[self.level]
+            self._active = inside(view, self.domain) if self.domain else view
+        return self._active
+
+    def relax(self) -> None:
+        """Give up one preference."""
+        self.level += 1
+        self._active = None
 
     @property
     def size(self) -> int:
@@ -86,13 +85,6 @@ class Work:
             level=self.level,
         )
 
-    def fits(self, candidate: Candidate, well_known: frozenset[str]) -> bool:
-        """Whether an empty machine of this candidate takes one unit."""
-        return (
-            fits(self.requests, candidate.allocatable)
-            and compatible(candidate, self.spec, self.view, well_known) is not None
-        )
-
 
 def grouped(pods: Iterable[Pod]) -> list[Work]:
     """The pods, interchangeable ones together."""
@@ -108,11 +100,3 @@ def grouped(pods: Iterable[Pod]) -> list[Work]:
         )
         for same in groups.values()
     ]
-
-
-def _within(requirements: Requirements, domain: Mapping[str, str]) -> Requirements:
-    fixed = {key: one_of((value,)) for key, value in domain.items()}
-    return {
-        **requirements,
-        **{key: requirements[key].intersection(v) if key in requirements else v for key, v in fixed.items()},
-    }

@@ -7,6 +7,7 @@ import pytest
 
 from controllers.provisioning.solver.limits import cover
 from controllers.provisioning.solver.packing import Machine, Packing, pods_of
+from controllers.provisioning.solver.sharing import Sharing
 
 Vector = tuple[int, ...]
 
@@ -60,8 +61,7 @@ def test_small_demands_are_covered_at_the_least_price(seed: int) -> None:
     packing = Packing(
         machines=[Machine(price=p, free=free, groups=groups, anchors=groups, open={}, uses={}) for p, free in machines],
         requests=[tuple((i, amount) for i, amount in enumerate(request) if amount) for request in requests],
-        room=lambda _, __: 1_000_000,
-        interacting=frozenset(),
+        sharing=Sharing(),
         agrees=lambda _, __: True,
     )
     fleet = cover(packing, dict(enumerate(demand)), {}, None)
