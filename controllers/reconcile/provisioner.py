@@ -34,6 +34,7 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.compute import Compute
 from provisioner.runtime.reflector import Reflector
 
 from .omissions import OmissionEvents
@@ -78,7 +79,7 @@ class DemandCaches:
 class Provisioner:
     """`instance_types`: what can be bought now. `max_new`: how many agent pools may still be created.
 
-    Both return None while they are unknown. `wake(key)` adds the key to the work queue.
+    Both return None while they are unknown. `wake(key)` adds the key to the work queue. `compute` runs a decision.
     """
 
     def __init__(
@@ -90,6 +91,7 @@ class Provisioner:
         max_new: Callable[[], int | None],
         wake: Callable[[str], None],
         clock: Clock,
+        compute: Compute,
         observer: SchedulingObserver,
     ) -> None:
         self._caches = caches
@@ -98,6 +100,7 @@ class Provisioner:
         self._max_new = max_new
         self._wake = wake
         self._clock = clock
+        self._compute = compute
         self._observer = observer
         self._decided: set[str] = set()
         self._batch = Batch()
@@ -153,11 +156,11 @@ class Provisioner:
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        # The cache can change while a request is in flight: names and the check count what the decision has seen.
+        # The caches change during the decision and requests: names and the check count what the decision has seen.
         claims = self._caches.claims.items()
         failed = [claim for claim in claims if exhausted(claim, types.types) and not self._static(claim)]
         kept = [claim for claim in claims if claim not in failed]
-        found, decision = self._decide(now, kept, types, max_new, storage)
+        found, decision = await self._decide(now, kept, types, max_new, storage)
         if decision.machines and (waits := await self._stale(claims)) is not None:
             return waits
         self._batch.close(collected)
@@ -181,7 +184,7 @@ class Provisioner:
         pools = self._caches.node_pools()
         return any(owner and pool.name == owner.name and pool.spec.replicas is not None for pool in pools)
 
-    def _decide(
+    async def _decide(
         self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int, storage: Storage
     ) -> tuple[ClusterSnapshot, Decision]:
         observed = Observed(
@@ -193,8 +196,12 @@ class Provisioner:
             max_new=max_new,
             storage=storage,
         )
-        found = cluster_snapshot(observed, types.types, types.well_known)
-        decision = solve(found.snapshot)
+
+        def decide() -> tuple[ClusterSnapshot, Decision]:
+            found = cluster_snapshot(observed, types.types, types.well_known)
+            return found, solve(found.snapshot)
+
+        found, decision = await self._compute(decide)
         ignored = sum(1 for pod in observed.pods if isinstance(pod, CachedPod) and pod.waits_for) + len(found.errors)
         self._observer.decided(decision, len(found.snapshot.pods), ignored, _now() - now)
         log.debug(
@@ -248,13 +255,18 @@ class Provisioner:
     async def _create(
         self, decision: Decision, pods: Sequence[CachedPod], claims: Sequence[NodeClaim], types: InstanceTypes
     ) -> Mapping[str, str] | None:
-        """Write the NodeClaims, those of the oldest pods first; returns their names by pod, None after a refusal."""
+        """Write the NodeClaims, those of the oldest pods first; returns their names by pod, None after a refusal.
+
+        Those whose NodePool or whose pods have gone since the decision began are left out.
+        """
         age = {pod.name: number for number, pod in enumerate(pods)}
-        pools = {pool.name: pool for pool in self._caches.node_pools()}
+        pools = {pool.name: pool for pool in self._caches.node_pools() if not pool.metadata.deleting}
+        pending = {pod.name for pod in self._demand()}
+        wanted = [one for one in decision.machines if one.node_pool in pools and not pending.isdisjoint(one.pods)]
         taken = {claim.name for claim in claims}
         created: dict[str, str] = {}
         self._expected_at = _now()
-        for machine in sorted(decision.machines, key=lambda one: min(age[name] for name in one.pods)):
+        for machine in sorted(wanted, key=lambda one: min(age[name] for name in one.pods)):
             pool = pools[machine.node_pool]
             name = claim_name(pool.name, taken)
             result = await self._actuator.write(

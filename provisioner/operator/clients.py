@@ -19,6 +19,7 @@ from cloudprovider.rate_limits import BUCKETS, RateLimitedProvider
 from provisioner.api.field_error import FieldError
 from provisioner.metrics.definitions import LABELS, own
 from provisioner.runtime.clock import Clock, SystemClock
+from provisioner.runtime.compute import ThreadCompute
 from provisioner.runtime.connection import build_api_client
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -48,7 +49,13 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
             raise SettingsError([invalid]) from None
         stack.push_async_callback(provider.close)
         yield Clients(
-            kube=kube, lease_kube=lease_kube, provider=provider, clock=clock, rng=SystemRandom(), metrics=metrics
+            kube=kube,
+            lease_kube=lease_kube,
+            provider=provider,
+            clock=clock,
+            rng=SystemRandom(),
+            metrics=metrics,
+            compute=ThreadCompute(),
         )
 
 

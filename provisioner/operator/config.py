@@ -19,6 +19,7 @@ from controllers.model.policy import Policy
 from provisioner.api.field_error import FieldError
 from provisioner.metrics.observers.machines import PriceTable
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.compute import Compute
 from provisioner.runtime.connection import SERVICE_ACCOUNT
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -34,7 +35,7 @@ SIMULATOR_TOKEN = "simulator"  # noqa: S105
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Clients:
-    """The clients, clock, random generator and metrics registry of one process.
+    """The clients, clock, random generator, metrics registry and thread for computations of one process.
 
     `lease_kube` has its own connection, so that requests of the controllers cannot delay a renewal of the Lease.
     """
@@ -45,6 +46,7 @@ class Clients:
     clock: Clock
     rng: Random
     metrics: Metrics
+    compute: Compute
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

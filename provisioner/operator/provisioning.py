@@ -120,6 +120,7 @@ def build_provisioning(
         max_new=build_max_new(caches, inventory, config.policy),
         wake=queue.add,
         clock=clients.clock,
+        compute=clients.compute,
         observer=SchedulingMetrics(metrics, errors),
     )
     caches.node_pools.add_event_handler(lambda *_: changed.set())

@@ -30,6 +30,7 @@ from provisioner.operator import clients
 from provisioner.operator.config import Clients, Config
 from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.compute import ThreadCompute
 from provisioner.runtime.connection import Connection, build_api_client
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.leaderelection import LeadershipLost
@@ -164,6 +165,7 @@ class Pod:
                     clock=clock,
                     rng=Random(self.lives),
                     metrics=metrics,
+                    compute=ThreadCompute(),
                 ),
                 Config(
                     policy=self.policy,

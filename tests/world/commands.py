@@ -30,6 +30,7 @@ from provisioner.cli.commands.values import print_values
 from provisioner.cli.parser import parse
 from provisioner.operator import clients
 from provisioner.operator.config import Clients, Config
+from provisioner.runtime.compute import inline
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import load
@@ -162,7 +163,9 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
     kube = Kube(kube_client(cluster, sim.world.settings.token))
     provider = clients.decorate((await _azure(sim, sessions))[0], metrics)
     return Tools(
-        clients=Clients(kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics),
+        clients=Clients(
+            kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics, compute=inline
+        ),
         config=Config(
             policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
         ),

@@ -10,6 +10,7 @@ from cloudprovider.azure.provider import AzureProvider
 from controllers.model.policy import Policy
 from provisioner.operator import clients, operator
 from provisioner.operator.config import Clients, Config
+from provisioner.runtime.compute import inline
 from provisioner.runtime.connection import Connection, build_api_client, client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -22,8 +23,8 @@ async def launch_controller(process: Process) -> None:
     """Run the program over this process's network, with its lease over a separate connection.
 
     Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`, `metrics` (a
-    Metrics, to read), `prices` (a price table), `node_pools` (False: disabled), `service_account` (a folder with its
-    files, as in a pod).
+    Metrics, to read), `compute` (how decisions run, else inline), `prices` (a price table), `node_pools` (False:
+    disabled), `service_account` (a folder with its files, as in a pod).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -50,6 +51,7 @@ async def launch_controller(process: Process) -> None:
                 clock=process.clock,
                 rng=process.rng,
                 metrics=metrics,
+                compute=options.get("compute", inline),
             ),
             Config(
                 policy=options.get("policy") or Policy(),
