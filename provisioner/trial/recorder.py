@@ -21,13 +21,14 @@ from provisioner.simulator.snapshot import conditions, labels_of, pool_mark
 from provisioner.simulator.world import World
 
 from .diff import Text, claim_changes, node_changes, pod_changes
-from .output.renderer import LogLine, Style
+from .output.renderer import POD, LogLine, Style
 from .rows import Moment, Row, rows
 
 Json = dict[str, Any]
 CONTROLLER = "gpu-provisioner"
 CLAIMS = "nodeclaims.karpenter.sh"
 POOL_TEXTS = {"running": "running", "failed": "failed", "deleting": "is being deleted", "gone": "deleted"}
+SCHEDULER = "default-scheduler"
 TICK_SECONDS = 0.25
 
 
@@ -89,14 +90,22 @@ class EventRecorder:
             else:
                 self._lines(name, "NodeClaim", claim_changes(event, obj, old))
         elif resource == "pods":
-            self._lines(name, "Pod", pod_changes(event, obj, old))
-        elif resource == "events" and event == "ADDED" and obj["reason"] == NOMINATED:
-            self._line(obj["involvedObject"]["name"], "Event", f"{obj['reason']}: {obj['message']}", "plain")
-        elif resource == "events" and event == "ADDED" and obj.get("type") == "Warning":
-            claim = obj["involvedObject"]["name"]
-            messages = {c.get("message") for c in conditions(self._world.store.get(CLAIMS, claim))}
-            if obj["message"] not in messages:
-                self._line(claim, "Event", f"{obj['reason']}: {obj['message']}", "error")
+            self._lines(name, POD, pod_changes(event, obj, old))
+        elif resource == "events" and event == "ADDED":
+            self._event_added(obj)
+
+    def _event_added(self, event: Json) -> None:
+        """An Event of a pod, or a warning about a claim that its conditions do not state."""
+        about, text = event["involvedObject"], f"{event['reason']}: {event['message']}"
+        warning = event.get("type") == "Warning"
+        if about["kind"] == "Pod" and (warning or event["reason"] == NOMINATED):
+            if event.get("reportingComponent") == SCHEDULER:
+                text = f"{event['reason']} (kube-scheduler): {event['message']}"
+            self._line(about["name"], POD, text, "error" if warning else "plain")
+        elif warning:
+            messages = {c.get("message") for c in conditions(self._world.store.get(CLAIMS, about["name"]))}
+            if event["message"] not in messages:
+                self._line(about["name"], "Event", text, "error")
 
     def _lines(self, claim: str, source: str, texts: Iterator[Text]) -> None:
         for text, style in texts:

@@ -14,7 +14,7 @@ from .figures import Figure
 from .stage import names
 from .wholelives import CALLS_MOST, GONE_SECONDS
 
-LIVES, ROUNDS = 40, 2
+LIVES, ROUNDS = 25, 2
 MEMORY_MIB, CPU_PERCENT = 3.0, 3.0
 # The watches that notice the first NodePool.
 OF_NODE_POOLS = {(verb, kind) for verb in ("list", "watch") for kind in ("nodepools", "agentpoolnodeclasses")}

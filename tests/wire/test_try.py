@@ -402,7 +402,10 @@ def test_the_demo_with_pods_succeeds(pods: RunningProgram) -> None:
     ), pods.out
     lines = [line.split(maxsplit=3)[-1] for line in pods.out.splitlines() if " s  trainer " in line]
     kinds = [line.split()[1] for line in lines if line.startswith("Pod ")]
-    assert kinds == ["created", "bound", "Running", "is", "deleted"], pods.out
+    # kube-scheduler may report again that no Node fits while the machine starts.
+    story = [*dict.fromkeys(kinds)]
+    expected = ["created", "FailedScheduling", "Nominated:", "bound", "Running", "is", "deleted"]
+    assert story == expected, pods.out
 
 
 @pytest.mark.matrix(quick=0)

@@ -54,6 +54,23 @@ def test_the_table_shows_each_phase_and_stays(tmp_path: Path) -> None:
     assert "32" in shown.screen.colours
 
 
+def test_lines_about_pods_are_above_the_table(tmp_path: Path) -> None:
+    """The pod that runs, and the taint that keeps the other one away; the table has the price of the machine."""
+    with on_screen(
+        tmp_path, "try", "--pods", "--once", "--kubeconfig", str(tmp_path / "k"), width=160, height=40
+    ) as shown:
+        shown.until(lambda text: "fleet: " in text and " USD an hour" in text, within_seconds=60)
+        assert shown.to_the_end() == 0
+    text = shown.screen.text
+    above = text[: text.index("CLAIM  SIZE")].splitlines()
+    pods = [line.split(" s  ", 1)[1].split(None, 2) for line in above if line[12:].split()[1:2] == ["Pod"]]
+    assert ["trainer", "Pod", "Nominated: Pod should schedule on: nodeclaim/gpu-1"] in pods
+    assert ["trainer", "Pod", "Running"] in pods
+    untolerated = "NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)"
+    assert ["intruder", "Pod", f"FailedScheduling: Failed to schedule pod, {untolerated}"] in pods
+    assert "intruder" in {name for name, _, what in pods if what.startswith("FailedScheduling (kube-scheduler): 0/1")}
+
+
 def test_no_color_leaves_the_table(tmp_path: Path) -> None:
     """With any value. The row of a failed claim shows the cause; logs are above the table."""
     kubeconfig = tmp_path / "kubeconfig"

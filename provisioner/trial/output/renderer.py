@@ -12,6 +12,8 @@ from provisioner.trial.rows import Row
 
 Style = Literal["plain", "success", "error", "dim"]
 CLAIM_WIDTH, SOURCE_WIDTH = 12, 9
+# The source of the lines about pods, which have no row in the table.
+POD = "Pod"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,8 +1,8 @@
 """Output on a terminal, with rich: coloured lines, or a live table.
 
-The table is drawn at most ten times a second, at the terminal's current size. Logs and the rows of claims that were
-deleted scroll above it. At the end the last
-table stays, with the cursor below it, also after Ctrl-C. NO_COLOR turns colours off.
+The table is drawn at most ten times a second, at the terminal's current size. Logs, lines about pods and the rows of
+claims that were deleted scroll above it. At the end the last table stays, with the cursor below it, also after Ctrl-C.
+NO_COLOR turns colours off.
 """
 
 import io
@@ -18,7 +18,7 @@ from rich.text import Text
 from provisioner.trial.rows import Row
 
 from .lines import LineRenderer
-from .renderer import LogLine, Result, Started, Style
+from .renderer import POD, LogLine, Result, Started, Style
 from .table_layout import MIN_HEIGHT, TableLine, layout
 
 COLOURS: dict[Style, str] = {"plain": "", "success": "green", "error": "red", "dim": "dim"}
@@ -95,7 +95,8 @@ class LiveTable:
 
     def __init__(self, console: Console) -> None:
         self._console = console
-        self._lines = LineRenderer(TerminalWriter(console))
+        self._writer = TerminalWriter(console)
+        self._lines = LineRenderer(self._writer)
         self.log_stream = cast("TextIO", LogStream(self._console))
         self._table = Table()
         self._live = self._new_live()
@@ -120,7 +121,9 @@ class LiveTable:
         self._console.show_cursor(True)
 
     def line(self, line: LogLine) -> None:
-        """Ignored: the rows show the last event of each claim."""
+        """Lines about pods scroll above the table; the rows show the last event of each claim."""
+        if line.source == POD and self._started is not None:
+            self._writer.line(line)
 
     def rows(self, rows: Sequence[Row], at_seconds: float) -> None:
         self._lines.rows(rows, at_seconds)
