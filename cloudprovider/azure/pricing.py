@@ -10,7 +10,7 @@ https://learn.microsoft.com/en-us/azure/aks/node-resource-reservations.
 
 import csv
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
@@ -72,12 +72,18 @@ def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]
 
     Spot prices are not known and never higher than those on demand. Sizes without a price come last.
     """
-    prices = {size.name.lower(): size.price for size in sizes(region) if size.price is not None}
+    prices = list_prices(region)
 
     def rank(one: Offering) -> tuple[float, bool]:
         return prices.get(one.size.lower(), math.inf), one.capacity_type != SPOT
 
     return tuple(sorted(offerings, key=rank))
+
+
+@cache
+def list_prices(region: str) -> Mapping[str, float]:
+    """The prices on demand of a region, by the name of the size in lower case; empty for an unknown region."""
+    return {size.name.lower(): size.price for size in sizes(region) if size.price is not None}
 
 
 def is_known_size(name: str) -> bool:

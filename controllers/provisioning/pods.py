@@ -27,7 +27,7 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True):
 
     `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
     all. `daemon`: a DaemonSet owns it. `moves`: it is bound, and created again elsewhere once its Node is removed.
-    `claims`: the PersistentVolumeClaims of its volumes.
+    `claims`: the PersistentVolumeClaims of its volumes. `ready`: its condition Ready is True.
     """
 
     constraints: model.PodSpec = NO_CONSTRAINTS
@@ -36,6 +36,7 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True):
     daemon: bool = False
     moves: bool = False
     claims: tuple[str, ...] = ()
+    ready: bool = False
 
 
 class PodDigest:
@@ -69,6 +70,7 @@ class PodDigest:
             daemon=is_daemon(pod),
             moves=bound and not stays,
             claims=() if stays else claims,
+            ready=any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions),
         )
 
     def _place(self, node: str) -> SchedulablePodSpec:

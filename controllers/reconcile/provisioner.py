@@ -58,6 +58,15 @@ class SchedulingObserver(Protocol):
 
     def first_decision(self, seconds: float) -> None: ...
 
+    def due(self) -> None:
+        """A decision is due, or under way."""
+
+    def finished(self) -> None:
+        """The decision that was due is written."""
+
+    def nothing_pending(self, ignored: int) -> None:
+        """No pod needs a decision."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandCaches:
@@ -142,6 +151,7 @@ class Provisioner:
             remaining = None if self._retry_at is None else max(0.0, self._retry_at - now)
         if remaining != 0:
             return remaining
+        self._observer.due()
         if (waits := await self._unobserved(now)) is not None:
             return waits
         return await self._provision(now)
@@ -152,6 +162,7 @@ class Provisioner:
         if not pods:
             self._batch.close(collected)
             self._retry_at = None
+            self._observer.nothing_pending(self._ignored())
             return None
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
@@ -173,6 +184,7 @@ class Provisioner:
         self._count_decisions(pods)
         self._events.record(pods, found, decision, created, now)
         self._omissions.record(self._caches.node_pools(), found)
+        self._observer.finished()
         return max(0.0, self._retry_at - _now())
 
     def _demand(self) -> tuple[CachedPod, ...]:
@@ -202,7 +214,7 @@ class Provisioner:
             return found, solve(found.snapshot)
 
         found, decision = await self._compute(decide)
-        ignored = sum(1 for pod in observed.pods if isinstance(pod, CachedPod) and pod.waits_for) + len(found.errors)
+        ignored = self._ignored() + len(found.errors)
         self._observer.decided(decision, len(found.snapshot.pods), ignored, _now() - now)
         log.debug(
             "computed a scheduling decision",
@@ -212,6 +224,9 @@ class Provisioner:
             errors=len(decision.errors),
         )
         return found, decision
+
+    def _ignored(self) -> int:
+        return sum(1 for pod in self._caches.pods.items() if isinstance(pod, CachedPod) and pod.waits_for)
 
     def _count_decisions(self, pods: Sequence[CachedPod]) -> None:
         wall, before = self._clock.now(), self._decided

@@ -52,6 +52,7 @@ class Provisioning:
     controller: Controller
     static_capacity: Controller
     changed: asyncio.Event
+    scheduling_metrics: SchedulingMetrics
 
     async def run(self) -> Never:
         """Watch pods and create NodeClaims while there is a NodePool, until cancelled."""
@@ -71,6 +72,7 @@ class Provisioning:
             log.info("stopped to watch pods: no NodePool exists")
             self.pods.reset()
             self.daemon_sets.reset()
+            self.scheduling_metrics.stopped()
 
     async def _until(self, *, exists: bool) -> None:
         while bool(self.node_pools()) is not exists:
@@ -109,6 +111,7 @@ def build_provisioning(
         found = caches.node_pools.items()
         return tuple(pool for pool in found if is_own(pool.spec.template.spec.node_class_ref))
 
+    observer = SchedulingMetrics(metrics, errors, clients.clock)
     demand = DemandCaches(
         node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
     )
@@ -121,11 +124,12 @@ def build_provisioning(
         wake=queue.add,
         clock=clients.clock,
         compute=clients.compute,
-        observer=SchedulingMetrics(metrics, errors),
+        observer=observer,
     )
     caches.node_pools.add_event_handler(lambda *_: changed.set())
     caches.claims.add_event_handler(provisioner.claim_changed)
     pods.add_event_handler(provisioner.pod_changed)
+    pods.add_event_handler(observer.pod_changed)
     controller = Controller(
         "provisioner",
         queue,
@@ -141,6 +145,7 @@ def build_provisioning(
         controller=controller,
         static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
         changed=changed,
+        scheduling_metrics=observer,
     )
 
 

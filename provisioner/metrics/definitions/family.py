@@ -1,7 +1,7 @@
 """The declaration of a metric family.
 
-Declarations are frozen and validated on import: counters, and only they, end in `_total`; histograms, and only they,
-have buckets.
+Declarations are frozen and validated on import: counters, and only they, end in `_total`, untyped families with an
+upstream name aside; histograms, and only they, have buckets.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ class Family(msgspec.Struct, frozen=True, kw_only=True):
     reasons: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        if (self.kind == "counter") is not self.name.endswith("_total"):
+        if self.kind != "untyped" and (self.kind == "counter") is not self.name.endswith("_total"):
             raise ValueError(f"{self.name}: counters, and only they, end in _total")
         if (self.kind == "histogram") is not bool(self.buckets):
             raise ValueError(f"{self.name}: histograms, and only they, have buckets")
@@ -81,11 +81,18 @@ def untyped(
     help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
+    use: str = "",
     of_objects: bool = False,
 ) -> Family:
-    """A gauge with an upstream name that ends in `_count`, which promtool rejects for the type gauge."""
+    """A gauge with an upstream name that ends in `_count` or `_total`, which promtool rejects for the type gauge."""
     return Family(
-        name=name, kind="untyped", stability=stability, help=help, labels=tuple(labels), of_objects=of_objects
+        name=name,
+        kind="untyped",
+        stability=stability,
+        help=help,
+        use=use,
+        labels=tuple(labels),
+        of_objects=of_objects,
     )
 
 

@@ -17,6 +17,8 @@ LIFETIME_BUCKETS = (
     *(DAY * days for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
 )
 STATUS_BUCKETS = tuple(0.5 * 2.0**n for n in range(15))
+# Karpenter's buckets end at ten minutes; a pod may wait half an hour for a GPU machine.
+POD_BUCKETS = (0.5, 1, 2, 5, 10, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
 
 BUILD_INFO = gauge(
     "karpenter_build_info",
@@ -31,7 +33,7 @@ NODECLAIMS_CREATED = counter(
     "NodeClaims that the controller manages for the first time",
     ("reason", "nodepool", "min_values_relaxed"),
     reasons=("provisioned",),
-    use="Counted when the NodeClaim gets the finalizer; other controllers create NodeClaims.",
+    use="Counted when the NodeClaim gets the finalizer, also if another controller or a user created it.",
 )
 NODECLAIMS_TERMINATED = counter(
     "karpenter_nodeclaims_terminated_total",
@@ -156,6 +158,13 @@ QUEUE_DEPTH = gauge(
     "Pods of the last scheduling decision",
     ("controller",),
 )
+UNFINISHED_WORK = gauge(
+    "karpenter_scheduler_unfinished_work_seconds",
+    "ALPHA",
+    "Time since a scheduling decision was due that is not written yet; 0 if none is due",
+    ("controller",),
+    use="Includes reads, writes and waits for caches; there is no label `scheduling_id`.",
+)
 NODEPOOLS_USAGE = gauge(
     "karpenter_nodepools_usage",
     "ALPHA",
@@ -172,18 +181,55 @@ NODEPOOLS_LIMIT = gauge(
     of_objects=True,
     use="Of NodePools of this controller only.",
 )
+NODEPOOLS_COST = untyped(
+    "karpenter_nodepools_cost_total",
+    "ALPHA",
+    "Price per hour of the agent pools of a NodePool",
+    POOL,
+    of_objects=True,
+    use="Prices as in `gpu_provisioner_node_cost_per_hour`; machines without a price are not included.",
+)
 PODS_DECISION = histogram(
     "karpenter_pods_scheduling_decision_duration_seconds",
     "ALPHA",
     "Time from the creation of a pod to the first decision about it",
     buckets=(0.5, 1, 1.5, 2, 3, 5, 10, 15, 30, 60, 300),
+    use="Karpenter counts from the moment at which it first sees the pod.",
+)
+PODS_BOUND = histogram(
+    "karpenter_pods_bound_duration_seconds",
+    "ALPHA",
+    "Time from the creation of a pod until it was bound to a Node",
+    buckets=POD_BUCKETS,
+    use="All pods that were seen without a Node while a NodePool exists, DaemonSets included.",
+)
+PODS_STARTUP = summary(
+    "karpenter_pods_startup_duration_seconds",
+    "STABLE",
+    "Time from the creation of a pod until it was Ready",
+    use="The pods of `karpenter_pods_bound_duration_seconds`; quantiles cover the last hour.",
+)
+PODS_PROVISIONING_BOUND = histogram(
+    "karpenter_pods_provisioning_bound_duration_seconds",
+    "ALPHA",
+    "Time from the first decision with a machine or Node for a pod until the pod was bound",
+    buckets=POD_BUCKETS,
+    use="Only pods of scheduling decisions.",
+)
+PODS_PROVISIONING_STARTUP = histogram(
+    "karpenter_pods_provisioning_startup_duration_seconds",
+    "ALPHA",
+    "Time from the first decision with a machine or Node for a pod until the pod was Ready",
+    buckets=POD_BUCKETS,
+    use="Only pods of scheduling decisions.",
 )
 PRICE = gauge(
     "karpenter_cloudprovider_instance_type_offering_price_estimate",
     "BETA",
-    "Price per hour of an instance, from `--prices`",
+    "Price per hour of an instance",
     ("instance_type", "capacity_type", "zone"),
-    use="Only sizes in `--prices`, in its currency; prices are not read from Azure.",
+    use="From `--prices`, in its currency; without it, the list prices of the sizes of existing Nodes, in USD, which"
+    " spot machines do not have.",
 )
 CONDITION_LABELS = ("namespace", "name", "type", "status", "reason", "karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
 CLASS_LABELS = ("karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")

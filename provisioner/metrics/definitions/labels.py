@@ -20,7 +20,7 @@ OTHER = "other"
 # A regional agent pool, and a shortage that applies to every zone (or size, or capacity type).
 REGIONAL, ANY = "regional", "any"
 
-SIZES = "GPU sizes that this version knows; others are `other`"
+SIZES = "sizes that this version knows; others are `other`"
 CLAIMS = "existing NodeClaims and Nodes: `--max-agent-pools`"
 REGION = "zones of the region"
 KUBE = "kinds of objects that the program reads or writes"

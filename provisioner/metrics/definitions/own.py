@@ -132,9 +132,9 @@ GPUS = gauge(
 NODE_COST = gauge(
     "gpu_provisioner_node_cost_per_hour",
     "ALPHA",
-    "Price per hour of the managed agent pools, from `--prices`",
+    "Price per hour of the managed agent pools",
     ("instance_type", "capacity_type"),
-    use="Only sizes in `--prices`. Idle cost is not known, because pods are not watched.",
+    use="Prices as in `karpenter_cloudprovider_instance_type_offering_price_estimate`. Idle cost is not included.",
 )
 
 # Removals

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.azure.instance_types import lookup
+from cloudprovider.azure.pricing import size_of
 from cloudprovider.errors import SUBSCRIPTION_THROTTLED
 from cloudprovider.interface import ON_DEMAND, SPOT
 from provisioner.api import labels, reasons
@@ -34,8 +35,13 @@ def reason_label(reason: str) -> str:
 
 def size_label(size: str) -> str:
     """The VM size in the spelling of AKS if it is known, otherwise `other`."""
-    sku = lookup(size)
-    return sku.name if sku is not None else OTHER
+    return known_size(size) or OTHER
+
+
+def known_size(size: str) -> str | None:
+    """The VM size in the spelling of AKS; None if it is unknown."""
+    found = lookup(size) or size_of(size)
+    return found.name if found is not None else None
 
 
 def capacity_label(object_labels: Mapping[str, str]) -> str:

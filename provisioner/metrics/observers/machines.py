@@ -12,9 +12,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
 from cloudprovider.azure.instance_types import lookup
+from cloudprovider.azure.pricing import list_prices
 from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
 from cloudprovider.inventory import Inventory
-from controllers.model.ownership import Verdict, marked, verdict
+from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -23,14 +24,22 @@ from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import REGIONAL, RESOURCES
 
 from .collector import Sample
-from .label_values import LabelValues, capacity_label, size_label
+from .label_values import LabelValues, capacity_label, known_size, size_label
 
-FAMILIES = (karpenter.NODES_ALLOCATABLE, karpenter.PRICE, own.POOLS, own.LEAKED_POOLS, own.GPUS, own.NODE_COST)
+FAMILIES = (
+    karpenter.NODES_ALLOCATABLE,
+    karpenter.PRICE,
+    karpenter.NODEPOOLS_COST,
+    own.POOLS,
+    own.LEAKED_POOLS,
+    own.GPUS,
+    own.NODE_COST,
+)
 STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
 GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
 
-# The price per hour by size; `<size>/spot` is the spot price.
+# The price per hour by size; `<size>/spot` is the spot price. It replaces the list prices, whose currency may differ.
 PriceTable = Sequence[tuple[str, Decimal]]
 
 GpuCounts = Counter[tuple[str, str, str]]
@@ -61,11 +70,15 @@ class MachineGauges:
         if not self._leading():
             return
         gpus, zones = GpuCounts(), {REGIONAL}
+        prices = dict(self._prices)
         for node in self._nodes():
             if marked(node) or labels.REGISTERED in node.metadata.labels:
                 zones.add(self._label_values.zone(node.metadata.labels))
+                size, capacity = _offering(node)
+                if (price := self._price(size, capacity)) is not None:
+                    prices[size, capacity] = price
                 yield from self._node(node, gpus)
-        for (size, capacity), amount in self._prices.items():
+        for (size, capacity), amount in prices.items():
             # Prices apply to the region; dashboards join them with the zone of each Node.
             yield from ((karpenter.PRICE, (size, capacity, zone), amount) for zone in sorted(zones))
         if self._inventory.synced:
@@ -73,12 +86,13 @@ class MachineGauges:
         yield from ((own.GPUS, about, float(count)) for about, count in gpus.items())
 
     def _node(self, node: Node, gpus: GpuCounts) -> Iterator[Sample]:
-        known, size = node.metadata.labels, size_label(node.metadata.labels.get(labels.INSTANCE_TYPE, ""))
+        known = node.metadata.labels
+        size, capacity = _offering(node)
         shared = (
             node.name,
             self._label_values.nodepool(known),
             size,
-            SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND,
+            capacity,
             self._label_values.zone(known),
             known.get(labels.REGION, ""),
             known.get(labels.ARCH, ""),
@@ -91,7 +105,8 @@ class MachineGauges:
                 gpus["allocatable", size, _model(size)] += int(amount)
 
     def _pools(self, gpus: GpuCounts) -> Iterator[Sample]:
-        states, leaked, costs = Counter[str](), 0, dict[tuple[str, str], float]()
+        states, leaked = Counter[str](), 0
+        costs, by_node_pool = dict[tuple[str, str], float](), dict[str, float]()
         for pool in self._inventory.items():
             if verdict(pool, None) is Verdict.FOREIGN:
                 states["foreign"] += 1
@@ -99,18 +114,42 @@ class MachineGauges:
             states["unknown" if pool.unknown_state else str(pool.state)] += 1
             leaked += self._leaked(pool)
             priced = (_canonical(pool.size), pool.offering.capacity_type)
-            if priced in self._prices:
-                costs[priced] = costs.get(priced, 0.0) + self._prices[priced] * pool.count
+            if (price := self._price(pool.size, pool.offering.capacity_type)) is not None:
+                costs[priced] = costs.get(priced, 0.0) + price * pool.count
+                if name := self._node_pool(pool):
+                    by_node_pool[name] = by_node_pool.get(name, 0.0) + price * pool.count
             sku = lookup(pool.size)
             if sku is not None and pool.state is not InstanceState.FAILED:
                 gpus["expected", sku.name, sku.model] += sku.gpus * pool.count
         yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
         yield from ((own.NODE_COST, priced, cost) for priced, cost in costs.items())
+        yield from ((karpenter.NODEPOOLS_COST, (name,), cost) for name, cost in by_node_pool.items())
         yield own.LEAKED_POOLS, (), float(leaked)
+
+    def _price(self, size: str, capacity: str) -> float | None:
+        """The price per hour: from `--prices` if it is set, else the list price on demand in the cluster's region."""
+        if self._prices:
+            return self._prices.get((_canonical(size), capacity))
+        cluster = self._inventory.cluster
+        if cluster is None or capacity != ON_DEMAND:
+            return None
+        return list_prices(cluster.location).get(size.lower())
+
+    def _node_pool(self, pool: Instance) -> str:
+        """The NodePool of the NodeClaim that has this agent pool; empty without one."""
+        claim = next((claim for claim in self._indexes.claims_of(pool.name) if held_by(pool, claim)), None)
+        return self._label_values.nodepool(claim.metadata.labels) if claim is not None else ""
 
     def _leaked(self, pool: Instance) -> bool:
         claims = self._indexes.claims_of(pool.name)
         return all(verdict(pool, claim) in LEFT_OVER for claim in claims)
+
+
+def _offering(node: Node) -> tuple[str, str]:
+    """Size and capacity type of a Node, as label values."""
+    known = node.metadata.labels
+    capacity = SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND
+    return size_label(known.get(labels.INSTANCE_TYPE, "")), capacity
 
 
 def _priced(offer: str) -> tuple[str, str]:
@@ -119,9 +158,8 @@ def _priced(offer: str) -> tuple[str, str]:
 
 
 def _canonical(size: str) -> str:
-    """The size in the spelling of the instance type table, if listed."""
-    sku = lookup(size)
-    return sku.name if sku is not None else size
+    """The size in the spelling of AKS, if known."""
+    return known_size(size) or size
 
 
 def _allocatable(node: Node) -> Mapping[str, float]:

@@ -1,8 +1,7 @@
 """All observers of one process, guarded: an observer that raises is logged and counted, and its caller continues."""
 
 import platform
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
@@ -15,20 +14,18 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.clock import Clock
-from provisioner.runtime.logs import get_logger
 from provisioner.runtime.metrics import Metrics
 from provisioner.version import own_commit, own_version
 
 from . import claims, machines
 from .collector import GaugeCollector
+from .guard import guarded
 from .label_values import LabelValues
 from .operations import Operations
 from .step_counters import StepCounters
 from .transitions import Transitions
 
 ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64": "arm64"}
-
-log = get_logger("metrics")
 
 
 class Observer:
@@ -68,38 +65,30 @@ class Observer:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A NodeClaim was added, updated or deleted."""
-        with self._guarded():
+        with guarded(self.errors):
             self._transitions.claim_changed(old, new)
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node was added, updated or deleted."""
-        with self._guarded():
+        with guarded(self.errors):
             self._transitions.node_changed(old, new)
 
     def pool_changed(self, key: str) -> None:
         """The inventory has another state of an agent pool."""
-        with self._guarded():
+        with guarded(self.errors):
             self._operations.pool_changed(key)
 
     def performed(self, facts: Facts, step: Write | Read, result: Result) -> None:
         """A step was performed with this result."""
-        with self._guarded():
+        with guarded(self.errors):
             self._step_counters.performed(facts, step, result)
 
     def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
         """The key waits; `blocked_by` is what an inferred removal waits for, other than time."""
-        with self._guarded():
+        with guarded(self.errors):
             self._step_counters.waits(key, blocked_by)
 
     def forgot(self, key: str) -> None:
         """All objects of this key are deleted."""
-        with self._guarded():
+        with guarded(self.errors):
             self._step_counters.forgot(key)
-
-    @contextmanager
-    def _guarded(self) -> Iterator[None]:
-        try:
-            yield
-        except Exception:
-            self.errors.inc()
-            log.exception("metrics observer failed")
