@@ -79,6 +79,13 @@ FIRING = (
         " NodeClaims: ws1 - the controller retries; another zone or size may be available now.",
     ),
     Firing(
+        alert="PodsUnschedulable",
+        series=ours("karpenter_scheduler_unschedulable_pods_count", "2x60", controller="provisioner"),
+        at=31,
+        severities=("warning",),
+        summary="No machine of a NodePool can take 2 pending pods",
+    ),
+    Firing(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x200", name="ws1"),
         at=31,

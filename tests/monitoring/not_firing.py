@@ -33,6 +33,11 @@ NOT_FIRING = (
     NotFiring(alert="SkuUnavailable", series=waiting("QuotaExceeded", "5x200"), why="the claims are waiting for quota"),
     NotFiring(alert="SkuUnavailable", series=waiting("Creating", "5x200"), why="Azure is creating the machines"),
     NotFiring(
+        alert="PodsUnschedulable",
+        series=ours("karpenter_scheduler_unschedulable_pods_count", "3x25 0x2 1x25 0x100", controller="provisioner"),
+        why="each time there is a machine for them within half an hour",
+    ),
+    NotFiring(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x30 _x150", name="ws1"),
         why="the termination took half an hour",
@@ -52,7 +57,7 @@ NOT_FIRING = (
     ),
     NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=8), why="all GPUs are requested"),
     NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price="9"), why="the cost is below the threshold"),
-    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price=""), why="there is no price table"),
+    NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, price=""), why="the size has no price"),
     NotFiring(alert="IdleGpuSpend", series=idle(gpus=8, held=0, phase=""), why="kube-state-metrics is missing"),
     NotFiring(
         alert="AgentPoolsNearLimit",

@@ -11,9 +11,8 @@ import pytest
 
 from tools.monitoring.recording import Recording
 
-NO_NODEPOOLS = "there are no NodePools: other controllers create the claims"
 NO_DISRUPTION = "there is no voluntary disruption: no consolidation, no drift"
-NO_PODS = "the controller does not watch all pods; kube-state-metrics exports them"
+NO_PODS = "no series has the name of a pod; kube-state-metrics exports those"
 NODE_EXPORTER = "the metric is the node exporter's"
 QUANTILES = ("0", "0.5", "0.9", "0.99", "1")
 
@@ -64,7 +63,6 @@ CAPACITY = [
         Expression(
             "NodePools",
             f'karpenter_nodepools_usage{{resource_type="{of}"}} / karpenter_nodepools_limit{{resource_type="{of}"}}',
-            NO_NODEPOOLS,
         )
         for of in ("cpu", "memory")
     ),
@@ -92,10 +90,7 @@ PERFORMANCE = [
         Expression("Node termination", f'max(karpenter_nodes_termination_duration_seconds{{quantile="{q}"}})')
         for q in QUANTILES
     ),
-    *(
-        Expression("Pod startup", f'max(karpenter_pods_startup_duration_seconds{{quantile="{q}"}})', NO_PODS)
-        for q in QUANTILES
-    ),
+    *(Expression("Pod startup", f'max(karpenter_pods_startup_duration_seconds{{quantile="{q}"}})') for q in QUANTILES),
     *(
         Expression(
             "Reconciliation latency",

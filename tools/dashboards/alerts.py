@@ -97,6 +97,15 @@ CLAIMS = (
         " NodeClaims: " + CLAIMS_WITH_REASON + "- the controller retries; another zone or size may be available now.",
     ),
     Alert(
+        name="PodsUnschedulable",
+        meaning="Pods are pending, and no Node and no machine of a NodePool can take them.",
+        signal=R.most("karpenter_scheduler_unschedulable_pods_count", BY),
+        severities=(("warning", "30m"),),
+        summary="No machine of a NodePool can take {{ $value }} pending pods",
+        description="The Event FailedScheduling of each pod names the cause: a taint, a requirement, a limit of the"
+        " NodePool, or a missing quota. `kubectl get events -A --field-selector reason=FailedScheduling` lists them.",
+    ),
+    Alert(
         name="TerminationStuck",
         meaning="The termination of a NodeClaim does not complete; its machine may still be billed.",
         signal=R.most("operator_nodeclaim_termination_current_time_seconds", f"{BY}, name"),
@@ -136,8 +145,9 @@ COST = (
         threshold=10,
         severities=(("warning", "2h"),),
         summary="GPUs that no pod requests cost {{ printf `%.2f` $value }} per hour",
-        description="The value is in the currency of the price table. The table of Nodes on the fleet dashboard shows"
-        " where the idle GPUs are. Delete their NodeClaims or scale down the workloads that created them.",
+        description="The value is in the currency of `--prices`, in USD without it. The table of Nodes on the fleet"
+        " dashboard shows where the idle GPUs are. Delete their NodeClaims or scale down the workloads that created"
+        " them.",
     ),
     Alert(
         name="AgentPoolsNearLimit",

@@ -28,6 +28,7 @@ POOL_STATES: Colors = {
     "foreign": "text",
 }
 GPUS: Colors = {"expected": "blue", "allocatable": "green", "requested": "purple"}
+PODS: Colors = {"pending": "blue", "unschedulable": "red", "ignored": "text"}
 STATUSES: Colors = {".* True": "green", ".* Unknown": "yellow", ".* False": "red"}
 # Of HTTP, at the end of the name. A 404 proves an absence, a 409 and a 412 are retried.
 CODES: Colors = {

@@ -96,7 +96,7 @@ class Scope:
         return f"(({free} or {have}) and on (cluster) {known})"
 
     def price(self) -> str:
-        """The hourly price of a size in its most expensive zone; empty without a price table."""
+        """The hourly price of a size in its most expensive zone; empty for one without a price."""
         name = "karpenter_cloudprovider_instance_type_offering_price_estimate"
         return self.most(name, "cluster, instance_type, capacity_type")
 

@@ -6,8 +6,8 @@ from .panels import Variable
 WINDOW, RATE = "$window", "$__rate_interval"
 # Prerequisites, for panel descriptions.
 KUBE_STATE = "Requires kube-state-metrics in the same Prometheus; the controller does not watch all pods."
-PRICES = "Requires a price table (`--prices`); the controller does not query prices."
-# Grafana's unit; the price table may be in any currency.
+PRICES = "Prices are those of `--prices`, or list prices on demand; spot machines have a price only in `--prices`."
+# Grafana's unit; `--prices` may be in any currency.
 MONEY = "currencyUSD"
 
 CLUSTER = Variable(

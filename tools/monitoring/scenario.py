@@ -45,6 +45,22 @@ A100, H100, T4, A10 = (
 )
 # Example prices in dollars per hour.
 PRICES = f"{A100}=3.67,{H100}=98.32,{T4}=0.53,{T4}/spot=0.16,{A10}/spot=1.28"
+CLASS_API = "gpu-provisioner.sh/v1alpha1"
+NODE_POOL = {
+    "apiVersion": "karpenter.sh/v1",
+    "kind": "NodePool",
+    "metadata": {"name": "gpu"},
+    "spec": {
+        "template": {
+            "spec": {
+                "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
+                "requirements": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}],
+                "taints": [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}],
+            }
+        },
+        "limits": {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "4"},
+    },
+}
 # By name: size, capacity type, the KAITO workspace that owns it.
 CLAIMS = {
     "llama": (A100, "on-demand", "llama"),
@@ -174,6 +190,39 @@ async def _recover(env: Environment) -> None:
     run_pod(env, f"serve-{NO_QUOTA}", env.node_of(NO_QUOTA), 6)
 
 
+async def _provision_pods(env: Environment) -> None:
+    """One pod gets a machine of a NodePool; the other one does not tolerate its taint."""
+    await env.user.apply({"apiVersion": CLASS_API, "kind": "AgentPoolNodeClass", "metadata": {"name": "default"}})
+    await env.user.apply(NODE_POOL)
+    for name, tolerations in (("trainer", [{"key": "sku", "operator": "Exists"}]), ("intruder", [])):
+        await env.user.apply(pending_pod(name, tolerations))
+    await env.until(lambda: _pod(env, "trainer")["status"].get("phase") == "Running", "the pod runs")
+    await env.until(lambda: env.counted("karpenter_pods_startup_duration_seconds_count"), "its start is counted")
+    for name in ("trainer", "intruder"):
+        env.world.store.delete("pods", name, "default")
+    await env.user.delete("gpu", "NodePool")
+    await env.until(lambda: not env.world.store.list(CLAIM_KIND, labels="karpenter.sh/nodepool=gpu"), "it is deleted")
+
+
+def _pod(env: Environment, name: str) -> Json:
+    return env.world.store.get("pods", name, "default") or {"status": {}}
+
+
+def pending_pod(name: str, tolerations: list[Json]) -> Json:
+    """A pod that requests a GPU."""
+    requests = {"cpu": "1", "nvidia.com/gpu": "1"}
+    container = {"name": "train", "image": "train", "resources": {"requests": requests, "limits": requests}}
+    meta = {"name": name, "namespace": "default"}
+    spec = {
+        "containers": [container],
+        # Other Nodes have free GPUs.
+        "nodeSelector": {"karpenter.sh/nodepool": "gpu"},
+        "tolerations": tolerations,
+        "terminationGracePeriodSeconds": 1,
+    }
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec}
+
+
 async def _has_reason(env: Environment, name: str, kind: str, reason: str) -> None:
     await env.until(lambda: env.condition(name, kind)[1] == reason, f"{kind} of {name} has the reason {reason}")
 
@@ -210,7 +259,7 @@ def run_pod(env: Environment, name: str, node: str, gpus: int) -> None:
     store.patch("pods", name, {"status": status}, "default", subresource="status")
 
 
-STEPS = (_fail, _become_ready, _break, _block_drain, _leak, _recover, _change_leader)
+STEPS = (_fail, _become_ready, _break, _block_drain, _leak, _recover, _provision_pods, _change_leader)
 
 
 async def run(env: Environment) -> None:

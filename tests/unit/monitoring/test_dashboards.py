@@ -103,11 +103,13 @@ def test_each_panel_is_described(name: str) -> None:
 
 @pytest.mark.parametrize("name", DASHBOARDS)
 def test_a_panel_describes_its_prerequisites(name: str) -> None:
-    """kube-state-metrics, or a price table."""
-    needs = {"kube-state-metrics": "kube_", "--prices": "price_estimate", "price table": "cost_per_hour"}
+    """kube-state-metrics, or prices."""
+    needs = {"kube_": "kube-state-metrics"} | dict.fromkeys(
+        ("price_estimate", "cost_per_hour", "cost_total"), "--prices"
+    )
     for panel in panels(name):
         names = {selector.name for target in panel["targets"] for selector in selectors(target["expr"])}
-        for words, part in needs.items():
+        for part, words in needs.items():
             if any(part in metric for metric in names):
                 assert words in panel["description"], panel["title"]
 
