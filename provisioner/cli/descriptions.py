@@ -150,9 +150,10 @@ the user. The chart's admission policies permit this to cluster administrators a
 UNINSTALL = Command(
     summary="remove all machines of this program, and prove that nothing remains",
     description="""\
-Deletes all NodeClaims that this program manages, adopted ones included, and waits until the running controller has
-drained their Nodes, deleted their agent pools and removed its finalizers, and until garbage collection has removed
-orphans. NodeClaims, Nodes and agent pools of other controllers are not changed.
+Deletes the NodePools of this program, so that no machine is bought for the pods that the drain evicts; then all
+NodeClaims that this program manages, adopted ones included, and the AgentPoolNodeClasses. Waits until the running
+controller has drained their Nodes, deleted their agent pools and removed its finalizers, and until garbage collection
+has removed orphans. Objects and agent pools of other controllers are not changed.
 
 The command ends when nothing remains, when a user must act, or after --timeout; it then lists what remains and what
 each object waits for. The deletions continue when the command is interrupted. Run it twice:
@@ -161,8 +162,9 @@ each object waits for. The deletions continue when the command is interrupted. R
 2. after helm uninstall, to delete the Lease: the command reads for one minute, because an agent pool that was requested
    last may not be visible yet, and ends with exit code 0
 
-The command uses the permissions of the caller: list nodeclaims, nodes, customresourcedefinitions and leases, delete
-nodeclaims and leases, and read the managed cluster and its agent pools in Azure.""",
+The command uses the permissions of the caller: list nodepools, agentpoolnodeclasses, nodeclaims, nodes,
+customresourcedefinitions and leases, delete all of these except nodes and customresourcedefinitions, and read the
+managed cluster and its agent pools in Azure.""",
     examples="""\
   gpu-provisioner uninstall --drain --dry-run          list what would be deleted, and how
   gpu-provisioner uninstall --drain                    print the list, ask, delete, wait

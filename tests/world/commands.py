@@ -61,7 +61,14 @@ class Ended:
         return line
 
 
-async def command(sim: Sim, name: str, *words: str, answer: str | None = None, policy: Policy | None = None) -> Ended:
+async def command(
+    sim: Sim,
+    name: str,
+    *words: str,
+    answer: str | None = None,
+    policy: Policy | None = None,
+    node_pools: bool = True,
+) -> Ended:
     """Run a command to its end. `answer` is the input at a prompt; None: there is no terminal."""
     out, err, questions = io.StringIO(), io.StringIO(), list[str]()
 
@@ -71,7 +78,7 @@ async def command(sim: Sim, name: str, *words: str, answer: str | None = None, p
 
     wanted = parse([name, *words]).arguments
     async with AsyncExitStack() as sessions:
-        tools = await _tools(sim, sessions, policy or Policy())
+        tools = await _tools(sim, sessions, policy or Policy(), node_pools=node_pools)
         code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
     return Ended(code, out.getvalue(), err.getvalue(), tuple(questions))
 
@@ -155,7 +162,7 @@ def _config(settings: AzureSettings) -> AzureConfig:
     )
 
 
-async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
+async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy, *, node_pools: bool = True) -> Tools:
     settings = sim.world.settings.azure
     loop, metrics = asyncio.get_running_loop(), Metrics()
     clock = sim_loop.VirtualClock(loop, EPOCH)
@@ -167,7 +174,12 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy) -> Tools:
             kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics, compute=inline
         ),
         config=Config(
-            policy=policy, elect=True, lease_name="gpu-provisioner", lease_namespace="kube-system", identity=WHO
+            policy=policy,
+            elect=True,
+            lease_name="gpu-provisioner",
+            lease_namespace="kube-system",
+            identity=WHO,
+            node_pools=node_pools,
         ),
         cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",
     )

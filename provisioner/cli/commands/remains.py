@@ -6,7 +6,7 @@ Source: docs/references/rules.md#ownership-marks.
 """
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import msgspec
 
@@ -16,32 +16,24 @@ from controllers.model.ownership import Verdict, belongs, held_by, holds_finaliz
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import creator_of
 from provisioner.runtime.objects import Lease, key_of
 
 from .clients import State, Tools
 from .confirmation import LeaseState
 from .controller_lease import Controller
+from .demand_remains import Demand, items_of, of_deleted_pool
+from .remaining import Item
 from .removals import Removal, survey
 from .tables import counted
 
+NOUNS = {"AgentPool": "agent pool"}
 LATEST_FIRST = (INSTANCE_TERMINATING, VOLUMES_DETACHED, DRAINED)
 WITH_CLAIM = "removed with its NodeClaim"
 KEPT_LEGACY = "legacy agent pool without a NodeClaim: --legacy-pools=report keeps it"
 RESTRICTED = "the circuit breaker: gpu-provisioner gc --confirm"
-
-
-class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """One object. `action`: how it is removed; `blocked`: it remains until a user acts, who may be the caller."""
-
-    kind: Literal["NodeClaim", "Node", "AgentPool", "Lease"]
-    name: str
-    claim: str = ""
-    owner: str = ""
-    action: str
-    waits_for: str
-    blocked: bool = False
-    finalizer: bool = False
 
 
 class Inferred(NamedTuple):
@@ -52,30 +44,43 @@ class Inferred(NamedTuple):
 
 
 class Remains(msgspec.Struct, frozen=True, kw_only=True):
-    """`live`: the NodeClaims without a deletion request. `items` contains no Leases."""
+    """`live`, `live_pools` and `live_classes`: those without a deletion request. `items` contains no Leases."""
 
     live: tuple[NodeClaim, ...]
+    live_pools: tuple[NodePool, ...]
+    live_classes: tuple[AgentPoolNodeClass, ...]
     items: tuple[Item, ...]
 
     def __str__(self) -> str:
-        """`1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool`."""
+        """`1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool`; NodePools and node classes precede if there are any."""
+        demand = [self._counted(kind) for kind in ("NodePool", "AgentPoolNodeClass") if self.number(kind)]
         finalizers = counted(sum(item.finalizer for item in self.items), "finalizer")
-        return f"{self._counted('NodeClaim')}, {self._counted('Node')}, {finalizers}, {self._counted('AgentPool')}"
+        counts = (self._counted("NodeClaim"), self._counted("Node"), finalizers, self._counted("AgentPool"))
+        return ", ".join((*demand, *counts))
 
     def _counted(self, kind: str) -> str:
-        return counted(self.number(kind), "agent pool" if kind == "AgentPool" else kind)
+        return counted(self.number(kind), NOUNS.get(kind, kind))
+
+    @property
+    def to_delete(self) -> str:
+        """The objects that the command deletes, as text; "" if there are none."""
+        found = {"NodePool": self.live_pools, "NodeClaim": self.live, "AgentPoolNodeClass": self.live_classes}
+        return ", ".join(counted(len(objects), NOUNS.get(kind, kind)) for kind, objects in found.items() if objects)
 
     def number(self, kind: str) -> int:
         """How many objects of this kind remain."""
         return sum(item.kind == kind for item in self.items)
 
     def owners(self) -> tuple[str, ...]:
-        """The owners of NodeClaims, sorted."""
-        return tuple(sorted({item.owner for item in self.items if item.owner}))
+        """The owners of NodeClaims that the command does not delete, sorted."""
+        pools = {f"NodePool {item.name}" for item in self.items if item.kind == "NodePool"}
+        return tuple(sorted({item.owner for item in self.items if item.owner} - pools))
 
 
-def remains(state: State, tools: Tools, lease: LeaseState, *, deleted: Collection[str] | None = None) -> Remains:
-    """Everything that this program manages. `deleted`: the UIDs of the NodeClaims that the command deleted, if any."""
+def remains(
+    state: State, demand: Demand, tools: Tools, lease: LeaseState, *, deleted: Collection[str] | None = None
+) -> Remains:
+    """Everything that this program manages. `deleted`: the UIDs of the objects that the command deleted, if any."""
     claims = [claim for claim in state.indexes.claims() if managed(claim)]
     others = frozenset(claim.uid for claim in state.indexes.claims() if not managed(claim))
     found = survey(state, tools, lease)
@@ -89,10 +94,21 @@ def remains(state: State, tools: Tools, lease: LeaseState, *, deleted: Collectio
         by_key.setdefault(state.indexes.key_of(claim), []).append(claim)
     nodes = [node for node in state.nodes if _is_ours(node, others)]
     pools = [pool for pool in state.inventory.items() if verdict(pool, None) is not Verdict.FOREIGN]
+    of_claims = [_claim(claim, deleted) for claim in sorted(claims, key=lambda claim: claim.name)]
+    of_demand = items_of(
+        demand,
+        claims,
+        blocked_claims={item.name for item in of_claims if item.blocked},
+        deleted=deleted,
+        enabled=tools.config.node_pools,
+    )
     return Remains(
         live=tuple(claim for claim in claims if not claim.deleting),
+        live_pools=tuple(one for one in demand.node_pools if not one.metadata.deleting),
+        live_classes=tuple(one for one in demand.node_classes if not one.metadata.deleting),
         items=(
-            *(_claim(claim, deleted) for claim in sorted(claims, key=lambda claim: claim.name)),
+            *of_demand,
+            *of_claims,
             *(_node(node, by_key, inferred) for node in sorted(nodes, key=lambda node: node.name)),
             *(_pool(pool, by_key, inferred, tools) for pool in sorted(pools, key=lambda pool: pool.name)),
         ),
@@ -129,6 +145,8 @@ def _claim(claim: NodeClaim, deleted: Collection[str] | None) -> Item:
     waits_for, blocked = "its deletion", False
     if claim.deleting:
         waits_for = _termination(claim)
+    elif pool := of_deleted_pool(claim, deleted):
+        waits_for = f"the garbage collector of Kubernetes: its NodePool {pool} is deleted"
     elif deleted is not None and claim.uid not in deleted:
         created = clock_text(claim.metadata.creation_timestamp)
         waits_for, blocked = f"the deletion of its owner, which created it at {created}", True

@@ -23,5 +23,6 @@ def moment(time: datetime | None) -> str:
 
 
 def counted(number: int, noun: str) -> str:
-    """`1 agent pool`, `2 agent pools`."""
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    """`1 agent pool`, `2 agent pools`, `2 AgentPoolNodeClasses`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"

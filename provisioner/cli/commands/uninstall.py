@@ -1,6 +1,7 @@
 """`uninstall`: deletes the NodeClaims of this program, waits for the controller to remove their machines, proves zero.
 
-The command itself deletes only NodeClaims, each under its UID, and last the Lease. The controller drains Nodes, deletes
+The command itself deletes NodePools, NodeClaims and AgentPoolNodeClasses, each under its UID, and last the Lease.
+NodePools come first: they would buy machines for the pods that a drain evicts. The controller drains Nodes, deletes
 agent pools and removes finalizers; its garbage collection removes orphans. The Lease is deleted under its UID and
 version, once no controller has renewed it, and no object of this program has been seen, for as long as Azure may take
 to show an agent pool whose PUT it accepted. Exit code 0 means that complete lists showed nothing.
@@ -11,18 +12,21 @@ Source: docs/references/rules.md#absence-needs-proof, docs/references/reliabilit
 import argparse
 import asyncio
 from enum import Enum, auto
+from typing import Any
 
+from provisioner.api.meta import ObjectMeta
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease, key_of
-from provisioner.runtime.resources import LEASES, NODECLAIMS
+from provisioner.runtime.resources import LEASES, NODECLAIMS, NODECLASSES, NODEPOOLS, Resource
 
 from .clients import Tools, read_state
 from .confirmation import LeaseState, lease_state
 from .console import Console
 from .controller_lease import Controller, LeaseObserver, observe_controller
+from .demand_remains import read_demand
 from .refusal import OK, Refused, by_api_server
 from .remains import Remains, remains
-from .tables import counted, moment
+from .tables import moment
 from .uninstall_report import Report
 
 # Two requests to ARM each time, of the 60 and one per second that AKS allows
@@ -78,11 +82,11 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
         if uninstall.stopped():
             uninstall.show(left)
             raise Refused(f"no controller is running: {uninstall.why_stopped()}", START)
-        if left.live:
+        if left.to_delete:
             console.err.writelines(f"{line}\n" for line in uninstall.report(left).lines(planned=True))
         _warn(left, uninstall, console)
-    if left.live:
-        await console.confirm(f"Delete {counted(len(left.live), 'NodeClaim')} and their machines?", yes=wanted.yes)
+    if left.to_delete:
+        await console.confirm(f"Delete {left.to_delete} and their machines?", yes=wanted.yes)
     await uninstall.delete(left)
     end, left = await uninstall.wait(left, wanted.timeout)
     uninstall.show(left)
@@ -116,6 +120,7 @@ class Uninstall:
         self._console = console
         self._output = output
         self._observer = LeaseObserver()
+        # The UIDs of the objects whose deletion this run requested; None before it has.
         self._deleted: set[str] | None = None
         self._clear_since: float | None = None
         self._failure: Refused | None = None
@@ -131,7 +136,8 @@ class Uninstall:
         state = next(
             (state for state in states if state.confirmation is not None), states[0] if states else LeaseState()
         )
-        left = remains(await read_state(tools), tools, state, deleted=self._deleted)
+        found = await read_state(tools)
+        left = remains(found, await read_demand(tools.clients.kube), tools, state, deleted=self._deleted)
         if left.items:
             self._clear_since = None
         elif self._clear_since is None:
@@ -166,16 +172,23 @@ class Uninstall:
     # Writes
 
     async def delete(self, left: Remains) -> None:
-        """Request the deletion of all live NodeClaims. Raises Refused."""
+        """Request the deletion of all live NodePools, then of NodeClaims and node classes. Raises Refused."""
         self._deleted = set()
+        for pool in left.live_pools:
+            await self._delete(NODEPOOLS, pool.metadata)
         for claim in left.live:
-            try:
-                await self._tools.clients.kube.delete(NODECLAIMS, claim.name, uid=claim.uid)
-            except KubeError as error:
-                if not (error.not_found or error.conflict):
-                    raise by_api_server(error) from None
-            self._deleted.add(claim.uid)
-            self._console.err.write(f"nodeclaim/{claim.name} deletion requested\n")
+            await self._delete(NODECLAIMS, claim.metadata)
+        for node_class in left.live_classes:
+            await self._delete(NODECLASSES, node_class.metadata)
+
+    async def _delete(self, resource: Resource[Any], meta: ObjectMeta) -> None:
+        try:
+            await self._tools.clients.kube.delete(resource, meta.name, uid=meta.uid)
+        except KubeError as error:
+            if not (error.not_found or error.conflict):
+                raise by_api_server(error) from None
+        self._deleted = {*(self._deleted or ()), meta.uid}
+        self._console.err.write(f"{resource.kind.lower()}/{meta.name} deletion requested\n")
 
     async def _delete_leases(self) -> None:
         """Delete the Leases as they were read; one that a controller has acquired since stays. Raises Refused."""

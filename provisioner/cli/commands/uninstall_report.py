@@ -8,7 +8,8 @@ from provisioner.cli.output import encoded
 from provisioner.runtime.objects import Lease
 
 from .controller_lease import Controller
-from .remains import Item, Remains, lease_items
+from .remaining import Item
+from .remains import Remains, lease_items
 from .tables import counted, table
 
 HEAD = ("KIND", "NAME", "CLAIM", "OWNER")
@@ -17,6 +18,8 @@ HEAD = ("KIND", "NAME", "CLAIM", "OWNER")
 class Result(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """The output of `-o json`."""
 
+    node_pools: int
+    node_classes: int
     node_claims: int
     nodes: int
     finalizers: int
@@ -53,6 +56,8 @@ class Report:
         """A `Result` in this format."""
         items = self._items()
         result = Result(
+            node_pools=self.left.number("NodePool"),
+            node_classes=self.left.number("AgentPoolNodeClass"),
             node_claims=self.left.number("NodeClaim"),
             nodes=self.left.number("Node"),
             finalizers=sum(item.finalizer for item in items),

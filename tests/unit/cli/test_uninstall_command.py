@@ -4,7 +4,8 @@ import pytest
 
 from provisioner.api.meta import ObjectMeta
 from provisioner.cli.commands.controller_lease import Controller, LeaseObserver
-from provisioner.cli.commands.remains import Item, Remains
+from provisioner.cli.commands.remaining import Item
+from provisioner.cli.commands.remains import Remains
 from provisioner.cli.commands.uninstall import Next, decide
 from provisioner.runtime.objects import Lease, LeaseSpec
 
@@ -14,7 +15,7 @@ SETTLE = 60.0
 def left(*blocked: bool) -> Remains:
     """One agent pool for each argument: whether it remains until a user acts."""
     items = (Item(kind="AgentPool", name="p", action="", waits_for="", blocked=one) for one in blocked)
-    return Remains(live=(), items=tuple(items))
+    return Remains(live=(), live_pools=(), live_classes=(), items=tuple(items))
 
 
 RUNNING, STOPPED, ABSENT = Controller.RUNNING, Controller.STOPPED, Controller.ABSENT

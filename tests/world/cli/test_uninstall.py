@@ -68,20 +68,6 @@ async def test_a_whole_uninstall_ends_with_nothing(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
-async def test_the_node_pool_of_a_claim_is_named_as_its_owner(sim: Sim) -> None:
-    """Its controller creates another NodeClaim for the same pods, as KAITO does."""
-    claim = node_claim(NAME)
-    claim["metadata"] |= {
-        "labels": {labels.NODEPOOL: "gpu"},
-        "ownerReferences": [{"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": "1"}],
-    }
-    claim["spec"]["nodeClassRef"] = {"group": labels.OWN_DOMAIN, "kind": labels.NODECLASS_KIND, "name": "default"}
-    await sim.apply(claim)
-    ended = await command(sim, "uninstall", "--drain", "--dry-run")
-    assert "Delete the owners first: NodePool gpu" in ended.err
-
-
-@simulated(azure=FAST)
 async def test_a_dry_run_writes_nothing(sim: Sim) -> None:
     """Each object with the way in which it would be removed; foreign pools and other controllers' claims are absent."""
     await one(sim)
