@@ -12,7 +12,7 @@ from tools.dashboards.claim import NODECLAIM
 from tools.dashboards.fleet import FLEET
 from tools.dashboards.grafana import render as dashboard
 
-from . import alerts, charts, commands, conditions, errors, events, examples, labels, metrics, settings, values
+from . import alerts, charts, commands, conditions, crds, errors, events, examples, labels, metrics, settings, values
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
@@ -23,6 +23,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "charts/gpu-provisioner/dashboards/claim.json": lambda: dashboard(NODECLAIM),
     "charts/gpu-provisioner/dashboards/fleet.json": lambda: dashboard(FLEET),
     "charts/gpu-provisioner/rules/alerts.yaml": rules.render,
+    "docs/reference/agentpoolnodeclass.md": crds.render_nodeclass,
     "docs/reference/alerts.md": alerts.render,
     "docs/reference/commands.md": commands.render,
     "docs/reference/conditions.md": conditions.render,
@@ -31,6 +32,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/examples.md": examples.render,
     "docs/reference/labels.md": labels.render,
     "docs/reference/metrics.md": metrics.render,
+    "docs/reference/nodepool.md": crds.render_nodepool,
     "docs/reference/settings.md": settings.render,
     "docs/reference/values.md": values.render,
     "docs/troubleshooting/reasons.md": conditions.render_troubles,
