@@ -14,7 +14,7 @@ Schema = dict[str, Any]
 NODEPOOL = """\
 The schema is that of Karpenter's CRD, so that its manifests are valid. [NodePools](../concepts/nodepools.md) explains
 what the controller does with them. In this version `spec.disruption` and `spec.template.spec.expireAfter` have no
-effect, and a NodePool with `spec.replicas` creates no NodeClaims."""
+effect."""
 NODECLASS = """\
 All fields are optional. [What a node class determines](../concepts/nodepools.md#what-a-node-class-determines) states
 the member of the agent pool that each sets."""
