@@ -33,7 +33,7 @@ NODECLAIMS_CREATED = counter(
     "NodeClaims that the controller manages for the first time",
     ("reason", "nodepool", "min_values_relaxed"),
     reasons=("provisioned",),
-    use="Counted when the NodeClaim gets the finalizer, also if another controller or a user created it.",
+    use="Counted with the first status, also of a NodeClaim that another controller or a user created.",
 )
 NODECLAIMS_TERMINATED = counter(
     "karpenter_nodeclaims_terminated_total",

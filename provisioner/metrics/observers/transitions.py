@@ -14,7 +14,7 @@ from datetime import datetime
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import holds_finalizer, managed
 from controllers.planner.plan import Phase
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.conditions import (
     DEPENDENTS,
     DRAINED,
@@ -64,7 +64,7 @@ class Transitions:
         if old is None or not managed(old) or not self._leading():
             return
         same = new if new is not None and new.uid == old.uid else None
-        if same is not None and holds_finalizer(same) and not holds_finalizer(old) and not same.deleting:
+        if same is not None and _begun(same) and not _begun(old) and not same.deleting:
             nodepool = self._label_values.nodepool(same.metadata.labels)
             self._created.labels("provisioned", nodepool, "false").inc()
         if same is not None and same.status.conditions != old.status.conditions:
@@ -146,6 +146,11 @@ class Transitions:
         self._lifetime.labels(nodepool).observe(_between(node.metadata.creation_timestamp, now))
         if deleted is not None:
             self._node_termination.observe((nodepool,), _between(deleted, now))
+
+
+def _begun(claim: NodeClaim) -> bool:
+    """Whether the controller has written its first status. The finalizer says less: NodePools' claims begin with it."""
+    return any(condition.reason != reasons.AWAITING for condition in claim.status.conditions)
 
 
 def _released(now: NodeClaim | Node | None) -> bool:
