@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from .bitsets import bits, of
+from .budget import Budget
 from .candidates import Candidate
 from .limits import cover
 from .offers import Offers
@@ -13,8 +14,6 @@ from .sharing import Sharing
 from .topology import Selection
 from .work import Work
 
-NODES = "nodes"
-Limits = Mapping[tuple[str, str], int]
 Purchase = tuple[Candidate, list[tuple[Work, int]]]
 
 
@@ -24,14 +23,12 @@ def purchases(
     offers: Offers,
     *,
     selection: Selection,
-    limits: Limits,
-    most: int | None,
+    budget: Budget,
 ) -> list[Purchase]:
     """The machines to buy, each with its pods, as (work, units) pairs.
 
     `weights`: for each work, the weight of the NodePools from which its machines are bought. A machine of another
-    NodePool may take its pods only together with pods for which it is bought. `limits`: what remains, by NodePool and
-    resource, in thousandths. `most`: how many machines may be made, None for any number.
+    NodePool may take its pods only together with pods for which it is bought.
     """
     resources = sorted({name for work in works for name, amount in work.requests.items() if amount > 0})
     options = _undominated(_options(works, weights, offers), resources)
@@ -45,7 +42,7 @@ def purchases(
             groups=frozenset(bits(one.groups)),
             anchors=frozenset(bits(one.groups & by_weight[one.candidate.pool.weight])),
             open=one.open,
-            uses=uses(one.candidate, limits),
+            uses=budget.uses(one.candidate),
         )
         for one in options
     ]
@@ -62,21 +59,12 @@ def purchases(
         sharing=Sharing([(work.spec, work.view.topology) for work in works], [work.size for work in works], selection),
         agrees=agrees,
     )
-    fleet = cover(packing, {g: len(work.units) for g, work in enumerate(works)}, limits, most)
+    fleet = cover(packing, {g: len(work.units) for g, work in enumerate(works)}, budget.limits, budget.most)
     return [
         (options[index].candidate, [(works[g], count) for g, count in pattern])
         for (index, pattern), number in sorted(fleet.items())
         for _ in range(number)
     ]
-
-
-def uses(candidate: Candidate, limits: Iterable[tuple[str, str]]) -> dict[tuple[str, str], int]:
-    """What one machine counts towards the limits of its NodePool, in thousandths."""
-    return {
-        (pool, resource): 1000 if resource == NODES else candidate.capacity.get(resource, 0)
-        for pool, resource in limits
-        if pool == candidate.pool.name
-    }
 
 
 class _Option(NamedTuple):

@@ -19,10 +19,8 @@ SURCHARGES = (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 100.0)
 # How many fleets within the limits are improved, and by how many exchanges of one machine.
 STARTS = 3
 EXCHANGES = 20
-# A search within limits begins nothing new after so many steps of `Packing`; if no fleet within them takes all units,
-# the search for one ends earlier.
-SEARCH_STEPS = 300_000
-HOPELESS_STEPS = 15_000
+# Nothing new is begun after so many steps of `Packing`, neither with surcharges nor from the fleets within the limits.
+SEARCH_STEPS = 200_000
 
 
 def cover(packing: Packing, demand: Mapping[int, int], limits: Limits, most: int | None) -> Fleet:
@@ -68,8 +66,7 @@ class _Scarcity:
 
     def best(self, unlimited: Fleet) -> Fleet:
         """The cheapest fleet within the limits; if none takes all units, one that takes the most of them."""
-        steps = SEARCH_STEPS if self._may_suffice() else HOPELESS_STEPS
-        tried = [unlimited, *self._with_surcharges(unlimited, self._packing.steps + steps)]
+        tried = [unlimited, *self._with_surcharges(unlimited)]
         self._packing.set_prices(lambda _: 0.0)
         if not _exceeded(self._packing, tried[-1], self._limits, self._most):
             return tried[-1]
@@ -85,12 +82,13 @@ class _Scarcity:
     def _rank(self, fleet: Fleet) -> tuple[int, object]:
         return -pods_of(fleet), self._packing.rank(fleet)
 
-    def _with_surcharges(self, fleet: Fleet, end: int) -> list[Fleet]:
+    def _with_surcharges(self, fleet: Fleet) -> list[Fleet]:
         """Fleets for growing surcharges on what is exceeded, up to the first one within the limits."""
         machines = self._packing.machines
         highest = max(machine.price for machine in machines) or 1.0
         surcharges: dict[tuple[str, str] | None, float] = {}
         tried: list[Fleet] = []
+        end = self._packing.steps + SEARCH_STEPS
 
         def surcharge(machine: Machine) -> float:
             return sum(amount * (1 if key is None else machine.uses.get(key, 0)) for key, amount in surcharges.items())
@@ -107,19 +105,6 @@ class _Scarcity:
             if not _exceeded(self._packing, fleet, self._limits, self._most):
                 break
         return tried
-
-    def _may_suffice(self) -> bool:
-        """Whether the limits may allow all units: a lower bound of what they use is within each limit."""
-        machines = self._packing.machines
-        bounds: list[tuple[list[float], float]] = [
-            ([machine.uses.get(key, 0) for machine in machines], limit) for key, limit in self._limits.items()
-        ]
-        if self._most is not None:
-            bounds.append(([1.0] * len(machines), self._most))
-        return all(
-            sum(self._packing.least(group, costs) * units for group, units in self._demand.items()) <= limit + 1e-6
-            for costs, limit in bounds
-        )
 
     def _exchanged(self, best: Fleet, end: int) -> Fleet:
         """A fleet within the limits, improved by exchanging single machines."""

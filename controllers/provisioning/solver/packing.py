@@ -117,16 +117,12 @@ class Packing:
         """A lower bound of the price for the pods of a pattern: each takes its largest share of the best machine."""
         for group, _ in pattern:
             if group not in self._least:
-                self._least[group] = self.least(group, self.prices)
+                self._least[group] = min(
+                    price * max((a / m.free[r] if m.free[r] else 1.0 for r, a in self.requests[group]), default=0.0)
+                    for price, m in zip(self.prices, self.machines, strict=True)
+                    if group in m.groups
+                )
         return sum(self._least[group] * pods for group, pods in pattern)
-
-    def least(self, group: int, costs: Sequence[float]) -> float:
-        """A lower bound of what a pod of a group takes of a cost that each machine has."""
-        return min(
-            cost * max((a / m.free[r] if m.free[r] else 1.0 for r, a in self.requests[group]), default=0.0)
-            for cost, m in zip(costs, self.machines, strict=True)
-            if group in m.groups
-        )
 
     def cheapest(self, pattern: Pattern) -> int | None:
         """The cheapest machine that takes a pattern, None if none does."""

@@ -4,17 +4,23 @@ from collections.abc import Iterable, Mapping
 
 from provisioner.api.labels import HOSTNAME
 
+from .budget import Budget
 from .hosts import Hosts
 from .nodes import Host
 from .offers import Offers
 from .requirements import Requirements, conflict
-from .topology import Domains, Selection
+from .topology import UNLIMITED, Domains, Selection
 from .views import inside
 from .work import Unit, Work
 
 
-def with_domains(work: Work, domains: Domains, offers: Offers, hosts: Hosts) -> tuple[list[Work], list[Unit]]:
-    """The pods divided by the domains that their topology constraints give them, and the units without a domain."""
+def with_domains(
+    work: Work, domains: Domains, offers: Offers, hosts: Hosts, budget: Budget | None
+) -> tuple[list[Work], list[Unit]]:
+    """The pods divided by the domains that their topology constraints give them, and the units without a domain.
+
+    `budget`: what may still be bought, None to choose domains as if it were without limits.
+    """
     if not domains.concerns(work.spec, work.view.topology):
         return [work], []
 
@@ -25,8 +31,22 @@ def with_domains(work: Work, domains: Domains, offers: Offers, hosts: Hosts) -> 
         found = offers.picked(offers.fitting(work.spec, inside(work.view, domain), work.requests))
         return next((one.price for one in found), None)
 
+    def supply(domain: Mapping[str, str]) -> int:
+        if budget is None:
+            return UNLIMITED
+        found = offers.picked(offers.fitting(work.spec, inside(work.view, domain), work.requests))
+        return budget.units(work, found)
+
     universe = _universe(work, domains.keys, offers, hosts)
-    found = domains.assign(work.spec, work.view.topology, len(work.units), universe=universe, paid=paid, cost=cost)
+    found = domains.assign(
+        work.spec,
+        work.view.topology,
+        len(work.units),
+        universe=universe,
+        paid=paid,
+        cost=cost,
+        supply=supply,
+    )
     parts, start = [], 0
     for domain, pods in found:
         parts.append(work.inside(domain, work.units[start : start + pods]))

@@ -8,7 +8,8 @@ wins, then fewer machines, then names. A preference of a pod is given up only wh
 from typing import NamedTuple
 
 from . import reasons
-from .buying import purchases, uses
+from .budget import Budget
+from .buying import purchases
 from .candidates import Candidate, candidates
 from .claims import Claims
 from .hosts import Hosts
@@ -25,12 +26,16 @@ def solve(snapshot: Snapshot) -> Decision:
     offers = Offers(candidates(snapshot), snapshot.well_known)
     shared = _Shared(snapshot, offers, Selection(), Claims(snapshot, offers))
     decisions = [_Solver(shared).decide()]
-    if decisions[0].errors and snapshot.nodes:
-        # Machines are scarce: room on existing nodes that is given to small pods first takes more of them.
+    scarce, domains = bool(decisions[0].errors), any(pod.spec.topology for pod in snapshot.pods)
+    if scarce and snapshot.nodes:
+        # Room on existing nodes that is given to small pods first takes more of them.
         decisions.append(_Solver(shared, small_first=True).decide())
-    if any(pod.spec.topology for pod in snapshot.pods):
+    if domains:
         # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
         decisions.append(_Solver(shared, one_by_one=True).decide())
+    if scarce and domains and (snapshot.max_new is not None or any(pool.limits for pool in snapshot.node_pools)):
+        # The cheapest domain may be one in which limits allow a few machines only.
+        decisions.append(_Solver(shared, within_limits=True).decide())
     return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
 
 
@@ -46,19 +51,23 @@ class _Shared(NamedTuple):
 class _Solver:
     """The state of one attempt: machines with room, machines planned so far, and pods by domain."""
 
-    def __init__(self, shared: _Shared, *, small_first: bool = False, one_by_one: bool = False) -> None:
+    def __init__(
+        self,
+        shared: _Shared,
+        *,
+        small_first: bool = False,
+        one_by_one: bool = False,
+        within_limits: bool = False,
+    ) -> None:
         self._snapshot, self._offers, self._selection, self._claims = shared
         self._small_first = small_first
         self._one_by_one = one_by_one
+        self._within_limits = within_limits
         snapshot = self._snapshot
         existing = [existing_host(node, snapshot.daemons, snapshot.well_known) for node in snapshot.nodes]
         self._hosts = Hosts(existing, self._selection)
         self._domains = Domains(self._selection)
-        self._limits = {
-            (pool.name, name): limit - pool.used.get(name, 0)
-            for pool in snapshot.node_pools
-            for name, limit in pool.limits.items()
-        }
+        self._budget = Budget(snapshot)
         for host in self._hosts.existing:
             labels = host.labels
             for spec, terms, pods in host.present:
@@ -107,7 +116,8 @@ class _Solver:
 
         for work in group:
             one = bundled(work, self._hosts, self._selection)
-            assigned, outside = with_domains(one, self._domains, self._offers, self._hosts)
+            budget = self._budget if self._within_limits else None
+            assigned, outside = with_domains(one, self._domains, self._offers, self._hosts, budget)
             parts += assigned
             keep(one, outside)
         for part in sorted(parts, key=self._on_existing):
@@ -161,14 +171,12 @@ class _Solver:
                         weights[number] = weight
             if not weights:
                 return
-            most = None if self._snapshot.max_new is None else self._snapshot.max_new - len(self._hosts.planned)
             bought = purchases(
                 [works[number] for number in weights],
                 [*weights.values()],
                 self._offers,
                 selection=self._selection,
-                limits=self._limits,
-                most=most,
+                budget=self._budget,
             )
             for candidate, contents in bought:
                 self._plan(candidate, contents)
@@ -179,8 +187,7 @@ class _Solver:
         self._hosts.plan(host)
         for work, count in contents:
             self._put(host, work, count)
-        for key, amount in uses(candidate, self._limits).items():
-            self._limits[key] -= amount
+        self._budget.take(candidate)
 
     def _decision(self, failed: list[Work]) -> Decision:
         errors: dict[str, str] = {}

@@ -134,11 +134,13 @@ class Domains:
         universe: Mapping[str, Sequence[str]],
         paid: Callable[[Domain], int],
         cost: Callable[[Domain], float | None],
+        supply: Callable[[Domain], int],
     ) -> list[tuple[dict[str, str], int]]:
         """Domains for pods, as (domain, pods) pairs; fewer pods than asked for if no domain takes the rest.
 
         `universe`: the domains that the pod may use, by key. `paid`: how many pods the existing machines of a domain
-        take. `cost`: the price of the cheapest machine to buy there, None if there is none.
+        take. `cost`: the price of the cheapest machine to buy there, None if there is none. `supply`: how many pods new
+        machines may take there at most. Pods that must be together go where most of them have a place.
         """
         own = [term for term in terms if term.key != HOSTNAME]
         excluded = self._excluded(spec)
@@ -148,24 +150,30 @@ class Domains:
         options = [one for one in options if not any(one[key] in excluded.get(key, ()) for key in keys)]
         room = [paid(option) for option in options]
         costs = [cost(option) for option in options]
+        supplies = [0 if price is None else supply(option) for option, price in zip(options, costs, strict=True)]
+        together = any(term.kind == "affinity" for term in own)
+        lacking = [max(0, pods - r - s) if together else 0 for r, s in zip(room, supplies, strict=True)]
         chosen: Counter[int] = Counter()
         itself = [self._selection.selects(term, spec) for term in own]
         for _ in range(pods):
-            best: tuple[int, float, int] | None = None
+            best: tuple[int, int, float, int] | None = None
             for index, option in enumerate(options):
-                if (room[index] <= 0 and costs[index] is None) or not all(
+                if (room[index] <= 0 and supplies[index] <= 0) or not all(
                     self._satisfied(t, counts[i], option[t.key], itself[i], universe[t.key]) for i, t in enumerate(own)
                 ):
                     continue
                 load = sum(counts[i][option[t.key]] for i, t in enumerate(own) if t.kind == "spread")
                 price = costs[index]
-                rank = (load, 0.0 if room[index] > 0 or price is None else price, index)
+                rank = (lacking[index], load, 0.0 if room[index] > 0 or price is None else price, index)
                 best = rank if best is None or rank < best else best
             if best is None:
                 break
-            index = best[2]
+            index = best[-1]
             chosen[index] += 1
-            room[index] -= 1
+            if room[index] > 0:
+                room[index] -= 1
+            else:
+                supplies[index] -= 1
             for i, term in enumerate(own):
                 if itself[i]:
                     counts[i][options[index][term.key]] += 1

@@ -152,6 +152,16 @@ def test_the_next_node_pool_takes_what_the_limits_of_the_first_leave() -> None:
     assert sorted(machine.node_pool for machine in decision.machines) == ["heavy", "heavy", "light"]
 
 
+def test_pods_that_must_be_together_go_where_limits_allow_all_of_them() -> None:
+    """The NodePool of the cheapest zone has room for one machine; another zone takes all pods."""
+    elsewhere = [{"key": ZONE, "operator": "In", "values": ["z2", "z3"]}]
+    pools = [node_pool("first", weight=10, limits={"nvidia.com/gpu": 1}), node_pool("second", requirements=elsewhere)]
+    decision = decide(nodePools=pools, pods=pods(3, gpus=1, affinity=_near("podAffinity", ZONE)))
+    assert not decision.errors
+    (zone,) = {machine.requirements[ZONE].single for machine in decision.machines}
+    assert zone in ("z2", "z3")
+
+
 @pytest.mark.parametrize(("most", "expected"), [(8, ["t4-1"] * 8), (2, ["t4-4", "t4-4"]), (1, ["a100-8"])])
 def test_where_machines_are_scarce_larger_ones_are_bought(most: int, expected: list[str]) -> None:
     """The number of agent pools is a constraint: within it the cheapest fleet is found."""
