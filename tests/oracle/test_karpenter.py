@@ -36,7 +36,7 @@ def karpenter() -> Path:
 
 
 @pytest.mark.parametrize("topology", [False, True], ids=["plain", "topology"])
-@pytest.mark.parametrize("first", range(0, 500, BATCH))
+@pytest.mark.parametrize("first", range(0, 1000, BATCH))
 def test_no_fleet_costs_more_and_no_fewer_pods_are_placed(karpenter: Path, first: int, *, topology: bool) -> None:
     """A hundred scenarios at a time."""
     scenarios = [draw(seed, topology=topology) for seed in range(first, first + BATCH)]
