@@ -166,7 +166,7 @@ class Packing:
         self.steps += len(order.groups)
         groups, free, interacting = machine.groups, [*machine.free], self.sharing.interacting
         pattern: dict[int, int] = {}
-        present = 0
+        present, counted = 0, self.sharing.empty()
         anchored = self._anchored(machine, demand, order)
         for position, group in enumerate(anchored.groups):
             pods = demand.get(group, 0)
@@ -180,13 +180,15 @@ class Packing:
             if not pods:
                 continue
             if group in interacting:
-                pods = min(pods, self.sharing.room(pattern, present, group))
+                pods = min(pods, self.sharing.room(counted, present, group))
                 if not pods:
                     continue
             if machine.open and not self._agrees(index, [*pattern, group]):
                 continue
             pattern[group] = pods
-            present |= 1 << group
+            if interacting:
+                present |= 1 << group
+                self.sharing.add(counted, group, pods)
             for resource, amount in self.requests[group]:
                 free[resource] -= amount * pods
             after = position + 1

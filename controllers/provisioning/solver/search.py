@@ -17,6 +17,8 @@ ROUNDS = 40
 PARTS = 400
 IMPROVEMENT_STEPS = 100_000
 SMALL_FLEET = 12
+_MACHINES = 1 << 20
+_NO_MACHINE = 1 << 120
 
 
 def search(packing: Packing, demand: Mapping[int, int]) -> Fleet:
@@ -34,7 +36,11 @@ def search(packing: Packing, demand: Mapping[int, int]) -> Fleet:
 
 
 def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT_STATES) -> Fleet | None:
-    """The cheapest partition of a small demand into machines; None if the demand is too large or has no cover."""
+    """The cheapest partition of a small demand into machines; None if the demand is too large or has no cover.
+
+    Each part of the demand has a number, in which the pods of each group are a digit, so that parts are subtracted as
+    numbers. A cost is the price in units of 1e-9 USD, and the number of machines in the lowest bits.
+    """
     groups = sorted(g for g, n in demand.items() if n)
     counts = [demand[g] for g in groups]
     states = 1
@@ -42,38 +48,36 @@ def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT
         states *= (count + 1) * (count + 2) // 2
         if states > most_states:
             return None
-    best: dict[tuple[int, ...], tuple[float, int, tuple[int, Pattern] | None, tuple[int, ...]]] = {
-        (0,) * len(groups): (0.0, 0, None, ())
-    }
-    for state in _vectors(counts):
-        if state in best:
-            continue
-        first = next(i for i, n in enumerate(state) if n)
-        found: tuple[float, int, tuple[int, Pattern] | None, tuple[int, ...]] | None = None
-        for part in _vectors(state):
-            packing.steps += 1
-            if not part[first]:
-                continue
-            pattern = tuple((groups[i], n) for i, n in enumerate(part) if n)
-            index = packing.cheapest(pattern)
-            rest = best.get(tuple(a - b for a, b in zip(state, part, strict=True)))
-            if index is None or rest is None:
-                continue
-            option = (round(rest[0] + packing.prices[index], 9), rest[1] + 1, (index, pattern), part)
-            if found is None or option[:2] < found[:2]:
-                found = option
-        if found is not None:
-            best[state] = found
-    fleet: Fleet = Counter()
-    state = tuple(counts)
-    if state not in best:
+    packing.steps += states
+    vectors = [*_vectors(counts)]
+    patterns = [tuple((g, n) for g, n in zip(groups, vector, strict=True) if n) for vector in vectors]
+    machines = [packing.cheapest(pattern) for pattern in patterns]
+    prices = [_NO_MACHINE if m is None else round(packing.prices[m] * 1e9) * _MACHINES + 1 for m in machines]
+    digits, size = list[int](), 1
+    for count in reversed(counts):
+        digits.insert(0, size)
+        size *= count + 1
+    costs, chosen = [0] * size, [0] * size
+    for state in range(1, size):
+        parts, first = [0], 1
+        for digit, units in zip(digits, vectors[state], strict=True):
+            if units:
+                # The first group is part of each part, so that no partition is compared in two orders.
+                parts = [part + digit * n for part in parts for n in range(first, units + 1)]
+                first = 0
+        options = [costs[state - part] + prices[part] for part in parts]
+        costs[state] = min(options)
+        chosen[state] = parts[options.index(costs[state])]
+    if costs[-1] >= _NO_MACHINE:
         return None
-    while any(state):
-        _, _, kind, part = best[state]
-        if kind is None:
-            break
-        fleet[kind] += 1
-        state = tuple(a - b for a, b in zip(state, part, strict=True))
+    fleet: Fleet = Counter()
+    state = size - 1
+    while state:
+        part = chosen[state]
+        machine = machines[part]
+        if machine is not None:
+            fleet[machine, patterns[part]] += 1
+        state -= part
     return fleet
 
 

@@ -39,7 +39,7 @@ class Sharing:
     ) -> None:
         known = selection or Selection()
         self._sizes = sizes
-        self._caps_of: dict[int, list[_Cap]] = {}
+        self._caps_of: dict[int, list[tuple[int, _Cap, bool]]] = {}
         self._excluded: dict[int, int] = {}
         self._single: set[int] = {g for g, (spec, _) in enumerate(groups) if spec.host_ports}
         self._needs: dict[int, list[int]] = {}
@@ -60,9 +60,9 @@ class Sharing:
                 case "affinity":
                     for g in bits(owned & ~members):
                         self._needs.setdefault(g, []).append(members)
-        for cap in self._caps:
+        for number, cap in enumerate(self._caps):
             for g in bits(cap.owners | cap.members):
-                self._caps_of.setdefault(g, []).append(cap)
+                self._caps_of.setdefault(g, []).append((number, cap, bool(cap.members >> g & 1)))
         with_ports = [(g, spec.host_ports) for g, (spec, _) in enumerate(groups) if spec.host_ports]
         for g, ports in with_ports:
             for other, theirs in with_ports:
@@ -79,20 +79,30 @@ class Sharing:
             for other in bits(others):
                 self._excluded[other] = self._excluded.get(other, 0) | 1 << g
 
-    def room(self, pattern: Mapping[int, int], present: int, group: int) -> int:
+    def empty(self) -> list[int]:
+        """The counted pods of an empty machine, for `room` and `add`."""
+        return [0] * len(self._caps)
+
+    def add(self, counted: list[int], group: int, units: int) -> None:
+        """Count units of a group on a machine."""
+        for number, _, is_member in self._caps_of.get(group, ()):
+            if is_member:
+                counted[number] += units * self._size(group)
+
+    def room(self, counted: Sequence[int], present: int, group: int) -> int:
         """How many units of a group may join the units of other groups on one machine, resources aside.
 
-        `present`: the groups of the pattern as bits.
+        `present`: the groups on the machine as bits.
         """
         if self._excluded.get(group, 0) & present or (
             group in self._needs and not all(need & present for need in self._needs[group])
         ):
             return 0
         free = 1 if group in self._single else UNLIMITED
-        for cap in self._caps_of.get(group, ()):
+        for number, cap, is_member in self._caps_of.get(group, ()):
             if cap.owners & (present | 1 << group):
-                left = cap.most - (self._pods(cap.members, pattern) if cap.members & present else 0)
-                if cap.members >> group & 1:
+                left = cap.most - counted[number]
+                if is_member:
                     free = min(free, left // self._size(group))
                 elif left < 0:
                     return 0
