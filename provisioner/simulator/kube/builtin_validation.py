@@ -136,9 +136,8 @@ def node(new: Json, old: Json | None) -> Iterator[FieldError]:
 
 
 def pod(new: Json, old: Json | None) -> Iterator[FieldError]:
-    """The nodeName of a bound pod cannot be changed."""
-    before = dig(old, "spec", "nodeName")
-    if before and before != dig(new, "spec", "nodeName"):
+    """An update cannot change nodeName: a pod is created with it, or the binding subresource sets it once."""
+    if old is not None and dig(old, "spec", "nodeName") != dig(new, "spec", "nodeName"):
         words = "Forbidden: pod updates may not change fields other than `spec.containers[*].image` and few others"
         yield FieldError("spec", "FieldValueForbidden", words)
 

@@ -202,7 +202,9 @@ class Store:
         new = succeeded(collection.resource, old, sent, subresource)
         # A status update of a custom resource ignores metadata, also invalid metadata.
         ignored = subresource == "status" and not collection.resource.status_moves_metadata
-        admit(collection.resource, new, old, old["metadata"] if ignored else meta)
+        # A binding is checked by itself, and changes what an update of a pod may not.
+        before = None if subresource == "binding" else old
+        admit(collection.resource, new, before, old["metadata"] if ignored else meta)
         if new == old or options.dry_run:
             return copied(new)
         answer = copied(self._settle(collection, old, new))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from .server import Json, Server
+from .server import MERGE, Json, Server
 from .things import PODS, at, node, pod
 
 pytestmark = pytest.mark.asyncio
@@ -39,6 +39,25 @@ async def test_a_bound_pod_is_bound_once(server: Server) -> None:
     result = await server.refused(409, "Conflict", "POST", at(PODS, made, "binding"), binding(made, "one"))
     assert f'pod {made["metadata"]["name"]} is already assigned to node "one"' in result["message"]
     assert result["details"] == {"name": made["metadata"]["name"], "kind": "pods/binding"}
+
+
+@pytest.mark.parametrize(("verb", "how"), [("PATCH", MERGE), ("PUT", "application/json")], ids=["PATCH", "PUT"])
+@pytest.mark.parametrize("bound", [False, True], ids=["pending", "bound"])
+async def test_an_update_does_not_bind_a_pod(server: Server, verb: str, how: str, bound: bool) -> None:
+    """Only the binding subresource sets nodeName; an update that changes it is invalid, before and after."""
+    made = await pod(server)
+    if bound:
+        await bind(server, made, "one")
+    now = await server.get(at(PODS, made))
+    change: Json = {"spec": {"nodeName": "two"}}
+    body = change if verb == "PATCH" else {**now, "spec": {**now["spec"], **change["spec"]}}
+    result = await server.refused(422, "Invalid", verb, at(PODS, made), body, how=how)
+    (cause,) = result["details"]["causes"]
+    assert (cause["reason"], cause["field"]) == ("FieldValueForbidden", "spec")
+    assert cause["message"].startswith(
+        "Forbidden: pod updates may not change fields other than `spec.containers[*].image`"
+    )
+    assert await server.get(at(PODS, made)) == now
 
 
 async def test_a_deleting_or_gated_pod_is_not_bound(server: Server) -> None:
