@@ -1,6 +1,7 @@
-"""Performs the writes to NodePools and AgentPoolNodeClasses, each conditional on the version that the plan saw.
+"""Performs the writes of the controllers of NodePools and AgentPoolNodeClasses.
 
-Only members that the step names are written, and nothing without the Lease. The Events of a step follow its write.
+Each is conditional on the version that the plan saw. Only members that the step names are written, and nothing without
+the Lease. The Events of a step follow its write.
 """
 
 from collections.abc import Callable, Iterable
@@ -9,6 +10,7 @@ import structlog
 
 from controllers.model.patches import replace_list
 from controllers.model.pool_steps import (
+    AnnotateNodeClaim,
     AnnotateNodePool,
     PatchNodeClassStatus,
     PatchNodePoolStatus,
@@ -21,7 +23,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import Kube
-from provisioner.runtime.resources import NODECLASSES, NODEPOOLS
+from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
 
 log = structlog.get_logger("actuator")
 
@@ -51,6 +53,9 @@ class NodePoolActuator:
             case AnnotateNodePool(node_pool=pool, annotations=annotations):
                 meta = {**_seen(pool.metadata), "annotations": dict(annotations)}
                 await self._kube.patch(NODEPOOLS, pool.name, {"metadata": meta}, patch_type="merge")
+            case AnnotateNodeClaim(claim=claim, annotations=annotations):
+                meta = {**_seen(claim.metadata), "annotations": dict(annotations)}
+                await self._kube.patch(NODECLAIMS, claim.name, {"metadata": meta}, patch_type="merge")
             case PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields, events=events):
                 body = {"metadata": _seen(pool.metadata), "status": {**fields, "conditions": list(conditions)}}
                 await self._kube.patch(NODEPOOLS, pool.name, body, patch_type="merge", subresource="status")

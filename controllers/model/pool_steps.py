@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import msgspec
 
 from provisioner.api.meta import Condition
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 
@@ -34,6 +35,11 @@ class AnnotateNodePool(msgspec.Struct, frozen=True, kw_only=True):
     annotations: Mapping[str, str]
 
 
+class AnnotateNodeClaim(msgspec.Struct, frozen=True, kw_only=True):
+    claim: NodeClaim
+    annotations: Mapping[str, str]
+
+
 class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     """`fields`: the status besides the conditions, in wire names. `events` follow the write."""
 
@@ -43,4 +49,4 @@ class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
 
-PoolStep = SetNodeClassFinalizers | PatchNodeClassStatus | AnnotateNodePool | PatchNodePoolStatus
+PoolStep = SetNodeClassFinalizers | PatchNodeClassStatus | AnnotateNodePool | AnnotateNodeClaim | PatchNodePoolStatus

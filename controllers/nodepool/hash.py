@@ -1,9 +1,11 @@
 """The hash of a NodePool's template, by which drift of its NodeClaims is found.
 
 The hash covers what Karpenter's covers: the template without its requirements. Its value differs from Karpenter's, and
-so does its version, so that neither controller takes the other's hash for drift.
+so does its version, so that neither controller takes the other's hash for drift. When a NodePool has another version,
+its NodeClaims get the version of this program and its hash, except those that are Drifted already.
 
-Source: docs/references/karpenter.md#nodepool.
+Source: docs/references/karpenter.md#nodepool,
+https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/nodepool/hash/controller.go.
 """
 
 import hashlib

@@ -14,9 +14,9 @@ import msgspec
 
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.object_conditions import root, updated, warnings
-from controllers.model.pool_steps import AnnotateNodePool, PatchNodePoolStatus, PoolStep
-from provisioner.api import reasons
-from provisioner.api.conditions import READY
+from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
+from provisioner.api import labels, reasons
+from provisioner.api.conditions import DRIFTED, READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
@@ -24,7 +24,7 @@ from provisioner.api.nodepool import NodePool
 
 from . import validation
 from .counter import usage
-from .hash import hash_annotations
+from .hash import HASH_VERSION, hash_annotations
 from .static_capacity import surplus_replicas
 
 Outcome = Literal["registered", "failed"]
@@ -54,6 +54,11 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
     if not is_ours(pool) or pool.metadata.deleting:
         return None
     wanted = hash_annotations(pool)
+    if (behind := _other_version(f)) is not None:
+        # Claims first: once the NodePool has the version, the hashes of its claims are compared with its own.
+        kept = () if behind.condition(DRIFTED) is None else (labels.NODEPOOL_HASH,)
+        annotations = {key: value for key, value in wanted.items() if key not in kept}
+        return AnnotateNodeClaim(claim=behind, annotations=annotations)
     if any(pool.metadata.annotations.get(key) != value for key, value in wanted.items()):
         return AnnotateNodePool(node_pool=pool, annotations=wanted)
     valid, class_ready = _valid(f), _class_ready(f)
@@ -75,6 +80,14 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
     }
     events = warnings(pool.status.conditions, conditions)
     return PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields, events=events)
+
+
+def _other_version(f: NodePoolFacts) -> NodeClaim | None:
+    """A claim whose hash another version computed, as long as the NodePool's is of another version too."""
+    if f.node_pool.metadata.annotations.get(labels.NODEPOOL_HASH_VERSION) == HASH_VERSION:
+        return None
+    claims = sorted((claim for claim, _ in f.machines if not claim.deleting), key=lambda claim: claim.name)
+    return next((c for c in claims if c.metadata.annotations.get(labels.NODEPOOL_HASH_VERSION) != HASH_VERSION), None)
 
 
 def _valid(f: NodePoolFacts) -> ConditionUpdate:

@@ -26,6 +26,8 @@ from .podspecs import interchangeable
 from .solver import model
 from .volumes import compatible, volume_requirements
 
+STATIC = "it is static: pending pods add no machine to spec.replicas"
+
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
     """What the caches hold. `max_new`: how many agent pools may still be created. `storage`: the volumes of pods."""
@@ -61,7 +63,7 @@ def cluster_snapshot(
     kept = tuple(machine for machine, leaving in everything if not leaving)
     pools, unusable = list[model.NodePool](), dict[str, str]()
     for one in observed.node_pools:
-        if why := why_unusable(one):
+        if why := STATIC if one.spec.replicas is not None else why_unusable(one):
             unusable[one.name] = why
             continue
         try:

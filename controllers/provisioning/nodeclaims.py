@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from controllers.nodepool.hash import hash_annotations
 from provisioner.api import labels
 from provisioner.api.nodepool import NodePool
 from provisioner.api.restricted_labels import is_excluded
@@ -44,11 +45,6 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
         labels.NODEPOOL: pool.name,
         f"{reference.group}/{reference.kind.lower()}": reference.name,
     }
-    hashed = {
-        key: pool.metadata.annotations[key]
-        for key in (labels.NODEPOOL_HASH, labels.NODEPOOL_HASH_VERSION)
-        if key in pool.metadata.annotations
-    }
     owner = {
         "apiVersion": pool.api_version,
         "kind": pool.kind,
@@ -69,7 +65,7 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
         "metadata": {
             "name": name,
             "labels": known,
-            "annotations": {**template.metadata.annotations, **hashed, MIN_VALUES_RELAXED: "false"},
+            "annotations": {**template.metadata.annotations, **hash_annotations(pool), MIN_VALUES_RELAXED: "false"},
             # From the beginning, which saves a request before the machine is created.
             "finalizers": [labels.FINALIZER],
             "ownerReferences": [owner],

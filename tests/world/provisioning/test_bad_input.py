@@ -60,6 +60,7 @@ ROWS = {
         reason="NodePoolValidationFailed",
         message="Standard_NC4as_T5_v3: unknown sizes",
     ),
+    "static": Row(pool={"replicas": 0}, message="NodePool bad is not used: it is static"),
     "no size satisfies": Row(
         requirements=(requires("karpenter.azure.com/sku-gpu-count", "Gt", "64"),),
         reason="NoCompatibleInstanceTypes",

@@ -165,6 +165,7 @@ NOT_FOUND = {"type": "NodeClassReady", "status": "False", "reason": "NodeClassNo
 UNUSABLE: list[tuple[str, NodePool, str]] = [
     ("invalid", node_pool("bad", limits={"cpu": "many"}), "NodePool bad: "),
     ("not Ready", node_pool("bad", ready="False"), "Ready is False"),
+    ("static", node_pool("bad", replicas=1), "it is static"),
     ("with a cause", with_conditions(node_pool("bad", ready="False"), NOT_FOUND), "no class"),
     ("without conditions", with_conditions(node_pool("bad")), "not yet known whether it is Ready"),
     ("being deleted", msgspec.structs.replace(node_pool("bad"), metadata=deleted("bad")), "being deleted"),

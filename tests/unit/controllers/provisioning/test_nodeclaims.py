@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.offerings import offerings
+from controllers.nodepool.hash import hash_annotations
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclaim import NodeClaim
@@ -42,7 +43,7 @@ def test_manifest() -> None:
     }
     assert meta["annotations"] == {
         "note": "x",
-        "karpenter.sh/nodepool-hash": "1",
+        **hash_annotations(pool),
         "karpenter.sh/nodeclaim-min-values-relaxed": "false",
     }
     assert spec["nodeClassRef"] == {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}

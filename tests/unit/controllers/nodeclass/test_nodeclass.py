@@ -1,0 +1,114 @@
+"""The table of the controller of AgentPoolNodeClasses: from what is known of one to the next write."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from controllers.model.pool_steps import PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
+from controllers.nodeclass.nodeclass import NodeClassFacts, plan
+from provisioner.api.nodeclass import AgentPoolNodeClass
+
+NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
+MOMENT = "2026-03-01T12:00:00Z"
+OURS, OTHERS = "gpu-provisioner.sh/termination", "example.com/other"
+GONE: dict[str, Any] = {"deletionTimestamp": MOMENT}
+
+
+def node_class(*finalizers: str, spec: dict[str, Any] | None = None, **metadata: Any) -> AgentPoolNodeClass:
+    meta = {"name": "default", "generation": 3, "finalizers": [*finalizers], **metadata}
+    return msgspec.convert({"metadata": meta, "spec": spec or {}}, AgentPoolNodeClass)
+
+
+def planned(found: AgentPoolNodeClass, *claims: str) -> PoolStep | None:
+    return plan(NodeClassFacts(node_class=found, now=NOW, claims=claims))
+
+
+FINALIZERS: list[tuple[str, AgentPoolNodeClass, tuple[str, ...], tuple[str, ...] | None]] = [
+    ("a first claim refers to it", node_class(OTHERS), ("a",), (OTHERS, OURS)),
+    ("claims refer to it", node_class(OURS), ("a", "b"), None),
+    ("no claim refers to it any longer", node_class(OURS), (), None),
+    ("deleting, with a claim", node_class(OURS, **GONE), ("a",), None),
+    ("deleting, without a claim", node_class(OTHERS, OURS, **GONE), (), (OTHERS,)),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "claims", "finalizers"), [row[1:] for row in FINALIZERS], ids=[row[0] for row in FINALIZERS]
+)
+def test_finalizers(found: AgentPoolNodeClass, claims: tuple[str, ...], finalizers: tuple[str, ...] | None) -> None:
+    """Ours is there from the first claim on, and goes with the last one of a deleting class; others stay."""
+    step = planned(found, *claims)
+    if finalizers is None:
+        assert isinstance(step, PatchNodeClassStatus)
+    else:
+        assert isinstance(step, SetNodeClassFinalizers)
+        assert step.finalizers == finalizers
+
+
+def test_a_deleting_class_without_our_finalizer() -> None:
+    """It is another client's to release: nothing is written."""
+    assert planned(node_class(OTHERS, **GONE)) is None
+
+
+CONDITIONS: list[tuple[str, AgentPoolNodeClass, tuple[str, ...], dict[str, tuple[str, str]], str]] = [
+    (
+        "valid",
+        node_class(),
+        (),
+        {"ValidationSucceeded": ("True", "ValidationSucceeded"), "Ready": ("True", "Ready")},
+        "",
+    ),
+    (
+        "invalid",
+        node_class(spec={"maxPods": 1}),
+        (),
+        {
+            "ValidationSucceeded": ("False", "NodeClassValidationFailed"),
+            "Ready": ("False", "NodeClassValidationFailed"),
+        },
+        "spec.maxPods",
+    ),
+    (
+        "unreadable",
+        node_class(unreadable=["spec.tags: a number"]),
+        (),
+        {
+            "ValidationSucceeded": ("False", "NodeClassValidationFailed"),
+            "Ready": ("False", "NodeClassValidationFailed"),
+        },
+        "spec.tags",
+    ),
+    (
+        "in use",
+        node_class(OURS, **GONE),
+        ("a", "b", "c", "d", "e"),
+        {"ValidationSucceeded": ("True", "ValidationSucceeded"), "Ready": ("False", "WaitingForNodeClaims")},
+        "",
+    ),
+]
+
+
+@pytest.mark.parametrize(
+    ("found", "claims", "expected", "event"), [row[1:] for row in CONDITIONS], ids=[row[0] for row in CONDITIONS]
+)
+def test_conditions(
+    found: AgentPoolNodeClass, claims: tuple[str, ...], expected: dict[str, tuple[str, str]], event: str
+) -> None:
+    """Status and reason of each condition; the cause of an invalid one is an Event as well, once."""
+    step = planned(found, *claims)
+    assert isinstance(step, PatchNodeClassStatus)
+    assert {one.type: (one.status, one.reason) for one in step.conditions} == expected
+    assert len(step.events) == bool(event)
+    assert all(event in one.message for one in step.events)
+    status = msgspec.convert({"conditions": msgspec.to_builtins(step.conditions)}, type(found.status))
+    assert planned(msgspec.structs.replace(found, status=status), *claims) is None
+
+
+def test_the_claims_that_a_deleting_class_waits_for() -> None:
+    """The message names the first ones."""
+    step = planned(node_class(OURS, **GONE), "a", "b", "c", "d", "e")
+    assert isinstance(step, PatchNodeClassStatus)
+    (ready,) = [one for one in step.conditions if one.type == "Ready"]
+    assert "a, b, c and 2 more" in ready.message
