@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
@@ -178,9 +179,11 @@ class Provisioner:
         self._retry_at = now + RETRY_SECONDS
         if decision.machines and not await self._delete(failed):
             return STALE_SECONDS
-        created = await self._create(decision, pods, claims, types)
-        if created is None:
+        written = await self._create(decision, pods, claims, types)
+        if written is None:
             return STALE_SECONDS
+        created, refused = written
+        decision = msgspec.structs.replace(decision, errors={**decision.errors, **refused})
         self._count_decisions(pods)
         self._events.record(pods, found, decision, created, now)
         self._omissions.record(self._caches.node_pools(), found)
@@ -269,17 +272,18 @@ class Provisioner:
 
     async def _create(
         self, decision: Decision, pods: Sequence[CachedPod], claims: Sequence[NodeClaim], types: InstanceTypes
-    ) -> Mapping[str, str] | None:
-        """Write the NodeClaims, those of the oldest pods first; returns their names by pod, None after a refusal.
+    ) -> tuple[Mapping[str, str], Mapping[str, str]] | None:
+        """Write the NodeClaims, those of the oldest pods first; None: decide again.
 
-        Those whose NodePool or whose pods have gone since the decision began are left out.
+        Those whose NodePool or whose pods have gone since the decision began are left out. Returns the names by pod,
+        and by pod why the API server refused one, which does not stop the others.
         """
         age = {pod.name: number for number, pod in enumerate(pods)}
         pools = {pool.name: pool for pool in self._caches.node_pools() if not pool.metadata.deleting}
         pending = {pod.name for pod in self._demand()}
         wanted = [one for one in decision.machines if one.node_pool in pools and not pending.isdisjoint(one.pods)]
         taken = {claim.name for claim in claims}
-        created: dict[str, str] = {}
+        created, refused = dict[str, str](), dict[str, str]()
         self._expected_at = _now()
         for machine in sorted(wanted, key=lambda one: min(age[name] for name in one.pods)):
             pool = pools[machine.node_pool]
@@ -298,6 +302,8 @@ class Provisioner:
                     self._caches.claims.invalidate()
                     self._retry_at = _now() + STALE_SECONDS
                     return None
+                case KubeFailed(error=error) if error.refused:
+                    refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
                 case KubeFailed(error=error):
                     raise error
                 case Fenced():
@@ -305,7 +311,7 @@ class Provisioner:
                     return None
                 case _:
                     raise TypeError(type(result).__name__)
-        return created
+        return created, refused
 
     async def _unobserved(self, now: float) -> float | None:
         """Seconds to wait for the cache to show the NodeClaims of the last pass; None once it shows all."""

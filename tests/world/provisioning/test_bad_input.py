@@ -1,10 +1,13 @@
 """Bad input of users: each has a cause where the user looks, and a pod beside it gets its machine."""
 
+import asyncio
 from typing import Any
 
 import msgspec
 import pytest
+from aiohttp import web
 
+from provisioner.simulator.audit_log import Call
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events
 from tests.world.harness import Json, Sim, simulated
@@ -141,3 +144,54 @@ async def test_a_nodepool_that_is_corrected(sim: Sim) -> None:
     assert [reason for reason, _ in pool_events(sim)] == ["NodeClassNotFound"]
     await sim.apply(node_class())
     await sim.until(lambda: claims_of(sim, "bad"), 15.0, "a NodeClaim")
+
+
+@simulated()
+async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim) -> None:
+    """An admission policy refuses the NodeClaims of one NodePool: its pod has the cause, the others continue."""
+    for name in ("bad", "gpu"):
+        await sim.apply(node_pool(name))
+    await sim.apply(node_class())
+
+    async def refuse(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.verb != "POST" or call.target.kind != "nodeclaims" or b'"bad-1"' not in await request.read():
+            return None
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+        return web.json_response({**body, "message": "no money"}, status=403)
+
+    sim.world.before.append(refuse)
+    await sim.start_controller()
+    await pending(sim, pod("first", nodeSelector={POOL: "bad"}), pod("second", nodeSelector={POOL: "gpu"}))
+    await sim.until(lambda: claims_of(sim), 5.0, "the NodeClaim of the other pod")
+    (cause,) = await sim.until(lambda: pod_events(sim, "first"), 5.0, "the Event")
+    assert cause[0] == "FailedScheduling"
+    assert "NodePool bad: its NodeClaim is refused" in cause[1]
+    assert "no money" in cause[1]
+
+
+@simulated()
+async def test_a_nodepool_that_is_deleted_during_a_decision(sim: Sim) -> None:
+    """Nothing is created from it, and the pod gets a machine of another NodePool."""
+    for name in ("bad", "gpu"):
+        await sim.apply(node_pool(name, **({"weight": 10} if name == "bad" else {})))
+    await sim.apply(node_class())
+
+    async def delete(call: Call, _: web.Request) -> web.StreamResponse | None:
+        listed = call.verb == "LIST" and call.target.kind == "nodeclaims" and call.who in sim.controllers
+        if listed and pod_exists(sim) and sim.store.get(POOLS, "bad") is not None:
+            sim.store.delete(POOLS, "bad")
+            await asyncio.sleep(0.1)  # until the watch has shown it
+        return None
+
+    await sim.start_controller()
+    await sim.until(lambda: condition(sim.store.get(POOLS, "bad"), "Ready").get("status") == "True", 60.0, "Ready")
+    sim.world.before.append(delete)
+    await pending(sim, pod("p"))
+    await sim.until(lambda: claims_of(sim), 15.0, "a NodeClaim of the other NodePool")
+    assert not claims_of(sim, "bad")
+    created = [call for call in sim.audit_log.calls() if call.verb == "POST" and call.target.kind == "nodeclaims"]
+    assert len(created) == 1
+
+
+def pod_exists(sim: Sim) -> bool:
+    return sim.store.get("pods", "p", "default") is not None
