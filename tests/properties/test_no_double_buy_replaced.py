@@ -86,9 +86,10 @@ async def removed(sim: Sim, created: Created) -> None:
     (claim,) = claims_of(sim)
     await sim.delete_claim(claim["metadata"]["name"])
     await sim.until(lambda: running() - first, WITHIN_SECONDS, "its successor runs")
+    await sim.until(lambda: len(claims_of(sim)) == 1, WITHIN_SECONDS, "the first machine is gone")
     await more_passes(sim)
     assert len(claims_of(sim)) == 1
-    assert len(created.names) == 2
+    assert len(created.revisions) == 2
     assert live.most == 1
 
 
