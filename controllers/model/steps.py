@@ -25,6 +25,7 @@ Cause = Literal[
     "failed-create",
     "insufficient-capacity",
     "scaled-down",
+    "empty",
     "orphan-pool",
     "missing-pool",
     "node-deleted",

@@ -6,12 +6,13 @@ only for NodePools that are Ready.
 Source: docs/references/karpenter.md#nodepool.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Literal
 
 import msgspec
 
+from controllers.disruption import budgets
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
@@ -94,11 +95,19 @@ def _valid(f: NodePoolFacts) -> ConditionUpdate:
     wrong = next(validation.errors(f.node_pool, f.known_size), None)
     if wrong is not None:
         return ConditionUpdate(status="False", reason=reasons.NODEPOOL_INVALID, message=str(wrong))
-    zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(f.node_pool))
-    message = f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool" if zero else ""
-    if not zero and (surplus := surplus_replicas(f.node_pool)):
-        message = f"spec.limits[nodes] does not allow {surplus} of spec.replicas: raise it, or lower spec.replicas"
+    message = "; ".join(_notes(f.node_pool))
     return ConditionUpdate(status="True", reason=reasons.VALIDATION_SUCCEEDED, message=message)
+
+
+def _notes(pool: NodePool) -> Iterator[str]:
+    """What is valid and keeps the NodePool from creating or removing machines."""
+    zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(pool))
+    if zero:
+        yield f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool"
+    elif surplus := surplus_replicas(pool):
+        yield f"spec.limits[nodes] does not allow {surplus} of spec.replicas: raise it, or lower spec.replicas"
+    for error in budgets.errors(pool):
+        yield f"{error}; no machine is disrupted until then"
 
 
 def _class_ready(f: NodePoolFacts) -> ConditionUpdate:

@@ -34,6 +34,7 @@ OF_CAUSE: Mapping[str, str] = {
     "failed-create": LIFECYCLE,
     "insufficient-capacity": LIFECYCLE,
     "scaled-down": LIFECYCLE,
+    "empty": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,
     "leftover-node": INSTANCE_GARBAGE,

@@ -24,6 +24,7 @@ from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_
 from controllers.provisioning.exhausted import exhausted
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodeclaims import claim_name, manifest
+from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import CachedPod, daemon_specs
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
@@ -103,6 +104,7 @@ class Provisioner:
         clock: Clock,
         compute: Compute,
         observer: SchedulingObserver,
+        nominations: Nominations,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
@@ -112,6 +114,7 @@ class Provisioner:
         self._clock = clock
         self._compute = compute
         self._observer = observer
+        self._nominations = nominations
         self._decided: set[str] = set()
         self._batch = Batch()
         self._retry_at: float | None = None
@@ -137,6 +140,10 @@ class Provisioner:
         if new is not None and starts and nodepool_of(new) is not None:
             self._batch.add(new.uid, _now())
             self._wake(KEY)
+
+    def undecided(self) -> bool:
+        """Whether pending pods wait for a decision."""
+        return self._batch.remaining(_now()) is not None
 
     async def reconcile(self, _: str) -> float | None:
         """One pass; returns the seconds until the next one, None: when a pod becomes provisionable.
@@ -184,6 +191,7 @@ class Provisioner:
             return STALE_SECONDS
         created, refused = written
         decision = msgspec.structs.replace(decision, errors={**decision.errors, **refused})
+        self._nominations.record({*decision.existing, *created.values()}, _now())
         self._count_decisions(pods)
         self._events.record(pods, found, decision, created, now)
         self._omissions.record(self._caches.node_pools(), found)

@@ -37,6 +37,25 @@ class NodeClaimTemplate(Struct, frozen=True, kw_only=True):
     spec: TemplateSpec = TemplateSpec()
 
 
+class Budget(Struct, frozen=True, kw_only=True):
+    """`nodes`: a number, or a percentage of the machines. `reasons`: those it limits, () for all.
+
+    `schedule` (cron, UTC) and `duration` are set together: the budget is active for so long after each time.
+    """
+
+    nodes: str = "10%"
+    reasons: tuple[str, ...] = ()
+    schedule: str | None = None
+    duration: str | None = None
+
+
+class Disruption(Struct, frozen=True, kw_only=True):
+    """`consolidate_after`: how long a machine is empty before it is removed, or Never."""
+
+    consolidate_after: str = "0s"
+    budgets: tuple[Budget, ...] = (Budget(),)
+
+
 class NodePoolSpec(Struct, frozen=True, kw_only=True):
     """`limits` are over all machines of the pool; its key `nodes` counts machines. `replicas`: a static pool."""
 
@@ -44,6 +63,7 @@ class NodePoolSpec(Struct, frozen=True, kw_only=True):
     limits: Mapping[str, str | int | float] = EMPTY
     weight: int | None = None
     replicas: int | None = None
+    disruption: Disruption = Disruption()
 
 
 class NodePoolStatus(Struct, frozen=True, kw_only=True):

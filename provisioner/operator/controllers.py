@@ -153,7 +153,7 @@ def build_controllers(
             inventory=inventory,
             actuator=actuator,
             unavailable=unavailable,
-            errors=observer.errors,
+            observer=observer,
         )
         if config.node_pools
         else None,

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from typing import Never
 
 import structlog
-from prometheus_client import Counter
 
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
@@ -19,13 +18,16 @@ from controllers.model.ownership import Verdict, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
+from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import PodDigest
+from controllers.reconcile.emptiness import EmptinessController
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
 from controllers.reconcile.static_capacity import StaticCapacity
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.reflector import Reflector
@@ -38,6 +40,8 @@ from .config import Clients, Config
 # A pod that has ended uses nothing of its Node.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 RECONCILE_TIMEOUT_SECONDS = 60.0
+# Changes of pods and machines come in groups.
+COLLECT_SECONDS = 1.0
 
 log = structlog.get_logger("operator")
 
@@ -51,6 +55,7 @@ class Provisioning:
     daemon_sets: Reflector[DaemonSet]
     controller: Controller
     static_capacity: Controller
+    emptiness: Controller
     changed: asyncio.Event
     scheduling_metrics: SchedulingMetrics
 
@@ -65,6 +70,7 @@ class Provisioning:
                     tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
                     tasks.create_task(self.controller.run(), name="provisioner"),
                     tasks.create_task(self.static_capacity.run(), name="static-capacity"),
+                    tasks.create_task(self.emptiness.run(), name="emptiness"),
                 ]
                 await self._until(exists=False)
                 for task in running:
@@ -88,9 +94,9 @@ def build_provisioning(
     inventory: Inventory,
     actuator: Actuator,
     unavailable: UnavailableOfferings,
-    errors: Counter,
+    observer: Observer,
 ) -> Provisioning:
-    """Subscribes to the caches, which must not run yet. `errors` counts failed collections of metrics."""
+    """Subscribes to the caches, which must not run yet."""
     kube, rng, metrics = clients.kube, clients.rng, clients.metrics
     queue = WorkQueue(rng, metrics=metrics.workqueue("provisioner"))
     pods: Reflector[SchedulablePod] = Reflector(
@@ -111,11 +117,12 @@ def build_provisioning(
         found = caches.node_pools.items()
         return tuple(pool for pool in found if is_own(pool.spec.template.spec.node_class_ref))
 
-    observer = SchedulingMetrics(metrics, errors, clients.clock)
+    scheduling = SchedulingMetrics(metrics, observer.errors, clients.clock)
     demand = DemandCaches(
         node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
     )
     instance_types = build_instance_types(inventory, unavailable)
+    nominations = Nominations()
     provisioner = Provisioner(
         demand,
         actuator,
@@ -124,12 +131,13 @@ def build_provisioning(
         wake=queue.add,
         clock=clients.clock,
         compute=clients.compute,
-        observer=observer,
+        observer=scheduling,
+        nominations=nominations,
     )
     caches.node_pools.add_event_handler(lambda *_: changed.set())
     caches.claims.add_event_handler(provisioner.claim_changed)
     pods.add_event_handler(provisioner.pod_changed)
-    pods.add_event_handler(observer.pod_changed)
+    pods.add_event_handler(scheduling.pod_changed)
     controller = Controller(
         "provisioner",
         queue,
@@ -144,8 +152,17 @@ def build_provisioning(
         daemon_sets=daemon_sets,
         controller=controller,
         static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
+        emptiness=build_emptiness(
+            clients,
+            caches,
+            demand,
+            actuator,
+            nominations=nominations,
+            undecided=provisioner.undecided,
+            observer=observer,
+        ),
         changed=changed,
-        scheduling_metrics=observer,
+        scheduling_metrics=scheduling,
     )
 
 
@@ -168,6 +185,41 @@ def build_static_capacity(
         workers=1,
         reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
         metrics=clients.metrics.controller("static-capacity"),
+    )
+
+
+def build_emptiness(
+    clients: Clients,
+    caches: Caches,
+    demand: DemandCaches,
+    actuator: Actuator,
+    *,
+    nominations: Nominations,
+    undecided: Callable[[], bool],
+    observer: Observer,
+) -> Controller:
+    """The controller that removes empty machines, subscribed to its caches."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("emptiness"))
+    emptiness = EmptinessController(
+        demand,
+        actuator,
+        nominations=nominations,
+        undecided=undecided,
+        disrupted=observer.disrupted,
+        wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
+        clock=clients.clock,
+    )
+    caches.node_pools.add_event_handler(emptiness.pool_changed)
+    caches.claims.add_event_handler(emptiness.claim_changed)
+    caches.nodes.add_event_handler(emptiness.node_changed)
+    demand.pods.add_event_handler(emptiness.pod_changed, on_synced=emptiness.pods_synced)
+    return Controller(
+        "emptiness",
+        queue,
+        emptiness.reconcile,
+        workers=1,
+        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
+        metrics=clients.metrics.controller("emptiness"),
     )
 
 

@@ -11,7 +11,7 @@ preceding requests and changes.
     I5  the system converges: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
-        more claims than replicas
+        more claims than replicas, or no pod uses the machine of its NodePool
 
 Source: docs/references/rules.md#invariants.
 """
@@ -113,6 +113,7 @@ class Invariants:
             self._on_node(obj, before, gone=gone)
         elif kind == "pods":
             self._on_pod(obj)
+            self._snapshot.set_pod(obj, gone=gone)
         elif kind == "nodepools":
             self._snapshot.set_replicas(obj, gone=gone)
         elif kind == "leases":
@@ -129,6 +130,7 @@ class Invariants:
             and (gone or deleting(claim))
             and self._snapshot.healthy(uid)
             and not self._snapshot.is_surplus(uid)
+            and not self._snapshot.is_empty(uid)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
         if call and has_finalizer(before) and not has_finalizer(claim):

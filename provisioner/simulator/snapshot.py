@@ -91,6 +91,7 @@ class Snapshot:
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
         self._replicas: dict[str, int] = {}
+        self._pods: dict[str, str] = {}
         self._cluster_idle = cluster_idle
 
     def belongs(self, pool: Pool, claim: Json) -> bool:
@@ -165,6 +166,21 @@ class Snapshot:
         """Whether the claim belongs to a static NodePool with more claims than replicas."""
         owners = {owner["uid"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
         return any(self._running(pool) > replicas for pool, replicas in self._replicas.items() if pool in owners)
+
+    def set_pod(self, pod: Json, *, gone: bool) -> None:
+        """Record the Node of a pod that has not ended and that no DaemonSet owns."""
+        meta, name = pod["metadata"], (pod.get("spec") or {}).get("nodeName", "")
+        ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
+        if gone or ended or not name or any(owner["kind"] == "DaemonSet" for owner in meta.get("ownerReferences", ())):
+            self._pods.pop(meta["uid"], None)
+        else:
+            self._pods[meta["uid"]] = name
+
+    def is_empty(self, uid: str) -> bool:
+        """Whether the claim belongs to a NodePool, and no pod uses its Node."""
+        owners = {owner["kind"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
+        nodes = {node["metadata"]["name"] for node in self.nodes.values() if self.claim_of_node(node) == uid}
+        return "NodePool" in owners and bool(nodes) and nodes.isdisjoint(self._pods.values())
 
     def _running(self, node_pool: str) -> int:
         """The claims of a NodePool, given by UID, that are not being deleted."""

@@ -69,10 +69,13 @@ def has_invalid_do_not_disrupt(pod: Pod) -> bool:
 
 def tier(pod: Pod) -> int:
     """The order of eviction: 0 ordinary pods, 1 daemons, 2 critical pods, 3 critical daemons."""
-    critical = pod.spec.priority_class_name in CRITICAL
+    return 2 * (pod.spec.priority_class_name in CRITICAL) + is_daemon_pod(pod)
+
+
+def is_daemon_pod(pod: Pod) -> bool:
+    """Whether a DaemonSet owns the pod."""
     owners = pod.metadata.owner_references
-    daemon = any(owner.kind == "DaemonSet" and owner.api_version.startswith("apps/") for owner in owners)
-    return 2 * critical + daemon
+    return any(owner.kind == "DaemonSet" and owner.api_version.startswith("apps/") for owner in owners)
 
 
 def grace_seconds(pod: Pod) -> int:

@@ -85,8 +85,8 @@ LABELS: Mapping[str, Label] = {
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; the last four are work queues",
-        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity"),
+        meaning="Karpenter's name of the controller that acted; the last five are work queues",
+        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness"),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",

@@ -88,6 +88,11 @@ class Observer:
         with guarded(self.errors):
             self._step_counters.waits(key, blocked_by)
 
+    def disrupted(self, claim: NodeClaim, cause: str) -> None:
+        """A NodeClaim of a NodePool was deleted by a decision, not by inference."""
+        with guarded(self.errors):
+            self._step_counters.disrupted(claim, cause)
+
     def forgot(self, key: str) -> None:
         """All objects of this key are deleted."""
         with guarded(self.errors):

@@ -37,6 +37,7 @@ DISRUPTION = {
     "node-deleted": "garbage_collected",
     "unhealthy-node": "unhealthy",
     "spot-evicted": "spot_interrupted",
+    "empty": "empty",
 }
 REQUESTED = ("requested", "failed-create")
 FORCEFUL = "Forceful Termination"
@@ -78,7 +79,7 @@ class StepCounters:
                 self._deleted.labels("node", cause).inc()
             case DeleteClaim(claim=claim, cause=cause), Wrote():
                 self._deleted.labels("nodeclaim", cause).inc()
-                self._disrupt(claim, cause)
+                self.disrupted(claim, cause)
             case PatchStatus(overdue=overdue), Wrote() if overdue:
                 self._overdue.labels(overdue).inc()
             case EvictPods() | DeletePods(), Evicted():
@@ -110,7 +111,8 @@ class StepCounters:
             self._collected[key] = machine
             self._deleted.labels("pool", cause).inc()
 
-    def _disrupt(self, claim: NodeClaim, cause: str) -> None:
+    def disrupted(self, claim: NodeClaim, cause: str) -> None:
+        """The controller deleted this NodeClaim."""
         nodepool = self._label_values.nodepool(claim.metadata.labels)
         capacity = capacity_label(claim.metadata.labels)
         if cause in DISRUPTION:

@@ -56,7 +56,7 @@ ROW = Row(
         ),
         Panel(
             title="NodeClaims deleted by the controller",
-            description="By reason: garbage_collected, unhealthy, spot_interrupted. Their owners create replacements.",
+            description="By reason. Users and other controllers are not counted.",
             queries=(Query(S.events("karpenter_nodeclaims_disrupted_total", WINDOW, "reason"), "{{reason}}"),),
             bars=True,
             runbooks=("RepairsBlocked",),

@@ -70,6 +70,19 @@ EVENTS = (
         meaning="The static NodePool has more NodeClaims than `spec.replicas`; this one is deleted.",
     ),
     Event(
+        name=r.DISRUPTION_TERMINATING,
+        kind="Normal",
+        about=("NodeClaim", "Node"),
+        meaning="The machine is removed for this reason; `Empty`: no pod uses it any longer.",
+    ),
+    Event(
+        name=r.DISRUPTION_BLOCKED,
+        kind="Normal",
+        about=("NodePool",),
+        meaning="Machines could be removed, and the budgets of the NodePool do not allow it now.",
+        remedy="Change `spec.disruption.budgets` if they should go.",
+    ),
+    Event(
         name=r.FAILED_SCHEDULING,
         kind="Warning",
         about=("Pod",),

@@ -1,0 +1,90 @@
+"""Which machines are removed because they are empty, as a table."""
+
+import math
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+import pytest
+
+from controllers.disruption.emptiness import VALIDATION_SECONDS, Machine, decide
+from provisioner.api import labels
+from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
+from tests.unit.builders import NOW, claim, node
+
+UP = ("Launched", "Registered", "Initialized", "Ready")
+NOT_READY = {"Initialized": "NodeNotReady"}
+DUE = 240.0 + VALIDATION_SECONDS
+
+
+def machine(name: str, seconds: float = 260.0, **known: Any) -> Machine:
+    """A machine that has been quiet for so long."""
+    own = {key: known.pop(key) for key in ("down", "deleting") if key in known}
+    made = claim(name=name, uid=name, up=known.pop("up", UP), **own)
+    meta = msgspec.structs.replace(made.metadata, annotations=known.pop("annotations", {}))
+    known = {"node": node(), "pods": 0, **known}
+    return Machine(
+        claim=msgspec.structs.replace(made, metadata=meta), quiet_since=NOW - timedelta(seconds=seconds), **known
+    )
+
+
+def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
+    disruption = Disruption(consolidate_after=after, budgets=(Budget(nodes=nodes),))
+    return NodePool(spec=NodePoolSpec(disruption=disruption, **spec))
+
+
+@pytest.mark.parametrize(
+    ("node_pool", "machines", "removed", "blocked", "after"),
+    [
+        (pool(), [], (), 0, math.inf),
+        (pool(), [machine("a", DUE)], ("a",), 0, math.inf),
+        (pool(), [machine("a", DUE - 1)], (), 0, 1.0),
+        (pool("0s"), [machine("a", VALIDATION_SECONDS)], ("a",), 0, math.inf),
+        (pool("Never"), [machine("a")], (), 0, math.inf),
+        (pool("soon"), [machine("a")], (), 0, math.inf),
+        (pool(replicas=1), [machine("a")], (), 0, math.inf),
+        (pool(), [machine("a"), machine("b", 290.0)], ("b", "a"), 0, math.inf),
+        (pool(nodes="1"), [machine("a"), machine("b", 290.0)], ("b",), 1, math.inf),
+        (pool(nodes="0"), [machine("a")], (), 1, math.inf),
+        # What is being removed, and what is not Ready, uses the budget.
+        (pool(nodes="1"), [machine("a"), machine("b", deleting=True)], (), 1, math.inf),
+        (pool(nodes="1"), [machine("a"), machine("b", leaving=True)], (), 1, math.inf),
+        (
+            pool(nodes="1"),
+            [machine("a"), machine("b", up=UP[:2], down=NOT_READY)],
+            (),
+            1,
+            math.inf,
+        ),
+        (pool(nodes="2"), [machine("a"), machine("b", leaving=True)], ("a",), 0, math.inf),
+        # No candidates.
+        (pool(), [machine("a", pods=1)], (), 0, math.inf),
+        (pool(), [machine("a", nominated=True)], (), 0, math.inf),
+        (pool(), [machine("a", leaving=True)], (), 0, math.inf),
+        (pool(), [machine("a", deleting=True)], (), 0, math.inf),
+        (pool(), [machine("a", node=None)], (), 0, math.inf),
+        (pool(), [machine("a", up=UP[:2])], (), 0, math.inf),
+        (pool(), [machine("a", annotations={labels.DO_NOT_DISRUPT: "true"})], (), 0, math.inf),
+    ],
+)
+def test_decide(
+    node_pool: NodePool, machines: list[Machine], removed: tuple[str, ...], blocked: int, after: float
+) -> None:
+    """The conditions of the machines are five minutes old."""
+    found = decide(node_pool, machines, NOW)
+    assert (tuple(one.claim.name for one in found.remove), found.blocked) == (removed, blocked)
+    assert found.after == pytest.approx(after)
+
+
+def test_the_time_begins_when_the_machine_is_initialized() -> None:
+    """A machine that became usable a minute ago is not empty for longer."""
+    young = machine("a")
+    changed = tuple(
+        msgspec.structs.replace(one, last_transition_time=NOW - timedelta(minutes=1))
+        for one in young.claim.status.conditions
+    )
+    status = msgspec.structs.replace(young.claim.status, conditions=changed)
+    young = msgspec.structs.replace(young, claim=msgspec.structs.replace(young.claim, status=status))
+    found = decide(pool(), [young], NOW)
+    assert not found.remove
+    assert found.after == pytest.approx(DUE - 60.0)
