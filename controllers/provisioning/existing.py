@@ -8,10 +8,11 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import PoolRequirement
+from provisioner.api.value_sets import ValueSet, one_of
 
 from .nodepools import requirements
 from .solver import model
-from .solver.requirements import ValueSet, combine, of_labels, one_of
+from .solver.requirements import combine, of_labels
 from .solver.resources import parse
 
 # A Node has these taints before it is initialized; pods are expected to run once they are gone

@@ -11,9 +11,11 @@ from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
 from provisioner.api.nodepool import NodePool, PoolRequirement
+from provisioner.api.requirements import normalise_key
+from provisioner.api.value_sets import ValueSet, value_set
 
 from .solver import model
-from .solver.requirements import ValueSet, combine, of_labels, stable_key, value_set
+from .solver.requirements import combine, of_labels
 from .solver.resources import parse, total
 
 
@@ -71,7 +73,7 @@ def requirements(found: Iterable[PoolRequirement]) -> dict[str, ValueSet]:
             wanted = value_set(one.operator, one.values, one.min_values or 0)
         except ValueError as error:
             raise ValueError(f"{one.key}: {error}") from None
-        combined = combine(combined, {stable_key(one.key): wanted})
+        combined = combine(combined, {normalise_key(one.key): wanted})
     return combined
 
 

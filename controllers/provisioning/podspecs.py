@@ -6,6 +6,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/.
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from provisioner.api.requirements import normalise_key
 from provisioner.api.schedulable import (
     Container,
     LabelSelector,
@@ -16,9 +17,10 @@ from provisioner.api.schedulable import (
     SchedulablePodSpec,
     SelectorExpression,
 )
+from provisioner.api.value_sets import ValueSet, value_set
 
 from .solver import model
-from .solver.requirements import Requirements, ValueSet, combine, excludes, of_labels, stable_key, value_set
+from .solver.requirements import Requirements, combine, excludes, of_labels
 from .solver.resources import largest, parse, total
 from .solver.topology import EVERY_NAMESPACE
 
@@ -95,7 +97,7 @@ def label_requirements(expressions: Iterable[SelectorExpression]) -> dict[str, V
     """The intersection of expressions, key by key. Raises ValueError for an invalid one."""
     combined: dict[str, ValueSet] = {}
     for one in expressions:
-        key = stable_key(one.key)
+        key = normalise_key(one.key)
         try:
             wanted = value_set(one.operator, one.values)
         except ValueError as error:
@@ -125,7 +127,7 @@ def _topology(spec: SchedulablePodSpec, namespace: str, labels: Mapping[str, str
     for one in spec.topology_spread_constraints:
         yield model.TopologyTerm(
             kind="spread",
-            key=stable_key(one.topology_key),
+            key=normalise_key(one.topology_key),
             selector=_selector(one.label_selector, one.match_label_keys, labels),
             namespaces=frozenset((namespace,)),
             max_skew=one.max_skew,
@@ -146,7 +148,7 @@ def _pod_terms(
     for weight, term in weighted:
         yield model.TopologyTerm(
             kind=kind,
-            key=stable_key(term.topology_key),
+            key=normalise_key(term.topology_key),
             selector=_selector(term.label_selector, term.match_label_keys, labels),
             namespaces=_namespaces(term, namespace),
             weight=weight,

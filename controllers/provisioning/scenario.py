@@ -12,13 +12,15 @@ from provisioner.api.meta import EMPTY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.api.requirements import normalise_key
 from provisioner.api.schedulable import Quantities, SchedulablePod, SelectorExpression
+from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
 from .nodepools import node_pool, provisions
 from .podspecs import interchangeable, label_requirements, podspec
 from .solver import model
-from .solver.requirements import combine, one_of, stable_key
+from .solver.requirements import combine
 from .solver.resources import parse, total
 
 WELL_KNOWN = frozenset(
@@ -76,7 +78,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
     """The snapshot, and an error for each pod that cannot be decoded. Raises ValueError for any other object."""
-    well_known = WELL_KNOWN | frozenset(stable_key(key) for key in scenario.well_known_labels or ())
+    well_known = WELL_KNOWN | frozenset(normalise_key(key) for key in scenario.well_known_labels or ())
     types = tuple(model_instance_type(one) for one in scenario.instance_types or ())
     nodes = tuple(_node(one, types) for one in scenario.nodes or ())
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()

@@ -10,12 +10,13 @@ import msgspec
 
 from provisioner.api import labels
 from provisioner.api.nodepool import NodePool
+from provisioner.api.value_sets import one_of
 
 from .instances import InstanceTypes
 from .nodepools import node_pool, with_capacity_type
 from .solver import model
 from .solver.candidates import UNKNOWN_PRICE, candidates
-from .solver.requirements import combine, one_of
+from .solver.requirements import combine
 
 # As many as Karpenter passes to a cloud provider.
 INSTANCE_TYPES_MOST = 60

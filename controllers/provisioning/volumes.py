@@ -14,10 +14,11 @@ from collections.abc import Iterable, Sequence
 from controllers.model.storage import Storage
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 from .podspecs import label_requirements
-from .solver.requirements import ABSENT, Requirements, combine, excludes, one_of
+from .solver.requirements import Requirements, combine, excludes
 
 DISK_ZONE = "topology.disk.csi.azure.com/zone"
 FIRST_CONSUMER = "WaitForFirstConsumer"

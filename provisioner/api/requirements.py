@@ -8,30 +8,27 @@ Source: docs/references/karpenter.md#requirements.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import msgspec
 
 from .labels import BETA_KEYS
 from .nodeclaim import Requirement
+from .value_sets import ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, value_set
 
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_VALUE_LENGTH = 63
-_INTEGER = re.compile(r"[+-]?[0-9]{1,18}")
-_BOUNDS = ("Gt", "Lt", "Gte", "Lte")
 
 
 class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The intersection of all requirements on one key. `allowed` is None without a list of values, else it is ordered.
+    """The intersection of all requirements on one key. `listed`: the values of the first list, None without a list.
 
-    `least` and `most` bound the value as an integer, inclusive. `present` requires the key, `absent` forbids it.
+    `present` requires the key, `absent` forbids it: a set of values cannot distinguish a conflict from absence.
     """
 
     key: str
-    allowed: Mapping[str, None] | None = None
-    excluded: frozenset[str] = frozenset()
-    least: int | None = None
-    most: int | None = None
+    set: ValueSet = ANY
+    listed: tuple[str, ...] | None = None
     present: bool = False
     absent: bool = False
 
@@ -40,27 +37,16 @@ class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
         """The remaining values in the user's order; None if there is no list, so that only `allows` decides."""
         if self.absent:
             return ()
-        return None if self.allowed is None else tuple(v for v in self.allowed if self.allows(v))
+        return None if self.listed is None else tuple(v for v in self.listed if v in self.set.values)
 
     @property
     def satisfiable(self) -> bool:
         """Whether any value, or the absence of the key, satisfies it."""
-        if self.absent:
-            return not self.present
-        if self.least is not None and self.most is not None and self.least > self.most:
-            return False
-        return self.values != ()
+        return not self.present if self.absent else self.set.operator != "DoesNotExist"
 
     def allows(self, value: str) -> bool:
         """Whether a label with this value satisfies it."""
-        if self.absent or value in self.excluded or (self.allowed is not None and value not in self.allowed):
-            return False
-        if self.least is None and self.most is None:
-            return True
-        if _INTEGER.fullmatch(value) is None:
-            return False
-        number = int(value)
-        return (self.least is None or number >= self.least) and (self.most is None or number <= self.most)
+        return not self.absent and self.set.allows(value)
 
 
 def normalise_key(key: str) -> str:
@@ -117,40 +103,24 @@ def _combined(requirements: Iterable[Requirement], key: str) -> CombinedRequirem
 
 
 def _intersect(demand: CombinedRequirement, requirement: Requirement) -> CombinedRequirement:
-    values = requirement.values
-    replace = msgspec.structs.replace
-    match requirement.operator:
-        case "In":
-            listed = dict.fromkeys(values)
-            kept = listed if demand.allowed is None else {v: None for v in demand.allowed if v in listed}
-            return replace(demand, allowed=kept, present=True)
-        case "NotIn":
-            return replace(demand, excluded=demand.excluded.union(values))
-        case "Exists":
-            return replace(demand, present=True)
-        case "DoesNotExist":
-            return replace(demand, absent=True)
-    bound = _bound(requirement)
-    if requirement.operator in {"Gt", "Gte"}:
-        least = bound + (requirement.operator == "Gt")
-        return replace(demand, present=True, least=least if demand.least is None else max(demand.least, least))
-    most = bound - (requirement.operator == "Lt")
-    return replace(demand, present=True, most=most if demand.most is None else min(demand.most, most))
-
-
-def _bound(requirement: Requirement) -> int:
-    why = _why_invalid(requirement)
-    if why:
+    operator, values = requirement.operator, requirement.values
+    if operator in BOUNDS and (why := _why_invalid(requirement)):
         raise ValueError(why)
-    return int(requirement.values[0])
+    return CombinedRequirement(
+        key=demand.key,
+        set=demand.set.intersection(value_set(operator, values)),
+        listed=tuple(dict.fromkeys(values)) if operator == "In" and demand.listed is None else demand.listed,
+        present=demand.present or operator not in NEGATIVE,
+        absent=demand.absent or operator == "DoesNotExist",
+    )
 
 
 def _why_invalid(requirement: Requirement) -> str:
     key, operator, values = requirement.key, requirement.operator, requirement.values
-    if operator not in {"In", "NotIn", "Exists", "DoesNotExist", *_BOUNDS}:
+    if operator not in {"In", "NotIn", "Exists", "DoesNotExist", *BOUNDS}:
         return f"{key}: unknown operator {operator!r}"
-    if operator in _BOUNDS:
-        if len(values) != 1 or _INTEGER.fullmatch(values[0]) is None or int(values[0]) < 0:
+    if operator in BOUNDS:
+        if len(values) != 1 or not is_integer(values[0]) or int(values[0]) < 0:
             return f"{key}: {operator} requires a single non-negative integer"
         return ""
     if operator == "In" and not values:

@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from provisioner.api.value_sets import ValueSet
+
 from .bitsets import bits, of
 from .budget import Budget
 from .candidates import Candidate
 from .limits import cover
 from .offers import Offers
 from .packing import Machine, Packing
-from .requirements import Requirements, ValueSet
+from .requirements import Requirements
 from .sharing import Sharing
 from .topology import Selection
 from .work import Work

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.value_sets import ABSENT, one_of
 
 from .model import InstanceType, NodePool, Offering, PodSpec, Resources, Snapshot
-from .requirements import ABSENT, Requirements, combine, conflict, one_of
+from .requirements import Requirements, combine, conflict
 from .resources import total, without
 from .taints import untolerated
 from .views import View

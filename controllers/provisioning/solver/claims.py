@@ -9,12 +9,13 @@ from collections.abc import Hashable, Iterable
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.value_sets import one_of
 
 from .candidates import UNKNOWN_PRICE, Candidate
 from .model import NewMachine, Snapshot
 from .nodes import Host
 from .offers import Offers
-from .requirements import Requirements, combine, conflict, one_of
+from .requirements import Requirements, combine, conflict
 from .resources import total
 
 TOLERATED_PRICE = 1.15

@@ -11,8 +11,10 @@ from collections.abc import Hashable, Iterator, Mapping
 
 import msgspec
 
+from provisioner.api.value_sets import one_of
+
 from .model import PodSpec, Preference, TopologyTerm
-from .requirements import Requirements, combine, excludes, one_of
+from .requirements import Requirements, combine, excludes
 
 _ORDER = ("affinity", "anti-affinity", "spread")
 

@@ -7,9 +7,10 @@ import pytest
 
 from controllers.model.storage import Storage
 from controllers.provisioning.pods import CachedPod
-from controllers.provisioning.solver.requirements import ABSENT, Requirements, one_of
+from controllers.provisioning.solver.requirements import Requirements
 from controllers.provisioning.solver.solver import solve
 from controllers.provisioning.volumes import volume_requirements
+from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
 from .observed import TOLERATES, observe, pod
