@@ -23,6 +23,7 @@ from provisioner.simulator.azure.pool_store import Kind
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.scheduler import Scheduler
 
+from .daemon_sets import DaemonSets
 from .device_plugin import Devices, devices_of
 from .kubelet import Kubelets
 from .machine import Machine, NodeSettings
@@ -61,6 +62,7 @@ class NodeSimulator:
             rng=rng,
             on_ready=self._pods.kubelet_ready,
         )
+        DaemonSets(store, self._scheduler)
         self._never_register: list[str] = []
         self._two_nodes: list[str] = []
         cloud.subscribe(self._on_pool)
