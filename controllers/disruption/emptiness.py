@@ -31,14 +31,14 @@ VALIDATION_SECONDS = 15.0
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """`quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known.
 
-    `nominated`: a pending pod is expected on it. `leaving`: its removal was requested and the cache does not show it.
+    `nominated_seconds`: for so long a pending pod is expected on it. `leaving`: its removal was requested and the cache does not show it.
     """
 
     claim: NodeClaim
     node: Node | None
     pods: int
     quiet_since: datetime
-    nominated: bool = False
+    nominated_seconds: float = 0.0
     leaving: bool = False
 
 
@@ -57,7 +57,9 @@ def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptin
     if seconds is None or pool.spec.replicas is not None or pool.metadata.deleting:
         return Emptiness()
     waiting = {
-        one.claim.uid: max(0.0, seconds) + VALIDATION_SECONDS - (now - _since(one)).total_seconds()
+        one.claim.uid: max(
+            max(0.0, seconds) + VALIDATION_SECONDS - (now - _since(one)).total_seconds(), one.nominated_seconds
+        )
         for one in machines
         if _is_candidate(one)
     }
@@ -69,7 +71,7 @@ def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptin
 
 
 def _is_candidate(one: Machine) -> bool:
-    if one.leaving or one.nominated or one.pods or one.claim.deleting or one.node is None or one.node.deleting:
+    if one.leaving or one.pods or one.claim.deleting or one.node is None or one.node.deleting:
         return False
     protected = any(
         meta.annotations.get(labels.DO_NOT_DISRUPT) == "true" for meta in (one.claim.metadata, one.node.metadata)

@@ -20,6 +20,6 @@ class Nominations:
         self._until = {name: until for name, until in self._until.items() if until > now}
         self._until |= dict.fromkeys(names, now + NOMINATED_SECONDS)
 
-    def has(self, name: str, now: float) -> bool:
-        """Whether a pending pod is expected on this machine."""
-        return self._until.get(name, 0.0) > now
+    def left(self, name: str, now: float) -> float:
+        """Seconds for which a pending pod is expected on this machine."""
+        return max(0.0, self._until.get(name, 0.0) - now)

@@ -137,7 +137,7 @@ class EmptinessController:
                 node=self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None,
                 pods=count.get(claim.status.node_name, 0),
                 quiet_since=self._pod_events.get(claim.status.node_name, self._began),
-                nominated=any(self._nominations.has(one, now) for one in (claim.name, claim.status.node_name)),
+                nominated_seconds=max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name)),
                 leaving=claim.uid in self._removed,
             )
             for claim in claims

@@ -74,7 +74,7 @@ def pods_result(story: PodStory, *, calls: int, lists: int) -> str:
     return "\n".join(
         (
             f"{machines} created for the pending pod ({sizes}, {total:.3f} USD an hour at the list prices of"
-            f" {story.region}, {pricing.DATE}), and deleted with the NodePool in the order instance, Node, NodeClaim.",
+            f" {story.region}, {pricing.DATE}), and removed empty, in the order instance, Node, NodeClaim.",
             f"The other pod stayed Pending: {story.intruder}",
             "Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims (listed from ARM and the API server).",
             f"ARM requests: {calls / max(1, len(story.prices)):g} per claim, and {lists} shared LISTs.",

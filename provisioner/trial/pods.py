@@ -1,4 +1,4 @@
-"""The run of `try --pods --once`: a pending pod gets a machine, which is deleted with its NodePool.
+"""The run of `try --pods --once`: a pending pod gets a machine, which is removed when the pod is gone.
 
 One pod tolerates the taint of the NodePool and must run on a machine that was created for it; the other one does not
 and must stay Pending, with an Event that names the taint. The checks read the API server and ARM over HTTP.
@@ -64,9 +64,6 @@ async def run_pods(
         for pod in play.tolerant:
             await client.delete(pod, "Pod")
         missing = await until(play.not_deleted, timeout_seconds)
-        recorder.user("deletes the NodePool, and with it its NodeClaims")
-        for pool in [obj["metadata"]["name"] for obj in objects if obj["kind"] == "NodePool"]:
-            await client.delete(pool, "NodePool")
         missing = missing or await until(lambda: remaining(client), timeout_seconds)
         uids = {name: claim["metadata"]["uid"] for name, claim in claims.items()}
         missing = missing or wrong_order(session, uids) or await play.not_pending()

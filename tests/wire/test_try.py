@@ -390,10 +390,10 @@ def test_the_demo_succeeds(demo: RunningProgram) -> None:
 
 def test_the_demo_with_pods_succeeds(pods: RunningProgram) -> None:
     """The pod runs on a machine that was created for it, the price is stated, and the Event names the taint."""
-    assert pods.end(within_seconds=60.0) == 0, pods.out
+    assert pods.end(within_seconds=120.0) == 0, pods.out
     assert re.search(
         r"\n1 machine was created for the pending pod \(Standard_NC4as_T4_v3, 0\.658 USD an hour at the list prices of"
-        r" westeurope, \S+\), and deleted with the NodePool in the order instance, Node, NodeClaim\.\n"
+        r" westeurope, \S+\), and removed empty, in the order instance, Node, NodeClaim\.\n"
         r"The other pod stayed Pending: Failed to schedule pod, NodePool gpu: did not tolerate taint"
         r" \(taint=sku=gpu:NoSchedule\)\n"
         r"Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims \(listed from ARM and the API server\)\.\n"

@@ -39,6 +39,8 @@ def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
         (pool(), [], (), 0, math.inf),
         (pool(), [machine("a", DUE)], ("a",), 0, math.inf),
         (pool(), [machine("a", DUE - 1)], (), 0, 1.0),
+        (pool(), [machine("a", nominated_seconds=7.0)], (), 0, 7.0),
+        (pool(), [machine("a", DUE - 9, nominated_seconds=7.0)], (), 0, 9.0),
         (pool("0s"), [machine("a", VALIDATION_SECONDS)], ("a",), 0, math.inf),
         (pool("Never"), [machine("a")], (), 0, math.inf),
         (pool("soon"), [machine("a")], (), 0, math.inf),
@@ -59,7 +61,6 @@ def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
         (pool(nodes="2"), [machine("a"), machine("b", leaving=True)], ("a",), 0, math.inf),
         # No candidates.
         (pool(), [machine("a", pods=1)], (), 0, math.inf),
-        (pool(), [machine("a", nominated=True)], (), 0, math.inf),
         (pool(), [machine("a", leaving=True)], (), 0, math.inf),
         (pool(), [machine("a", deleting=True)], (), 0, math.inf),
         (pool(), [machine("a", node=None)], (), 0, math.inf),
