@@ -2,6 +2,7 @@
 
 python -m tests.bench               whole lives and pods on a real API server (`make bench`)
 python -m tests.bench simulator     more measurements, on the simulated API server (`make bench-simulator`)
+python -m tests.bench solver        scheduling decisions alone
 """
 
 import asyncio
@@ -23,6 +24,7 @@ from . import (
     footprint,
     lives,
     scheduling,
+    solving,
     throttled,
     wholelives,
     without_nodepools,
@@ -50,10 +52,12 @@ async def _real() -> list[figures.Figure]:
         ]
 
 
-def _figures(simulator: bool, console: Console) -> list[figures.Figure]:
-    if simulator:
-        console.print("on the simulated API server, for about four and a half minutes ...")
-        return [*asyncio.run(_simulated()), *throttled.measure()]
+def _figures(arguments: list[str], console: Console) -> list[figures.Figure]:
+    if "solver" in arguments:
+        return solving.measure()
+    if "simulator" in arguments:
+        console.print("on the simulated API server, for about five minutes ...")
+        return [*asyncio.run(_simulated()), *throttled.measure(), *solving.measure()]
     console.print(
         f"{apiserver.program()[0]} on {assets.named(assets.find())}, for five to eight minutes ...", soft_wrap=True
     )
@@ -65,7 +69,7 @@ def main(arguments: list[str]) -> int:
     console = Console(width=None if sys.stdout.isatty() else WIDTH)
     before = os.getloadavg()[0]
     try:
-        found = _figures("simulator" in arguments, console)
+        found = _figures(arguments, console)
     except gotool.MissingError as error:
         console.print(str(error), style="red")
         return gotool.USAGE

@@ -15,7 +15,8 @@ EXACT_STATES = 20_000
 PART_STATES = 1_000
 ROUNDS = 40
 PARTS = 400
-IMPROVEMENT_STEPS = 100_000
+# Of all constructions together, the cheapest one first, in steps of `Packing`.
+IMPROVEMENT_STEPS = 200_000
 SMALL_FLEET = 12
 _MACHINES = 1 << 20
 _NO_MACHINE = 1 << 120
@@ -32,7 +33,9 @@ def search(packing: Packing, demand: Mapping[int, int]) -> Fleet:
         worth = shares(packing, demand, apart)
         orders = by_size(packing, demand), by_density(packing, demand, worth)
         options += [greedy(packing, demand, worth, order) for order in orders]
-    return min((_improved(packing, option) for option in options), key=packing.rank)
+    end = packing.steps + IMPROVEMENT_STEPS
+    options.sort(key=packing.cost)
+    return min((_improved(packing, option, end) for option in options), key=packing.rank)
 
 
 def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT_STATES) -> Fleet | None:
@@ -81,10 +84,9 @@ def _exact(packing: Packing, demand: Mapping[int, int], most_states: int = EXACT
     return fleet
 
 
-def _improved(packing: Packing, fleet: Fleet) -> Fleet:
+def _improved(packing: Packing, fleet: Fleet, end: int) -> Fleet:
     """The fleet after local search: cheaper machines for the same pods, and small parts solved anew."""
     fleet = _resized(packing, fleet)
-    end = packing.steps + IMPROVEMENT_STEPS
     for _ in range(ROUNDS):
         better = _resized(packing, _improvement(packing, fleet, end))
         if packing.cost(better) >= packing.cost(fleet):
