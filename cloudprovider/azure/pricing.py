@@ -1,36 +1,42 @@
 """List prices of VM sizes by region, and what a machine of each size offers to pods.
 
-Prices are retail prices of Linux VMs, pay as you go, in USD an hour, as of `DATE`; `prices.csv` is written by
-`python -m tools.prices`. Discounts, reservations and spot prices are not part of them.
+Prices are retail prices of Linux VMs in USD an hour, as of `DATE`; `prices.csv` is written by `python -m tools.prices`.
+Discounts and reservations are not part of them. A spot machine without a price counts with the price on demand, which
+is the most that it costs.
 
 Sources: https://learn.microsoft.com/en-us/rest/api/cost-management/retail-prices/azure-retail-prices,
-docs/references/agent-pools.md#gpu-sizes,
+https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms#pricing (a spot machine costs at most its price on
+demand), docs/references/agent-pools.md#gpu-sizes,
 https://learn.microsoft.com/en-us/azure/aks/node-resource-reservations.
 """
 
 import csv
 import math
+import re
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.resources import files
 
 import msgspec
 
-from cloudprovider.interface import SPOT, Offering
+from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 
 from .instance_types import lookup
 
-DATE = "2026-06-18"
 MAX_PODS = 110
 # kube-reserved: a share of each part of the cores and of the memory; the parts end at these sizes.
 _CPU_SHARES = ((1, 60), (2, 40), (4, 20))
 _CPU_REST = 10
+DATED = re.compile(r"# .*\b(\d{4}-\d\d-\d\d)\.")
 _EVICTION_MIB = 100
 _VM_OVERHEAD = 0.075
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
-    """A VM size in one region. `gpus` is empty for a size without GPUs. `price` is None if it is not known."""
+    """A VM size in one region. `gpus` is 0 for a size without GPUs.
+
+    `price`: on demand. `spot_price`: of the list. Each is None if it is not known.
+    """
 
     name: str
     vcpus: int
@@ -41,41 +47,51 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     gpu_resource: str
     arch: str
     price: float | None
+    spot_price: float | None = None
+
+    def price_as(self, capacity_type: CapacityType) -> float | None:
+        """The price with which an offering counts; for spot without a price of its own it is an upper bound."""
+        if capacity_type != SPOT or self.spot_price is None or self.price is None:
+            return self.price
+        return min(self.spot_price, self.price)
 
 
 @cache
 def regions() -> tuple[str, ...]:
     """The regions with prices, sorted."""
-    return tuple(_table()[0][3:])
+    return _table().regions
 
 
 @cache
 def sizes(region: str) -> tuple[Size, ...]:
     """The sizes that have a price in a region, cheapest first; empty for an unknown region."""
-    header, *rows = _table()
-    if region not in header[3:]:
-        return ()
-    column = header.index(region)
-    found = [_size(row, float(row[column])) for row in rows if row[column]]
+    found = [_size(row, row.prices[region], _spot_price(row, region)) for row in _on_demand() if region in row.prices]
     return tuple(sorted(found, key=lambda size: (size.price or 0.0, size.name)))
 
 
 @cache
+def has_spot_prices(region: str) -> bool:
+    """Whether the table has a spot price in this region."""
+    return any(size.spot_price is not None for size in sizes(region))
+
+
 def size_of(name: str) -> Size | None:
     """The data of a size, without a price; None for an unknown one. The case of the name is ignored."""
-    row = next((row for row in _table()[1:] if row[0].lower() == name.lower()), None)
+    row = _by_name().get((name.casefold(), ON_DEMAND))
     return _size(row, None) if row is not None else None
 
 
 def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]:
-    """Offerings in the order in which a NodePool's claim requests them: cheapest first, spot before on demand.
+    """Offerings in the order in which a NodePool's claim requests them: cheapest first, at equal prices spot first.
 
-    Spot prices are not known and never higher than those on demand. Sizes without a price come last.
+    Sizes without a price come last.
     """
-    prices = list_prices(region)
+    known = {size.name.casefold(): size for size in sizes(region)}
 
     def rank(one: Offering) -> tuple[float, bool]:
-        return prices.get(one.size.lower(), math.inf), one.capacity_type != SPOT
+        size = known.get(one.size.casefold())
+        price = size.price_as(one.capacity_type) if size is not None else None
+        return math.inf if price is None else price, one.capacity_type != SPOT
 
     return tuple(sorted(offerings, key=rank))
 
@@ -93,7 +109,7 @@ def is_known_size(name: str) -> bool:
 
 @cache
 def _names() -> frozenset[str]:
-    return frozenset(row[0] for row in _table()[1:])
+    return frozenset(row.size for row in _on_demand())
 
 
 def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:
@@ -112,18 +128,76 @@ def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str,
     return {"cpu": f"{milli}m", "memory": f"{int(mib * _VM_OVERHEAD) + kube + _EVICTION_MIB}Mi"}
 
 
+class Row(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table; `prices`: by region."""
+
+    size: str
+    capacity_type: CapacityType
+    vcpus: int
+    memory_gib: int
+    prices: Mapping[str, float]
+
+
+class Table(msgspec.Struct, frozen=True, kw_only=True):
+    """The content of `prices.csv`. `date`: of the prices, in ISO form."""
+
+    date: str
+    regions: tuple[str, ...]
+    rows: tuple[Row, ...]
+
+
+def read_table(text: str) -> Table:
+    """The table in the text of a file, whose first line is a comment that ends with the date. Raises ValueError."""
+    comment, *lines = text.splitlines()
+    date = DATED.fullmatch(comment)
+    if date is None:
+        raise ValueError(f"the first line has no date: {comment!r}")
+    header, *rows = csv.reader(lines)
+    fields = ("size", "capacity_type", "vcpus", "memory_gib")
+    if tuple(header[: len(fields)]) != fields:
+        raise ValueError(f"the columns are not {', '.join(fields)} and the regions")
+    found_regions = header[len(fields) :]
+    return Table(
+        date=date[1],
+        regions=tuple(found_regions),
+        rows=tuple(
+            Row(
+                size=size,
+                capacity_type=SPOT if kind == SPOT else ON_DEMAND,
+                vcpus=int(vcpus),
+                memory_gib=int(memory),
+                prices={region: float(price) for region, price in zip(found_regions, prices, strict=True) if price},
+            )
+            for size, kind, vcpus, memory, *prices in rows
+        ),
+    )
+
+
 @cache
-def _table() -> tuple[list[str], ...]:
-    text = files("cloudprovider.azure").joinpath("prices.csv").read_text(encoding="utf-8")
-    return tuple(csv.reader(text.splitlines()))
+def _table() -> Table:
+    return read_table(files("cloudprovider.azure").joinpath("prices.csv").read_text(encoding="utf-8"))
 
 
-def _size(row: list[str], price: float | None) -> Size:
-    known = lookup(row[0])
+@cache
+def _by_name() -> Mapping[tuple[str, CapacityType], Row]:
+    return {(row.size.casefold(), row.capacity_type): row for row in _table().rows}
+
+
+def _on_demand() -> list[Row]:
+    return [row for row in _table().rows if row.capacity_type == ON_DEMAND]
+
+
+def _spot_price(row: Row, region: str) -> float | None:
+    spot = _by_name().get((row.size.casefold(), SPOT))
+    return spot.prices.get(region) if spot is not None else None
+
+
+def _size(row: Row, price: float | None, spot_price: float | None = None) -> Size:
+    known = lookup(row.size)
     return Size(
-        name=row[0],
-        vcpus=int(row[1]),
-        memory_gib=int(row[2]),
+        name=row.size,
+        vcpus=row.vcpus,
+        memory_gib=row.memory_gib,
         gpu_model=known.model if known else "",
         gpu_vendor=known.vendor if known else "",
         gpus=known.gpus if known else 0,
@@ -131,4 +205,9 @@ def _size(row: list[str], price: float | None) -> Size:
         # Grace CPUs are arm64; all other sizes of the table are amd64.
         arch="arm64" if known is not None and known.model.startswith("GB") else "amd64",
         price=price,
+        spot_price=spot_price,
     )
+
+
+# The date of the prices, in ISO form.
+DATE = _table().date

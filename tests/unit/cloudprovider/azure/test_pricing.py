@@ -1,7 +1,11 @@
 """The table of list prices, and the tool that writes it."""
 
+import json
+import urllib.parse
+from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from cloudprovider.azure import pricing
@@ -42,32 +46,93 @@ def test_reserved_resources(vcpus: int, gib: int, cpu: str, memory: str) -> None
     assert pricing.reserved(vcpus, gib) == {"cpu": cpu, "memory": memory}
 
 
+ON_DEMAND, SPOT = ("on-demand", "eastus"), ("spot", "eastus")
+TODAY = "2026-06-18"
+
+
 @pytest.mark.parametrize(
     ("items", "expected"),
     [
-        ([_item(2.0)], {"eastus": 2.0}),
+        ([_item(2.0)], {ON_DEMAND: 2.0}),
         ([_item(2.0, productName="Virtual Machines NC Windows")], {}),
-        ([_item(2.0, skuName="NC4as T4 v3 Spot"), _item(3.0)], {"eastus": 3.0}),
+        ([_item(2.0, skuName="NC4as T4 v3 Spot"), _item(3.0)], {SPOT: 2.0, ON_DEMAND: 3.0}),
         ([_item(2.0, skuName="NC4as T4 v3 Low Priority")], {}),
-        ([_item(2.0, isPrimaryMeterRegion=False), _item(3.0)], {"eastus": 3.0}),
-        ([_item(2.0), _item(3.0, effectiveStartDate="2026-05-01T00:00:00Z")], {"eastus": 3.0}),
+        ([_item(2.0, isPrimaryMeterRegion=False), _item(3.0)], {ON_DEMAND: 3.0}),
+        ([_item(2.0), _item(3.0, effectiveStartDate="2026-05-01T00:00:00Z")], {ON_DEMAND: 3.0}),
+        ([_item(2.0), _item(3.0, effectiveStartDate="2026-07-01T00:00:00Z")], {ON_DEMAND: 2.0}),
         ([_item(2.0, unitOfMeasure="1 Month"), _item(0.0)], {}),
     ],
 )
-def test_the_tool_chooses_the_price_of_linux_on_demand(items: list[dict[str, Any]], expected: dict[str, float]) -> None:
-    """Of several rows the newest of the primary region counts."""
-    assert prices.prices(items) == expected
+def test_the_tool_chooses_prices_of_linux(items: list[dict[str, Any]], expected: dict[tuple[str, str], float]) -> None:
+    """Of several rows the newest of the primary region that is in force counts."""
+    assert prices.prices(items, TODAY) == expected
 
 
-def test_the_tool_follows_pages_and_writes_the_table() -> None:
-    """All pages are read; a missing price is an empty cell."""
-    bodies = {"first": {"Items": [_item()], "NextPageLink": "second"}, "second": {"Items": [_item()]}}
-    found = [
-        *prices.pages("Standard_NC4as_T4_v3", lambda address: bodies["second" if address == "second" else "first"])
+# The form of the API's responses, two pages for the first size.
+RECORDED = Path(__file__).with_name("retail_prices.json")
+OLD = """# Retail list prices, as of 2025-01-01.
+size,capacity_type,vcpus,memory_gib,eastus
+Standard_NC4as_T4_v3,on-demand,4,28,9
+Standard_NC24ads_A100_v4,on-demand,24,220,9
+"""
+NEW = """# Retail list prices of Linux machines in USD an hour, as of 2026-06-18.
+size,capacity_type,vcpus,memory_gib,eastus,westeurope
+Standard_NC4as_T4_v3,on-demand,4,28,0.526,0.631
+Standard_NC4as_T4_v3,spot,4,28,0.1052,
+Standard_NC24ads_A100_v4,on-demand,24,220,3.673,
+"""
+
+
+def test_the_tool_on_a_recorded_answer() -> None:
+    """All pages are read; a missing price is an empty cell, and a size without spot prices has no row for spot."""
+    bodies: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
+    read: list[str] = []
+
+    def get(address: str) -> Any:
+        query = urllib.parse.unquote(address)
+        read.append(query)
+        return next(body for name, body in bodies.items() if name in query)
+
+    assert prices.updated(OLD, get, TODAY) == NEW
+    assert len(read) == 3
+    table = pricing.read_table(NEW)
+    assert (table.date, table.regions) == (TODAY, ("eastus", "westeurope"))
+    assert [(row.capacity_type, dict(row.prices)) for row in table.rows[1:]] == [
+        ("spot", {"eastus": 0.1052}),
+        ("on-demand", {"eastus": 3.673}),
     ]
-    assert len(found) == 2
-    text = prices.table([("a", "4", "28"), ("b", "8", "56")], {"a": {"eastus": 0.5}, "b": {"westus": 1.0}})
-    assert text == "size,vcpus,memory_gib,eastus,westus\na,4,28,0.5,\nb,8,56,,1\n"
+
+
+def test_the_tool_keeps_the_file_if_the_api_has_no_price() -> None:
+    """A changed name of a filter would empty the table."""
+    with pytest.raises(ValueError, match="no price of any size"):
+        prices.updated(OLD, lambda _: {"Items": [], "NextPageLink": None}, TODAY)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [(OLD.replace("#", "", 1), "no date"), (OLD.replace(",capacity_type", ""), "the columns are not")]
+)
+def test_a_table_in_another_form(text: str, why: str) -> None:
+    """It is an error, not a table with wrong prices."""
+    with pytest.raises(ValueError, match=why):
+        pricing.read_table(text)
+
+
+@pytest.mark.parametrize(
+    ("price", "spot", "kind", "expected"),
+    [
+        (2.0, 0.5, "spot", 0.5),
+        (2.0, 0.5, "on-demand", 2.0),
+        (2.0, None, "spot", 2.0),
+        (2.0, 3.0, "spot", 2.0),
+        (None, None, "spot", None),
+    ],
+)
+def test_the_price_of_spot(price: float | None, spot: float | None, kind: Any, expected: float | None) -> None:
+    """Without a price of its own a spot machine counts with its price on demand, which it does not exceed."""
+    known = pricing.size_of("standard_nc4as_t4_v3")
+    assert known is not None
+    assert msgspec.structs.replace(known, price=price, spot_price=spot).price_as(kind) == expected
 
 
 def test_offerings_by_price() -> None:
