@@ -49,6 +49,20 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self.limit - self.used
 
 
+class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
+    """A VM size in a location. `restricted`: the reason if this subscription cannot use it; `zones_restricted`: zones
+    that it cannot use. `spot`: whether spot machines of the size exist.
+    """
+
+    name: str
+    family: str
+    vcpus: int
+    zones: tuple[str, ...] = ()
+    restricted: str = ""
+    zones_restricted: tuple[str, ...] = ()
+    spot: bool = True
+
+
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data."""
 
@@ -209,6 +223,12 @@ class CloudProvider(Protocol):
         """The usage of the quotas of the cluster's location, by name in lower case without spaces.
 
         Raises Retryable with status 403 if the identity must not read it.
+        """
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
+        """The known VM sizes that the cluster's location offers, by name in lower case.
+
+        Raises Retryable with status 403 if the identity must not read them.
         """
 
     async def close(self) -> None:

@@ -18,7 +18,7 @@ from provisioner.runtime.controller_name import current_controller
 from provisioner.runtime.metrics import NO_ANSWER, Metrics
 
 from .errors import CloudError, NoCapacity, NotFound
-from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, Usage, immediately
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, ResourceSku, Usage, immediately
 
 PROVIDER, DEFAULT_CONTROLLER = "azure", "instance.garbagecollection"
 ERRORS = {NoCapacity: "InsufficientCapacityError", NotFound: "NodeClaimNotFoundError"}
@@ -71,6 +71,9 @@ class InstrumentedProvider:
 
     async def usages(self) -> Mapping[str, Usage]:
         return await self._observe("usages", self._provider.usages())
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
+        return await self._observe("skus", self._provider.skus())
 
     async def close(self) -> None:
         await self._provider.close()

@@ -1,4 +1,4 @@
-"""Reads the usage of quota while a claim waits for quota: at once, then every minute.
+"""Reads the usage of quota while a claim waits for quota or machines are to be bought: at once, then every minute.
 
 The right to read it is optional. Without it nothing is read for an hour, and offerings are tried again after their
 delay only. A failed read changes nothing.
@@ -22,18 +22,20 @@ log = structlog.get_logger("quota")
 
 
 class QuotaWatch:
-    """`waiting()`: whether a claim waits for quota; `on_read(usages)` is called after each read."""
+    """`on_read(usages, began)` is called after each read, with the loop time at which it began."""
 
-    def __init__(
-        self, provider: CloudProvider, *, waiting: Callable[[], bool], on_read: Callable[[Mapping[str, Usage]], None]
-    ) -> None:
+    def __init__(self, provider: CloudProvider, *, on_read: Callable[[Mapping[str, Usage], float], None]) -> None:
         self._provider = provider
-        self._waiting = waiting
         self._on_read = on_read
+        self._needed: list[Callable[[], bool]] = []
         self._begin = asyncio.Event()
 
+    def add_user(self, needed: Callable[[], bool]) -> None:
+        """Usages are read while `needed()` of a user is true; `wake` is called when that begins."""
+        self._needed.append(needed)
+
     def wake(self) -> None:
-        """A claim waits for quota."""
+        """A user needs the usages."""
         self._begin.set()
 
     async def run(self) -> Never:
@@ -41,16 +43,17 @@ class QuotaWatch:
         while True:
             await self._begin.wait()
             self._begin.clear()
-            if self._waiting():
+            if any(needed() for needed in self._needed):
                 await asyncio.sleep(await self._read())
                 self._begin.set()
 
     async def _read(self) -> float:
         """The seconds until the next read."""
+        began = asyncio.get_running_loop().time()
         try:
             usages = await self._provider.usages()
         except CloudError as error:
             log.info("failed to read the usage of quota", error=str(error))
             return DENIED_SECONDS if error.status == 403 else READ_SECONDS
-        self._on_read(usages)
+        self._on_read(usages, began)
         return READ_SECONDS

@@ -24,14 +24,14 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
 from .errors import SUBSCRIPTION_THROTTLED, CloudError, Retryable
-from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, Usage, immediately
+from .interface import BeforePage, CloudProvider, Cluster, Failure, Instance, Offering, ResourceSku, Usage, immediately
 from .token_bucket import MIN_WAIT_SECONDS, LowPriorityFlow, TokenBucket
 
 # Slightly below the published limits: Azure counts a call on arrival, and latencies differ.
 READ_BURST, READS_PER_SECOND = 58.0, 1.0
 PUT_BURST, PUTS_PER_SECOND = 19.0, 1.0 / 60.0
 AKS, CLUSTER, OPERATIONS, PUTS = "aks", "aks-cluster", "aks-operations", "aks-put"
-# The list of usages is read once a minute; its limit is not documented.
+# The list of usages is read once a minute, that of sizes once a day; their limit is not documented.
 COMPUTE = "compute"
 ARM_READS, ARM_WRITES, ARM_DELETES = "arm-reads", "arm-writes", "arm-deletes"
 LIMITS = {
@@ -148,6 +148,11 @@ class RateLimitedProvider:
         call = Call("GET of the usage of quota", COMPUTE, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
         await self._acquire(call)
         return await self._send(call, self._provider.usages())
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
+        call = Call("GET of the VM sizes", COMPUTE, ARM_READS, max_wait_seconds=GET_MAX_WAIT_SECONDS)
+        await self._acquire(call)
+        return await self._send(call, self._provider.skus())
 
     async def close(self) -> None:
         await self._provider.close()

@@ -6,9 +6,9 @@ ARM only. Exceptions inside `translate_errors` become CloudErrors.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 import msgspec
@@ -31,16 +31,34 @@ MAX_PAGES = 100
 
 async def get_object(client: "ContainerServiceClient", url: str) -> Mapping[str, Any]:
     """GET an object. Raises HttpResponseError for a status other than 200, ValueError for an invalid body."""
-    # stream=True: the SDK then neither decodes the body nor tries to register resource providers.
-    response = await client.send_request(HttpRequest("GET", url), stream=True)
-    await response.read()
-    if response.status_code != 200:
-        raise HttpResponseError(response=response)
-    return decode_object(response.content)
+    return decode_object(await _get(client, url))
+
+
+class Page(NamedTuple):
+    """One page of a list; `next_link` is "" for the last one."""
+
+    items: Sequence[Mapping[str, Any]]
+    next_link: str
+
+
+def decode_page_of_items(content: bytes) -> Page:
+    """Decode a page with all of its items. Raises ValueError."""
+    page = decode_object(content)
+    items = page.get("value")
+    if not isinstance(items, list):
+        raise ValueError("a page without items")  # noqa: TRY004 - as for every invalid response
+    if not all(isinstance(item, Mapping) for item in items):
+        raise ValueError("an item that is not an object")
+    return Page(items, str(page.get("nextLink") or ""))
 
 
 async def list_items(
-    client: "ContainerServiceClient", url: str, endpoint: str, *, before_page: BeforePage = immediately
+    client: "ContainerServiceClient",
+    url: str,
+    endpoint: str,
+    *,
+    before_page: BeforePage = immediately,
+    decode: Callable[[bytes], Page] = decode_page_of_items,
 ) -> AsyncIterator[Mapping[str, Any]]:
     """The items of all pages; each request has its own timeout. `before_page` is awaited before each but the first.
 
@@ -50,20 +68,24 @@ async def list_items(
         if number:
             await before_page()
         async with asyncio.timeout(CALL_SECONDS):
-            page = await get_object(client, url)
-        items = page.get("value")
-        if not isinstance(items, list):
-            raise ValueError("a page without items")  # noqa: TRY004 - as for every invalid response
-        for item in items:
-            if not isinstance(item, Mapping):
-                raise ValueError("an item that is not an object")  # noqa: TRY004
+            page = decode(await _get(client, url))
+        for item in page.items:
             yield item
-        url = str(page.get("nextLink") or "")
+        url = page.next_link
         if not url:
             return
         if not is_arm_url(url, endpoint):
             raise ValueError("a next page at another host")
     raise ValueError("too many pages")
+
+
+async def _get(client: "ContainerServiceClient", url: str) -> bytes:
+    # stream=True: the SDK then neither decodes the body nor tries to register resource providers.
+    response = await client.send_request(HttpRequest("GET", url), stream=True)
+    await response.read()
+    if response.status_code != 200:
+        raise HttpResponseError(response=response)
+    return response.content
 
 
 def is_arm_url(url: str, endpoint: str) -> bool:

@@ -18,7 +18,16 @@ from urllib.parse import quote
 from azure.core import MatchConditions
 
 from cloudprovider.errors import CloudError, NotFound, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, Offering, Usage, immediately
+from cloudprovider.interface import (
+    BeforePage,
+    Cluster,
+    Failure,
+    Instance,
+    Offering,
+    ResourceSku,
+    Usage,
+    immediately,
+)
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.runtime.clock import Clock
@@ -29,6 +38,8 @@ from .client import AzureConfig
 from .error_table import RETRIED
 from .errors import classify_operation
 from .offerings import offerings
+from .pricing import size_of
+from .skus import decode_page, skus_url, to_skus
 from .subscription import to_usages, usages_url
 from .write_log import Write, WriteLog
 
@@ -180,6 +191,20 @@ class AzureProvider:
                 await self.cluster()
             rows = list_items(self._client, usages_url(self._config, self._location), self._config.arm_endpoint)
             return to_usages([row async for row in rows])
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
+        """As one call of 15 s. Sizes that the table does not have are left out."""
+        with translate_errors("list", ""):
+            if not self._location:
+                await self.cluster()
+            async with asyncio.timeout(CALL_SECONDS):
+                rows = list_items(
+                    self._client,
+                    skus_url(self._config, self._location),
+                    self._config.arm_endpoint,
+                    decode=decode_page(lambda name: size_of(name) is not None),
+                )
+                return to_skus([row async for row in rows], self._location)
 
     async def close(self) -> None:
         """Close the client and `owned`; the failure of one does not prevent the others."""

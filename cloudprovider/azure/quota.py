@@ -10,8 +10,9 @@ https://docs.openshift.com/rosa/rosa_architecture/rosa_policy_service_definition
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from typing import NamedTuple
 
 from cloudprovider.errors import QUOTA_EXCEEDED, NoCapacity, Scope
 from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, Usage
@@ -60,21 +61,72 @@ def vcpus_of(size: str) -> int:
     return int(match[1]) if match is not None else 0
 
 
+class Limit(NamedTuple):
+    """The quota of which least is left for an offering, after machines that were requested since the reading."""
+
+    name: str
+    scope: Scope
+    limit: int
+    used: int
+    needed: int
+
+    def text(self, location: str) -> str:
+        """The quota with its usage, in vCPUs."""
+        shown = {TOTAL: "Total Regional", LOW_PRIORITY: "LowPriority"}.get(self.name, self.name)
+        return f"{shown} cores quota in {location}: limit {self.limit}, used {self.used}, needed {self.needed}"
+
+
 def quota_of(usages: Mapping[str, Usage], offering: Offering, location: str) -> OfferingQuota | None:
     """The quota of which least is left for this offering; None if none that it needs is listed.
 
     `usages`: by `quota_name`.
     """
-    family, needed = family_of(offering.size), vcpus_of(offering.size)
-    names: tuple[tuple[str, Scope], ...] = ((family, "size"), (TOTAL, "region"))
-    if offering.capacity_type == SPOT:
-        names = ((LOW_PRIORITY, "priority"),)
-    listed = [(usages[quota_name(name)], name, scope) for name, scope in names if quota_name(name) in usages]
-    if not listed or not needed:
+    least = _least(usages, offering, (), family_of)
+    if least is None:
         return None
-    usage, name, scope = min(listed, key=lambda one: one[0].left)
-    shown = {TOTAL: "Total Regional", LOW_PRIORITY: "LowPriority"}.get(name, name)
-    text = f"{shown} cores quota in {location}: limit {usage.limit}, used {usage.used}, needed {needed}"
-    message = format_message(QUOTA_EXCEEDED, text, RAISE_QUOTA.format(location=location), limit=NO_CAPACITY_BYTES)
-    failure = Failure(reason=QUOTA_EXCEEDED, message=message, code=QUOTA_EXCEEDED, kind=NoCapacity.kind, scope=scope)
-    return OfferingQuota(left=usage.left, needed=needed, failure=failure)
+    text, remedy = least.text(location), RAISE_QUOTA.format(location=location)
+    message = format_message(QUOTA_EXCEEDED, text, remedy, limit=NO_CAPACITY_BYTES)
+    failure = Failure(
+        reason=QUOTA_EXCEEDED, message=message, code=QUOTA_EXCEEDED, kind=NoCapacity.kind, scope=least.scope
+    )
+    return OfferingQuota(left=least.limit - least.used, needed=least.needed, failure=failure)
+
+
+def shortage(
+    usages: Mapping[str, Usage],
+    offering: Offering,
+    location: str,
+    *,
+    requested: Iterable[Offering] = (),
+    family: Callable[[str], str] = family_of,
+) -> str:
+    """Why no quota is left for one more machine; "" if it is, or if no quota that it needs is listed.
+
+    `requested`: machines that the usages do not contain yet. `family`: the quota family of a size, "" if not known.
+    """
+    least = _least(usages, offering, requested, family)
+    if least is None or least.limit - least.used >= least.needed:
+        return ""
+    return f"{offering.size}: {least.text(location)}"
+
+
+def _least(
+    usages: Mapping[str, Usage], offering: Offering, requested: Iterable[Offering], family: Callable[[str], str]
+) -> Limit | None:
+    needed = vcpus_of(offering.size)
+    if not needed:
+        return None
+    limits = []
+    for name, scope in _names(offering, family):
+        usage = usages.get(quota_name(name))
+        if usage is not None:
+            since = sum(vcpus_of(one.size) for one in requested if name in dict(_names(one, family)))
+            limits.append(Limit(name, scope, usage.limit, usage.used + since, needed))
+    return min(limits, key=lambda one: one.limit - one.used, default=None)
+
+
+def _names(offering: Offering, family: Callable[[str], str]) -> tuple[tuple[str, Scope], ...]:
+    """The quotas that an offering needs."""
+    if offering.capacity_type == SPOT:
+        return ((LOW_PRIORITY, "priority"),)
+    return ((family(offering.size), "size"), (TOTAL, "region"))

@@ -4,34 +4,34 @@ Each read has a timeout of 15 s and raises only CloudError. The case of names of
 it differs between Azure's lists. A token is decoded for its identity, and neither stored nor shown.
 
 Source: https://learn.microsoft.com/en-us/rest/api/compute/usage/list (2024-07-01),
-https://learn.microsoft.com/en-us/rest/api/compute/resource-skus/list (2021-07-01),
 https://learn.microsoft.com/en-us/rest/api/authorization/permissions/list-for-resource (2022-04-01),
 https://learn.microsoft.com/en-us/rest/api/resources/providers/get (2021-04-01),
-docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#identity-and-clouds.
+docs/references/agent-pools.md#identity-and-clouds.
 """
 
 import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import msgspec
 
-from cloudprovider.interface import Usage
+from cloudprovider.interface import ResourceSku, Usage
 
-from .arm_reads import CALL_SECONDS, get_object, list_items, translate_errors
+from .arm_reads import CALL_SECONDS, Page, decode_page_of_items, get_object, list_items, translate_errors
 from .client import AzureConfig, Credential
 from .cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 from .quota import quota_name
+from .skus import decode_page, skus_url, texts, to_skus
 from .token_timeout import bounded
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient
 
-PERMISSIONS_VERSION, USAGES_VERSION, SKUS_VERSION = "2022-04-01", "2024-07-01", "2021-07-01"
+PERMISSIONS_VERSION, USAGES_VERSION = "2022-04-01", "2024-07-01"
 IDENTITIES_VERSION, PROVIDERS_VERSION = "2023-01-31", "2021-04-01"
 
 
@@ -40,17 +40,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     tenant: str = ""
     name: str = ""
-
-
-class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
-    """A VM size in a location. `restricted`: the reason if it is unavailable; `zones_restricted`: unavailable zones."""
-
-    name: str
-    family: str
-    vcpus: int
-    zones: tuple[str, ...] = ()
-    restricted: str = ""
-    zones_restricted: tuple[str, ...] = ()
 
 
 class Permissions(msgspec.Struct, frozen=True):
@@ -92,7 +81,7 @@ class SubscriptionClient:
                 body = await get_object(self._client, f"{quote(path)}?api-version={PROVIDERS_VERSION}")
         types = {str(one.get("resourceType")).casefold(): one for one in _maps(body.get("resourceTypes"))}
         found = types.get("managedclusters/agentpools") or types.get("managedclusters") or {}
-        return tuple(sorted(_texts(found.get("apiVersions")), reverse=True))
+        return tuple(sorted(texts(found.get("apiVersions")), reverse=True))
 
     async def managed_identity(self, group: str, name: str) -> ManagedIdentity:
         """A user-assigned identity of the subscription. Raises CloudError with status 404 if it does not exist."""
@@ -108,7 +97,7 @@ class SubscriptionClient:
         """The permissions of the caller on the cluster and its agent pools."""
         path = f"{self._config.cluster_path}/providers/Microsoft.Authorization/permissions"
         found = await self._rows(f"{quote(path)}?api-version={PERMISSIONS_VERSION}")
-        return Permissions(tuple((_texts(row.get("actions")), _texts(row.get("notActions"))) for row in found))
+        return Permissions(tuple((texts(row.get("actions")), texts(row.get("notActions"))) for row in found))
 
     async def usages(self, location: str) -> Mapping[str, Usage]:
         """Usages by family in lower case; `cores` is the regional total, `lowprioritycores` the total of spot."""
@@ -117,22 +106,13 @@ class SubscriptionClient:
     async def skus(self, location: str, sizes: Iterable[str]) -> Mapping[str, ResourceSku]:
         """The given sizes by name in lower case, without those that the location does not offer."""
         wanted = {size.casefold() for size in sizes}
-        here = quote(f"location eq '{location}'")
-        found = await self._rows(f"{quote(self._compute)}/skus?api-version={SKUS_VERSION}&%24filter={here}")
-        return {
-            name: _sku(row, location)
-            for row in found
-            if row.get("resourceType") == "virtualMachines" and (name := str(row.get("name")).casefold()) in wanted
-        }
+        decode = decode_page(lambda name: name.casefold() in wanted)
+        return to_skus(await self._rows(skus_url(self._config, location), decode), location)
 
-    @property
-    def _compute(self) -> str:
-        return f"/subscriptions/{self._config.subscription_id}/providers/Microsoft.Compute"
-
-    async def _rows(self, url: str) -> list[Mapping[str, Any]]:
+    async def _rows(self, url: str, decode: Callable[[bytes], Page] = decode_page_of_items) -> list[Mapping[str, Any]]:
         with translate_errors("list", ""):
             async with asyncio.timeout(CALL_SECONDS):
-                return [row async for row in list_items(self._client, url, self._config.arm_endpoint)]
+                return [row async for row in list_items(self._client, url, self._config.arm_endpoint, decode=decode)]
 
 
 def identity_of(token: str) -> Identity:
@@ -155,10 +135,6 @@ def _any(patterns: Iterable[str], action: str) -> bool:
     )
 
 
-def _texts(value: Any) -> tuple[str, ...]:
-    return tuple(str(one) for one in value) if isinstance(value, list) else ()
-
-
 def usages_url(config: AzureConfig, location: str) -> str:
     """The address of the list of usages of a location."""
     path = f"/subscriptions/{config.subscription_id}/providers/Microsoft.Compute/locations/{location}/usages"
@@ -174,30 +150,6 @@ def _usage(row: Mapping[str, Any]) -> tuple[str, Usage]:
     name = row.get("name")
     value = str(name.get("value") or "") if isinstance(name, Mapping) else ""
     return value, Usage(limit=int(row.get("limit") or 0), used=int(row.get("currentValue") or 0))
-
-
-def _sku(row: Mapping[str, Any], location: str) -> ResourceSku:
-    capabilities = {str(one.get("name")): str(one.get("value")) for one in _maps(row.get("capabilities"))}
-    zones = [zone for one in _maps(row.get("locationInfo")) for zone in _texts(one.get("zones"))]
-    whole, zonal = "", list[str]()
-    for one in _maps(row.get("restrictions")):
-        info = one.get("restrictionInfo")
-        places = _texts(info.get("locations")) if isinstance(info, Mapping) else ()
-        if places and location.casefold() not in (place.casefold() for place in places):
-            continue
-        if one.get("type") == "Zone":
-            zonal += _texts(info.get("zones")) if isinstance(info, Mapping) else ()
-        else:
-            whole = str(one.get("reasonCode") or "restricted")
-    vcpus = capabilities.get("vCPUs", "")
-    return ResourceSku(
-        name=str(row.get("name")),
-        family=str(row.get("family") or ""),
-        vcpus=int(vcpus) if vcpus.isdecimal() else 0,
-        zones=tuple(sorted(zones)),
-        restricted=whole,
-        zones_restricted=tuple(sorted(zonal)),
-    )
 
 
 def _maps(value: Any) -> list[Mapping[str, Any]]:

@@ -38,12 +38,13 @@ WELL_KNOWN = frozenset(
 
 
 class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering of an instance type; the price is in USD an hour."""
+    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available."""
 
     zone: str = msgspec.field(default="", name="Zone")
     capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
     price: float | None = msgspec.field(default=None, name="Price")
     available: bool = msgspec.field(default=True, name="Available")
+    cause: str = msgspec.field(default="", name="Cause")
 
 
 class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,7 +116,11 @@ def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
         allocatable={name: max(0, amount - overhead.get(name, 0)) for name, amount in capacity.items()},
         offerings=tuple(
             model.Offering(
-                zone=one.zone, capacity_type=one.capacity_type or "on-demand", price=one.price, available=one.available
+                zone=one.zone,
+                capacity_type=one.capacity_type or "on-demand",
+                price=one.price,
+                available=one.available,
+                cause=one.cause,
             )
             for one in found.offerings
         ),

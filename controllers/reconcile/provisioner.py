@@ -91,6 +91,7 @@ class Provisioner:
     """`instance_types`: what can be bought now. `max_new`: how many agent pools may still be created.
 
     Both return None while they are unknown. `wake(key)` adds the key to the work queue. `compute` runs a decision.
+    `on_demand()`: a pod has become provisionable.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Provisioner:
         instance_types: Callable[[], InstanceTypes | None],
         max_new: Callable[[], int | None],
         wake: Callable[[str], None],
+        on_demand: Callable[[], None],
         clock: Clock,
         compute: Compute,
         observer: SchedulingObserver,
@@ -111,6 +113,7 @@ class Provisioner:
         self._instance_types = instance_types
         self._max_new = max_new
         self._wake = wake
+        self._on_demand = on_demand
         self._clock = clock
         self._compute = compute
         self._observer = observer
@@ -123,6 +126,12 @@ class Provisioner:
         self._events = SchedulingEvents(actuator)
         self._omissions = OmissionEvents(actuator)
 
+    @property
+    def pending(self) -> bool:
+        """Whether pods are in the batch or have been left pending by the last pass, and a NodePool exists."""
+        waiting = self._retry_at is not None or self._batch.remaining(_now()) is not None
+        return waiting and bool(self._caches.node_pools())
+
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """A pod that became provisionable, or whose constraints changed, joins the batch."""
         if not isinstance(new, CachedPod) or new.spec.node_name or new.waits_for:
@@ -130,6 +139,7 @@ class Provisioner:
         if isinstance(old, CachedPod) and not old.waits_for and old.constraints is new.constraints:
             return
         self._batch.add(new.metadata.uid, _now())
+        self._on_demand()
         self._wake(KEY)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:

@@ -106,17 +106,23 @@ class OfferingTracker:
         """A PUT is about to be sent."""
         if step.offering is not None:
             self._unavailable_offerings.create_started(step.name, step.offering, now)
+            self._quota.requested(step.name, step.offering, now)
             self._counter.tried(step.offering)
 
     def create_failed(
         self, step: CreateInstance, error: CloudError, *, requested: datetime, wall: datetime, now: float
     ) -> None:
         """The PUT, sent at the wall time `requested`, was refused. An accepted one still probes its offering."""
+        self._quota.refused(step.name)
         if isinstance(error, NoCapacity) and step.offering is not None:
             failure = Failure(
                 reason=error.reason, message=error.message, kind=error.kind, scope=error.scope, after=error.after
             )
             self._failed(step.name, step.offering, failure, requested=requested, wall=wall, now=now)
+
+    def obstacle(self, offering: Offering, now: float) -> str:
+        """Why a claim that is created now could not request this offering; "" if it could."""
+        return self._unavailable_offerings.obstacle(offering, now) or self._quota.obstacle(offering, now)
 
     def forget(self, key: str) -> None:
         """Drop this key."""

@@ -6,7 +6,7 @@ more quota than the one before ends the delay of the offerings that now fit. Wit
 Loop times in seconds. Source: docs/references/rules.md#unavailable-offerings.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 
@@ -22,12 +22,15 @@ CURRENT_SECONDS = 150.0
 RECHECK_SECONDS = 60.0
 
 QuotaOf = Callable[[Mapping[str, Usage], Offering], OfferingQuota | None]
+# The offering, and those that were requested since the usages were read.
+Shortage = Callable[[Mapping[str, Usage], Offering, Sequence[Offering]], str]
 
 
 class QuotaReadings:
     """`quota_of(usages, offering)`: the quota that limits the offering. `wake(key)`: for claims to reconcile.
 
-    `begin()` is called when a claim begins to wait for quota.
+    `shortage(usages, offering, requested)`: why no quota is left for one more machine, "" if it is. `begin()` is called
+    when a claim begins to wait for quota.
     """
 
     def __init__(
@@ -36,11 +39,14 @@ class QuotaReadings:
         quota_of: QuotaOf,
         wake: Callable[[str], None],
         begin: Callable[[], None],
+        shortage: Shortage,
     ) -> None:
         self._unavailable = unavailable
         self._quota_of = quota_of
         self._wake = wake
         self._begin = begin
+        self._shortage = shortage
+        self._requested: list[tuple[float, str, Offering]] = []
         self._waiting: dict[str, tuple[Offering, ...]] = {}
         self._usages: Mapping[str, Usage] = {}
         self._read_at: float | None = None
@@ -50,8 +56,9 @@ class QuotaReadings:
         """Whether a claim waits for quota."""
         return bool(self._waiting)
 
-    def read(self, usages: Mapping[str, Usage], now: float) -> None:
-        """Use a reading."""
+    def read(self, usages: Mapping[str, Usage], began: float, now: float) -> None:
+        """Use a reading, whose request was sent at `began`."""
+        self._requested = [one for one in self._requested if one[0] >= began]
         before, self._usages, self._read_at = self._current(now), usages, now
         for key, offerings in list(self._waiting.items()):
             pairs = [(one, self._quota_of(before, one), self._quota_of(usages, one)) for one in offerings]
@@ -79,6 +86,19 @@ class QuotaReadings:
     def release(self, key: str) -> None:
         """This key does not wait for quota."""
         self._waiting.pop(key, None)
+
+    def requested(self, key: str, offering: Offering, now: float) -> None:
+        """A PUT for this offering is about to be sent: the last reading does not contain its machine."""
+        self._requested = [*self._requested, (now, key, offering)] if self._current(now) else []
+
+    def refused(self, key: str) -> None:
+        """The PUT of this key was refused."""
+        self._requested = [one for one in self._requested if one[1] != key]
+
+    def obstacle(self, offering: Offering, now: float) -> str:
+        """Why a machine that nobody has requested yet has no quota; "" if it has, or if readings are not current."""
+        usages = self._current(now)
+        return self._shortage(usages, offering, [one for _, _, one in self._requested]) if usages else ""
 
     def _current(self, now: float) -> Mapping[str, Usage]:
         return self._usages if self._read_at is not None and now - self._read_at <= CURRENT_SECONDS else {}

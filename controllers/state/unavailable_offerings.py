@@ -192,6 +192,12 @@ class UnavailableOfferings:
             (unavailable.offering_scope, max(0.0, unavailable.remaining(now))) for unavailable in self._entries.values()
         )
 
+    def obstacle(self, offering: Offering, now: float) -> str:
+        """The failure for which a new claim could not request an offering now; "" if it could."""
+        failed = (one for one in self._covering(offering) if one.remaining(now) > 0)
+        last = max(failed, key=lambda one: one.failed_at, default=None)
+        return f"{offering.size}: {last.failure.message or last.failure.reason}" if last is not None else ""
+
     def _offer(self, key: str, offering: Offering, now: float) -> Offer:
         worst = Offer(offering=offering)
         for unavailable in self._covering(offering):

@@ -14,6 +14,7 @@ from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.pricing import is_known_size
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
+from cloudprovider.sku_watch import SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
@@ -30,7 +31,6 @@ from controllers.state.cluster import ClusterState, Rules
 from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
 from controllers.state.observe import observe
-from controllers.state.unavailable_offerings import UnavailableOfferings
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import labels
 from provisioner.metrics.observers.nodepools import register_nodepool_metrics
@@ -44,7 +44,7 @@ from provisioner.runtime.workqueue import WorkQueue
 from .caches import Caches
 from .config import Clients, Config
 from .offerings import build_offering_tracker, offerings_in
-from .provisioning import Provisioning, build_provisioning
+from .provisioning import Provisioning, Supply, build_provisioning
 
 WORKERS = 20
 # One reconcile holds at most two reads and a write, each of which ARM may take 15 s to answer.
@@ -104,9 +104,9 @@ def build_controllers(
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
-    unavailable = UnavailableOfferings(queue.add)
+    sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
-        clients, queue, observer, elector, inventory, unavailable=unavailable
+        clients, queue, observer, elector, inventory, sku_watch=sku_watch
     )
     actuator = build_actuator(clients, caches, inventory, events, elector)
     reconciler = Reconciler(
@@ -152,7 +152,7 @@ def build_controllers(
             caches=caches,
             inventory=inventory,
             actuator=actuator,
-            unavailable=unavailable,
+            supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
             observer=observer,
         )
         if config.node_pools

@@ -1,15 +1,17 @@
 """The offerings of claims, and which of them are unavailable, as one process knows them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.azure.pricing import by_price
-from cloudprovider.azure.quota import quota_of
-from cloudprovider.interface import Offering
+from cloudprovider.azure.quota import family_of, quota_of, shortage
+from cloudprovider.azure.skus import excluded
+from cloudprovider.interface import Offering, ResourceSku
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
+from cloudprovider.sku_watch import SkuWatch
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
@@ -28,13 +30,23 @@ def location_of(inventory: Inventory) -> str:
     return inventory.cluster.location if inventory.cluster is not None else ""
 
 
-def offerings_in(inventory: Inventory) -> Callable[[NodeClaim], tuple[Offering, ...]]:
-    """The offerings of a claim in the location of the cluster; those of a NodePool's claim by price."""
+def offerings_in(
+    inventory: Inventory, skus: Callable[[], Mapping[str, ResourceSku] | None] = lambda: None
+) -> Callable[[NodeClaim], tuple[Offering, ...]]:
+    """The offerings of a claim in the location of the cluster; those of a NodePool's claim by price.
+
+    `skus`: the sizes that the subscription can use. What they exclude is left out of a NodePool's claim, unless that is
+    all of it: Azure's response then is the cause on the claim.
+    """
 
     def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
         location = location_of(inventory)
         found = allowed_offerings(claim, location)
-        return by_price(found, location) if nodepool_of(claim) is not None else found
+        if nodepool_of(claim) is None:
+            return found
+        known = skus()
+        usable = [one for one in found if known is None or not excluded(known, one, location)]
+        return by_price(usable or found, location)
 
     return offerings
 
@@ -46,26 +58,36 @@ def build_offering_tracker(
     elector: LeaderElector | None,
     inventory: Inventory,
     *,
-    unavailable: UnavailableOfferings,
+    sku_watch: SkuWatch,
 ) -> tuple[OfferingTracker, QuotaWatch]:
     """Unavailable offerings of the whole cluster, and the reads of quota for those that wait for it.
 
     A key is added to the queue when its offering may be tried again.
     """
+
+    def family(size: str) -> str:
+        sku = (sku_watch.skus or {}).get(size.casefold())
+        return sku.family if sku is not None else family_of(size)
+
+    def location() -> str:
+        return location_of(inventory) or "<location>"
+
+    unavailable = UnavailableOfferings(queue.add)
     watch = QuotaWatch(
         clients.provider,
-        waiting=lambda: quota.waiting,
-        on_read=lambda usages: quota.read(usages, asyncio.get_running_loop().time()),
+        on_read=lambda usages, began: quota.read(usages, began, asyncio.get_running_loop().time()),
     )
     quota = QuotaReadings(
         unavailable,
-        lambda usages, offering: quota_of(usages, offering, location_of(inventory) or "<location>"),
+        lambda usages, offering: quota_of(usages, offering, location()),
         queue.add,
         watch.wake,
+        lambda usages, offering, requested: shortage(usages, offering, location(), requested=requested, family=family),
     )
+    watch.add_user(lambda: quota.waiting)
     tracker = OfferingTracker(
         unavailable,
-        offerings_in(inventory),
+        offerings_in(inventory, lambda: sku_watch.skus),
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
         failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,

@@ -10,10 +10,10 @@ from typing import Never
 
 import structlog
 
-from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
+from cloudprovider.quota_watch import QuotaWatch
+from cloudprovider.sku_watch import SkuWatch
 from controllers.actuator.actuator import Actuator
-from controllers.model.offering_scope import OfferingScope
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
@@ -23,7 +23,7 @@ from controllers.provisioning.pods import PodDigest
 from controllers.reconcile.emptiness import EmptinessController
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
 from controllers.reconcile.static_capacity import StaticCapacity
-from controllers.state.unavailable_offerings import UnavailableOfferings
+from controllers.state.offering_tracker import OfferingTracker
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
@@ -47,12 +47,22 @@ log = structlog.get_logger("operator")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Supply:
+    """What is known of the machines that can be bought."""
+
+    tracker: OfferingTracker
+    quota_watch: QuotaWatch
+    sku_watch: SkuWatch
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
     """`node_pools()`: the NodePools of this controller."""
 
     node_pools: Callable[[], tuple[NodePool, ...]]
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
+    sku_watch: SkuWatch
     controller: Controller
     static_capacity: Controller
     emptiness: Controller
@@ -68,6 +78,7 @@ class Provisioning:
                 running = [
                     tasks.create_task(self.pods.run(), name="pods"),
                     tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
+                    tasks.create_task(self.sku_watch.run(), name="skus"),
                     tasks.create_task(self.controller.run(), name="provisioner"),
                     tasks.create_task(self.static_capacity.run(), name="static-capacity"),
                     tasks.create_task(self.emptiness.run(), name="emptiness"),
@@ -93,7 +104,7 @@ def build_provisioning(
     caches: Caches,
     inventory: Inventory,
     actuator: Actuator,
-    unavailable: UnavailableOfferings,
+    supply: Supply,
     observer: Observer,
 ) -> Provisioning:
     """Subscribes to the caches, which must not run yet."""
@@ -121,7 +132,7 @@ def build_provisioning(
     demand = DemandCaches(
         node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
     )
-    instance_types = build_instance_types(inventory, unavailable)
+    instance_types = build_instance_types(inventory, supply)
     nominations = Nominations()
     provisioner = Provisioner(
         demand,
@@ -129,11 +140,13 @@ def build_provisioning(
         instance_types=instance_types,
         max_new=build_max_new(caches, inventory, config.policy),
         wake=queue.add,
+        on_demand=supply.quota_watch.wake,
         clock=clients.clock,
         compute=clients.compute,
         observer=scheduling,
         nominations=nominations,
     )
+    supply.quota_watch.add_user(lambda: provisioner.pending)
     caches.node_pools.add_event_handler(lambda *_: changed.set())
     caches.claims.add_event_handler(provisioner.claim_changed)
     pods.add_event_handler(provisioner.pod_changed)
@@ -150,6 +163,7 @@ def build_provisioning(
         node_pools=node_pools,
         pods=pods,
         daemon_sets=daemon_sets,
+        sku_watch=supply.sku_watch,
         controller=controller,
         static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
         emptiness=build_emptiness(
@@ -223,19 +237,14 @@ def build_emptiness(
     )
 
 
-def build_instance_types(inventory: Inventory, unavailable: UnavailableOfferings) -> Callable[[], InstanceTypes | None]:
-    """The instance types of the cluster's region; None before the cluster was read."""
-
-    def available(offering: Offering) -> bool:
-        return all(seconds <= 0 or not scope.covers(offering) for scope, seconds in entries)
-
-    entries: tuple[tuple[OfferingScope, float], ...] = ()
-    cache = InstanceTypeCache(available)
+def build_instance_types(inventory: Inventory, supply: Supply) -> Callable[[], InstanceTypes | None]:
+    """Those of the cluster's region; None until the cluster was read and the first read of sizes ended."""
+    cache = InstanceTypeCache(lambda offering: supply.tracker.obstacle(offering, asyncio.get_running_loop().time()))
 
     def current() -> InstanceTypes | None:
-        nonlocal entries
-        entries = unavailable.unavailable(asyncio.get_running_loop().time())
-        return cache.in_region(inventory.cluster.location) if inventory.cluster is not None else None
+        if inventory.cluster is None or not supply.sku_watch.done:
+            return None
+        return cache.in_region(inventory.cluster.location, supply.sku_watch.skus)
 
     return current
 

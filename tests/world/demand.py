@@ -92,3 +92,24 @@ def pod_events(sim: Sim, name: str) -> list[tuple[str, str]]:
         for event in sim.store.list("events", fields=f"involvedObject.kind=Pod,involvedObject.name={name}")
         if event.get("reportingComponent") != "default-scheduler"
     ]
+
+
+async def with_node_pool(sim: Sim, **spec: Any) -> None:
+    """A controller, a NodePool and its class."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(**spec))
+    await sim.start_controller()
+    await sim.until(lambda: watches_pods(sim), 60.0, "pods are watched")
+
+
+def watches_pods(sim: Sim) -> bool:
+    return any(call.verb == "WATCH" and call.target.kind == "pods" for call in sim.audit_log.calls())
+
+
+def sizes(sim: Sim) -> list[str]:
+    """The first instance type of each NodeClaim."""
+    found = []
+    for claim in claims_of(sim):
+        required = {one["key"]: one for one in claim["spec"]["requirements"]}
+        found.append(required["node.kubernetes.io/instance-type"]["values"][0])
+    return found

@@ -23,7 +23,10 @@ UNKNOWN_PRICE = 1e6
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
-    """`allocatable`: without the requests of the daemon pods. `requirements`: of pool, type and offering together."""
+    """`allocatable`: without the requests of the daemon pods. `requirements`: of pool, type and offering together.
+
+    `cause`: why the offering is not available.
+    """
 
     pool: NodePool
     type_name: str
@@ -35,6 +38,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     capacity: Resources
     daemon_requests: Resources
     host_ports: frozenset[tuple[str, int, str]] = frozenset()
+    cause: str = ""
 
 
 class Compatible(msgspec.Struct, frozen=True):
@@ -43,13 +47,13 @@ class Compatible(msgspec.Struct, frozen=True):
     open: Requirements
 
 
-def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
-    """All candidates with an available offering, in the order of pools, prices and names."""
+def candidates(snapshot: Snapshot, *, available: bool = True) -> tuple[Candidate, ...]:
+    """All candidates with an available offering, or all without one, in the order of prices and names."""
     found = []
     for pool in snapshot.node_pools:
         for kind in snapshot.instance_types:
             overheads: dict[tuple[str, str], tuple[Resources, frozenset[tuple[str, int, str]]]] = {}
-            for offering, requirements in _offerings(pool, kind, snapshot.well_known):
+            for offering, requirements in _offerings(pool, kind, snapshot.well_known, available=available):
                 place = (offering.zone, offering.capacity_type)
                 if place not in overheads:
                     overheads[place] = _daemons(snapshot.daemons, pool, requirements, snapshot.well_known)
@@ -66,6 +70,7 @@ def candidates(snapshot: Snapshot) -> tuple[Candidate, ...]:
                         capacity=kind.capacity,
                         daemon_requests=requests,
                         host_ports=ports,
+                        cause=offering.cause,
                     )
                 )
     return tuple(sorted(found, key=_preference))
@@ -77,9 +82,9 @@ def offers(pool: NodePool, types: Iterable[InstanceType], well_known: frozenset[
 
 
 def _offerings(
-    pool: NodePool, kind: InstanceType, well_known: frozenset[str]
+    pool: NodePool, kind: InstanceType, well_known: frozenset[str], *, available: bool = True
 ) -> Iterator[tuple[Offering, Requirements]]:
-    """The available offerings of a type that a NodePool allows, with the requirements of pool, type and offering."""
+    """The offerings of a type that a NodePool allows, with the requirements of pool, type and offering."""
     if conflict(kind.requirements, _shared(pool.requirements, kind.requirements), well_known):
         return
     base = combine(pool.requirements, kind.requirements)
@@ -91,7 +96,7 @@ def _offerings(
                 labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
             },
         )
-        if offering.available and not conflict(base, fixed, fixed):
+        if offering.available is available and not conflict(base, fixed, fixed):
             yield offering, combine(base, fixed)
 
 

@@ -95,7 +95,8 @@ class Pod(Frozen, frozen=True):
 class Offering(Frozen, frozen=True):
     """One way to buy an instance type. `zone` is "" for a machine without a zone.
 
-    `price` is None if it is not known: such an offering is chosen last.
+    `price` is None if it is not known: such an offering is chosen last. `cause`: why it is not available, "" if that is
+    not known.
     """
 
     zone: str
@@ -103,6 +104,7 @@ class Offering(Frozen, frozen=True):
     price: float | None
     available: bool = True
     requirements: Requirements = {}
+    cause: str = ""
 
 
 class InstanceType(Frozen, frozen=True):

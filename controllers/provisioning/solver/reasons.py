@@ -1,4 +1,7 @@
-"""Why a pod stays pending: for each NodePool the first obstacle, with the values that exclude each other."""
+"""Why a pod stays pending: for each NodePool the first obstacle, with the values that exclude each other.
+
+If machines would take the pod whose offerings are not available now, the causes follow.
+"""
 
 from collections.abc import Iterable, Iterator
 
@@ -10,33 +13,39 @@ from .taints import untolerated
 from .views import View
 from .work import Work
 
+CAUSES_SHOWN = 2
 NO_POOLS = "no NodePool is ready to provision machines"
 
 
-def explain(snapshot: Snapshot, offered: Iterable[Candidate], work: Work) -> str:
-    """One text per NodePool, joined by "; "."""
+def explain(snapshot: Snapshot, offered: Iterable[Candidate], unavailable: Iterable[Candidate], work: Work) -> str:
+    """One text per NodePool, joined by "; ". `unavailable`: the candidates without an available offering."""
     if not snapshot.node_pools:
         return NO_POOLS
-    every = tuple(offered)
+    every, others = tuple(offered), tuple(unavailable)
     return "; ".join(
-        f"NodePool {pool.name}: {_obstacle(snapshot, [c for c in every if c.pool is pool], pool, work)}"
+        f"NodePool {pool.name}: "
+        + _obstacle(snapshot, [c for c in every if c.pool is pool], [c for c in others if c.pool is pool], pool, work)
         for pool in sorted(snapshot.node_pools, key=lambda pool: (-pool.weight, pool.name))
     )
 
 
-def _obstacle(snapshot: Snapshot, offered: list[Candidate], pool: NodePool, work: Work) -> str:
+def _obstacle(
+    snapshot: Snapshot, offered: list[Candidate], unavailable: list[Candidate], pool: NodePool, work: Work
+) -> str:
     view = work.view
     taint = untolerated(pool.taints, work.spec.tolerations, ignore_preferred=view.ignore_preferred_taints)
     if taint is not None:
         return f"did not tolerate taint (taint={taint})"
+    causes = _causes(snapshot, unavailable, work)
     if not offered:
-        return "no instance type with an available offering satisfies its requirements"
+        return f"no instance type with an available offering satisfies its requirements{causes}"
     fitting = [c for c in offered if compatible(c, work.spec, view, snapshot.well_known) is not None]
     if not fitting:
-        return _incompatible(snapshot, offered, pool, view)
+        return _incompatible(snapshot, offered, pool, view) + causes
     roomy = [c for c in fitting if fits(work.requests, c.allocatable)]
     if not roomy:
-        return f"no compatible instance type has enough resources: {', '.join(_short(work.requests, fitting))}"
+        short = ", ".join(_short(work.requests, fitting))
+        return f"no compatible instance type has enough resources: {short}{causes}"
     exhausted = sorted({name for name in pool.limits if all(_exceeds(pool, c, name) for c in roomy)})
     if exhausted:
         return f"limits of the NodePool are exhausted: {', '.join(exhausted)}"
@@ -47,6 +56,22 @@ def _obstacle(snapshot: Snapshot, offered: list[Candidate], pool: NodePool, work
     if snapshot.max_new is not None:
         return f"the limit of {snapshot.max_new} new agent pools is reached"
     return "no machine was found"
+
+
+def _causes(snapshot: Snapshot, unavailable: list[Candidate], work: Work) -> str:
+    """Why machines that would take the pod are not available, the cheapest first."""
+    found = dict.fromkeys(
+        c.cause
+        for c in unavailable
+        if c.cause
+        and compatible(c, work.spec, work.view, snapshot.well_known) is not None
+        and fits(work.requests, c.allocatable)
+    )
+    if not found:
+        return ""
+    shown = ", ".join([*found][:CAUSES_SHOWN])
+    rest = f" and {len(found) - CAUSES_SHOWN} more" if len(found) > CAUSES_SHOWN else ""
+    return f" (not available now: {shown}{rest})"
 
 
 def _incompatible(snapshot: Snapshot, offered: list[Candidate], pool: NodePool, view: View) -> str:

@@ -14,9 +14,8 @@ from typing import NamedTuple
 from cloudprovider.azure.client import AzureConfig
 from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.azure.quota import LOW_PRIORITY, TOTAL, quota_name
-from cloudprovider.azure.subscription import ResourceSku
 from cloudprovider.errors import CloudError
-from cloudprovider.interface import SPOT, Cluster, Offering, Usage
+from cloudprovider.interface import SPOT, Cluster, Offering, ResourceSku, Usage
 from controllers.model.policy import Policy
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -39,11 +38,10 @@ MAX_VERSIONS = 5
 SEE_MESSAGE = "Follow the message, then run check again."
 READER = "Give the identity Reader on the subscription, or run check on your machine, with your own login."
 # Optional for the controller.
-QUOTA_READER = (
-    "With the role of charts/gpu-provisioner/azure-quota-role.json on the subscription, the controller skips sizes"
-    " without quota and uses raised quota within a minute. To check it now, run check on your machine, with your own"
-    " login."
-)
+WITH_ROLE = "With the role of charts/gpu-provisioner/azure-quota-role.json on the subscription, "
+YOUR_LOGIN = " To check it now, run check on your machine, with your own login."
+QUOTA_READER = f"{WITH_ROLE}the controller skips sizes without quota and uses raised quota within a minute.{YOUR_LOGIN}"
+SIZE_READER = f"{WITH_ROLE}NodePools leave out sizes and zones that the subscription cannot use.{YOUR_LOGIN}"
 
 
 class Demand(NamedTuple):
@@ -183,7 +181,7 @@ async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found:
     try:
         skus = await arm.inspector.skus(location, names)
     except CloudError as error:
-        found.unknown("sizes", f"failed to read the VM sizes: {error}", READER)
+        found.unknown("sizes", f"failed to read the VM sizes: {error}", SIZE_READER)
         await _quota_readable(arm, location, found)
         return
     for size in names:

@@ -138,7 +138,8 @@ LABELS: Mapping[str, Label] = {
     "node_name": Label(meaning="name of the Node", bound=CLAIMS),
     "nodepool": Label(meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"),
     "operation": Label(
-        meaning="operation of the ARM request", values=("create", "get", "list", "delete", "cause", "cluster", "usages")
+        meaning="operation of the ARM request",
+        values=("create", "get", "list", "delete", "cause", "cluster", "usages", "skus"),
     ),
     "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="Python platform information", bound="one per process"),

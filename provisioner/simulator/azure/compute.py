@@ -13,8 +13,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from . import quota, sizes
+from . import errors, quota, sizes
 from .agentpool import Pool
+from .errors import Answer
+from .faults import Fault
 from .routing import Call
 from .settings import AzureSettings
 
@@ -25,20 +27,15 @@ ZONES = ("1", "2", "3")
 _CPU_SIZES = ("Standard_D2s_v5", "Standard_D4s_v5", "Standard_D8s_v5")
 
 
-@dataclass(frozen=True, kw_only=True)
-class Restriction:
-    """A size that is not available to this subscription: in the location, or in these zones."""
-
-    size: str
-    zones: tuple[str, ...] = ()
-    reason: str = "NotAvailableForSubscription"
-
-
 @dataclass(slots=True)
 class Compute:
-    """Restrictions of sizes, and the caller's roles; quotas are in the settings."""
+    """The sizes that the location lacks, zones of sizes that do not have all, and the caller's roles.
 
-    restrictions: list[Restriction] = field(default_factory=list)
+    Restrictions of sizes are faults (`faults.restricted`); quotas are in the settings.
+    """
+
+    absent: set[str] = field(default_factory=set)
+    zones: dict[str, tuple[str, ...]] = field(default_factory=dict)
     roles: list[dict[str, list[str]]] = field(default_factory=lambda: [{"actions": ["*"], "notActions": []}])
 
 
@@ -47,7 +44,9 @@ def catalogue() -> tuple[str, ...]:
     return (*sizes.names(), *_CPU_SIZES)
 
 
-def answer(compute: Compute, settings: AzureSettings, pools: Iterable[Pool], call: Call) -> Mapping[str, Any]:
+def answer(
+    compute: Compute, settings: AzureSettings, pools: Iterable[Pool], faults: Iterable[Fault], call: Call
+) -> Mapping[str, Any]:
     """The body for one of `VERBS`; empty for other locations than the cluster's."""
     match call.verb:
         case "PERMISSIONS":
@@ -58,7 +57,7 @@ def answer(compute: Compute, settings: AzureSettings, pools: Iterable[Pool], cal
             return usages(settings, pools) if call.item.lower() == settings.location else {"value": []}
     wanted = call.query.get("$filter", "")
     here = not wanted or wanted == f"location eq '{settings.location}'"
-    return skus(compute, settings) if here else {"value": []}
+    return skus(compute, settings, faults) if here else {"value": []}
 
 
 def provider(settings: AzureSettings) -> dict[str, Any]:
@@ -93,15 +92,36 @@ def _usage(name: str, cores: int, limit: int) -> dict[str, Any]:
     return {"name": named, "unit": "Count", "currentValue": cores, "limit": limit}
 
 
-def skus(compute: Compute, settings: AzureSettings) -> dict[str, Any]:
+def refusal(compute: Compute, properties: Mapping[str, Any]) -> Answer | None:
+    """The error for a size, or a zone, that the location does not have."""
+    size, zones = str(properties.get("vmSize") or ""), properties.get("availabilityZones") or ()
+    if size in compute.absent:
+        return errors.bad_request(f"The VM size of {size} is not allowed in your subscription in location.")
+    missing = [zone for zone in zones if zone not in compute.zones.get(size, ZONES)]
+    if not missing:
+        return None
+    return errors.bad_request(f"Availability zone {missing[0]} is not supported for subscription and size {size}.")
+
+
+def skus(compute: Compute, settings: AzureSettings, faults: Iterable[Fault]) -> dict[str, Any]:
     """All sizes in the location, with their restrictions, and a disk, because the API lists disks too."""
     disk = {"resourceType": "disks", "name": "Premium_LRS", "locations": [settings.location], "restrictions": []}
-    return {"value": [disk, *(_sku(size, compute, settings.location) for size in catalogue())]}
+    restricted = [fault for fault in faults if fault.restricted]
+    listed = (size for size in catalogue() if size not in compute.absent)
+    return {"value": [disk, *(_sku(size, compute, restricted, settings.location) for size in listed)]}
 
 
-def _sku(size: str, compute: Compute, location: str) -> dict[str, Any]:
+def _sku(size: str, compute: Compute, restricted: Iterable[Fault], location: str) -> dict[str, Any]:
     found = sizes.find(size) or sizes.Size()
-    capabilities = {"vCPUs": found.vcpus, "MemoryGB": found.memory_gib, **({"GPUs": found.gpus} if found.gpus else {})}
+    capabilities = {
+        "MaxResourceVolumeMB": 65536,
+        "vCPUs": found.vcpus,
+        "HyperVGenerations": "V1,V2",
+        "MemoryGB": found.memory_gib,
+        "LowPriorityCapable": True,
+        "PremiumIO": True,
+        **({"GPUs": found.gpus} if found.gpus else {}),
+    }
     return {
         "resourceType": "virtualMachines",
         "name": size,
@@ -109,16 +129,16 @@ def _sku(size: str, compute: Compute, location: str) -> dict[str, Any]:
         "size": size.removeprefix(sizes.PREFIX),
         "family": quota.family(size),
         "locations": [location],
-        "locationInfo": [{"location": location, "zones": list(ZONES), "zoneDetails": []}],
+        "locationInfo": [{"location": location, "zones": list(compute.zones.get(size, ZONES)), "zoneDetails": []}],
         "capabilities": [{"name": name, "value": str(value)} for name, value in capabilities.items()],
-        "restrictions": [_restricted(one, location) for one in compute.restrictions if one.size == size],
+        "restrictions": [_restriction(one, location) for one in restricted if one.size == size],
     }
 
 
-def _restricted(one: Restriction, location: str) -> dict[str, Any]:
-    info: dict[str, Any] = {"locations": [location], **({"zones": list(one.zones)} if one.zones else {})}
-    kind = "Zone" if one.zones else "Location"
-    return {"type": kind, "values": [location], "restrictionInfo": info, "reasonCode": one.reason}
+def _restriction(one: Fault, location: str) -> dict[str, Any]:
+    info: dict[str, Any] = {"locations": [location], **({"zones": [one.zone]} if one.zone else {})}
+    kind = "Zone" if one.zone else "Location"
+    return {"type": kind, "values": [location], "restrictionInfo": info, "reasonCode": one.restricted}
 
 
 def permissions(compute: Compute) -> Mapping[str, Any]:

@@ -6,6 +6,7 @@
       capacity: ZonalAllocationFailed
     - {verb: LIST, skip: 3, throttled_seconds: 30}
     - {verb: DELETE, pool: gpu1, drop: after}
+    - {size: Standard_NC4as_T4_v3, zone: "1", restricted: NotAvailableForSubscription}
 
 All mistakes are reported at once, each with its rule number, field and remedy. A rule without an effect is a mistake.
 
@@ -74,6 +75,7 @@ class Rule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     ) = None
     quota: str | None = None
     operation_seconds: float | None = None
+    restricted: Literal["", "NotAvailableForSubscription", "QuotaId"] = ""
 
 
 def read(rules: object) -> list[Fault]:
@@ -93,6 +95,8 @@ def read(rules: object) -> list[Fault]:
 
 
 def _fault(rule: Rule) -> Fault:
+    if rule.restricted:
+        return _restriction(rule)
     answers, failures = _answers(rule), _failures(rule)
     if len(answers) > 1 or len(failures) > 1:
         raise InvalidFaultPlan("set at most one answer and one failure")
@@ -102,7 +106,7 @@ def _fault(rule: Rule) -> Fault:
     if not any(acts):
         raise InvalidFaultPlan(
             "the rule has no effect; set answer, html, throttled_seconds, arm_throttled_seconds, drop, slow_seconds,"
-            " failure, capacity, quota or operation_seconds"
+            " failure, capacity, quota, operation_seconds or restricted"
         )
     if rule.times < 1 or rule.skip < 0:
         raise InvalidFaultPlan("`times` must be at least 1, `skip` at least 0")
@@ -121,6 +125,13 @@ def _fault(rule: Rule) -> Fault:
         failure=next(iter(failures), None),
         operation_seconds=rule.operation_seconds,
     )
+
+
+def _restriction(rule: Rule) -> Fault:
+    alone = Rule(size=rule.size, zone=rule.zone, restricted=rule.restricted)
+    if not rule.size or rule != alone:
+        raise InvalidFaultPlan("`restricted` needs `size`, and allows only `zone` besides it")
+    return faults.restricted(rule.size, zone=rule.zone, reason=rule.restricted)
 
 
 def _answers(rule: Rule) -> list[Answer]:

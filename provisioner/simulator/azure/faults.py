@@ -42,7 +42,8 @@ class Fault:
     Match: `verb` (as in `routing.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` of the pool (of the body,
     for a PUT); the first `skip` matches pass, the next `times` are affected. Effect: return `answer`; `drop` the
     connection "before" or "after" the request took effect; delay by `slow_seconds` ("before" or "after" it, by
-    `slow`); let the accepted operation end with `failure`, or last `operation_seconds`.
+    `slow`); let the accepted operation end with `failure`, or last `operation_seconds`. `restricted`: the reason with
+    which the list of sizes has `size`, or its `zone`, as restricted.
     """
 
     verb: str = "*"
@@ -58,6 +59,7 @@ class Fault:
     slow: str = "before"
     failure: Failure | None = None
     operation_seconds: float | None = None
+    restricted: str = ""
     seen: int = field(default=0, compare=False)
 
     def hits(self, verb: str, pool: str, properties: Mapping[str, Any]) -> bool:
@@ -163,6 +165,13 @@ def size_not_available(pool: str, *, size: str, zones: str = "1,2,3", times: int
     inner = json.dumps({"code": "InvalidTemplateDeployment", "message": text}, indent=2)
     message = f"Provisioning of resource(s) for Agent Pool {pool} failed. Error: {inner}"
     return Fault(verb="PUT", size=size, times=times, answer=errors.rp(400, "BadRequest", message))
+
+
+def restricted(size: str, *, zone: str = "", reason: str = "NotAvailableForSubscription", times: int = ALWAYS) -> Fault:
+    """The subscription cannot use the size, or not in this zone; a PUT is rejected at once."""
+    where = f" in zone {zone}" if zone else ""
+    message = f"The VM size of {size}{where} is not allowed in your subscription in location."
+    return Fault(verb="PUT", size=size, zone=zone, times=times, answer=errors.bad_request(message), restricted=reason)
 
 
 def capacity(

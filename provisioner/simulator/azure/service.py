@@ -132,7 +132,7 @@ def _operation(cloud: AzureCloud, call: Call) -> Answer:
 
 
 def _other_services(cloud: AzureCloud, call: Call) -> Answer:
-    return Answer(200, compute.answer(cloud.compute, cloud.settings, cloud.pools.values(), call))
+    return Answer(200, compute.answer(cloud.compute, cloud.settings, cloud.pools.values(), cloud.faults, call))
 
 
 _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
@@ -214,6 +214,8 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
         )
     settings = cloud.settings
     refusal = validation.check(call.pool, call.properties)
+    if refusal is None and pool is None:
+        refusal = compute.refusal(cloud.compute, call.properties)
     if refusal is None and settings.unknown_members == "reject":
         refusal = validation.check_members(call.properties)
     if refusal is None and pool is not None:

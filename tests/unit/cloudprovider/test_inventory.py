@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from cloudprovider.errors import Retryable
-from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering, Usage
+from cloudprovider.interface import Cluster, Failure, Instance, InstanceState, Offering, ResourceSku, Usage
 from cloudprovider.inventory import Inventory
 from cloudprovider.observations import Observation, merge, settles_in
 from provisioner.api.nodeclaim import NodeClaim
@@ -98,6 +98,9 @@ class Cloud:
         raise AssertionError(instance)
 
     async def usages(self) -> Mapping[str, Usage]:
+        return {}
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
     async def cluster(self) -> Cluster:

@@ -8,7 +8,17 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Rejected, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, Usage, immediately
+from cloudprovider.interface import (
+    BeforePage,
+    Cluster,
+    Failure,
+    Instance,
+    InstanceState,
+    Offering,
+    ResourceSku,
+    Usage,
+    immediately,
+)
 from cloudprovider.metering import InstrumentedProvider
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -55,6 +65,9 @@ class Slow:
         return await self._answer(None)
 
     async def usages(self) -> Mapping[str, Usage]:
+        return {}
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
     async def cluster(self) -> Cluster:

@@ -12,7 +12,17 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import BeforePage, Cluster, Failure, Instance, InstanceState, Offering, Usage, immediately
+from cloudprovider.interface import (
+    BeforePage,
+    Cluster,
+    Failure,
+    Instance,
+    InstanceState,
+    Offering,
+    ResourceSku,
+    Usage,
+    immediately,
+)
 from cloudprovider.rate_limits import (
     AKS,
     ARM_READS,
@@ -74,6 +84,9 @@ class Arm:
         return None
 
     async def usages(self) -> Mapping[str, Usage]:
+        return {}
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
     async def cluster(self) -> Cluster:

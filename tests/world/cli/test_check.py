@@ -11,8 +11,7 @@ from aiohttp import web
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
-from provisioner.simulator.azure import errors
-from provisioner.simulator.azure.compute import Restriction
+from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.world import KUBE_HOST
 from tests.world.azure_role import QUOTA_ACTIONS
@@ -126,10 +125,10 @@ async def test_with_the_controllers_own_role_unreadable_checks_are_unknown(sim: 
     assert reported(findings, "failed") == []
     unreadable = ("api version", "permissions", "sizes", "quota")
     assert reported(findings, "unknown") == [("azure", name) for name in unreadable]
-    (hint,) = (one["remedy"] for one in findings if one["check"] == "quota")
-    assert "azure-quota-role.json" in hint
+    hints = [one["remedy"] for one in findings if one["check"] in ("sizes", "quota")]
+    assert ["azure-quota-role.json" in hint for hint in hints] == [True, True]
     _, findings = await run_check(sim, besides=QUOTA_ACTIONS)
-    assert reported(findings, "unknown") == [("azure", name) for name in unreadable[:-1]]
+    assert reported(findings, "unknown") == [("azure", name) for name in unreadable[:-2]]
 
 
 @simulated()
@@ -218,7 +217,7 @@ WRONG: dict[str, tuple[Callable[[Sim], object], list[tuple[str, str]], str]] = {
         "missing: Microsoft.ContainerService/managedClusters/agentPools/delete",
     ),
     "a size that the subscription does not get": (
-        setting("compute.restrictions", [Restriction(size=OTHER)]),
+        setting("faults", [faults.restricted(OTHER)]),
         [("azure", f"size {OTHER}")],
         "not available to this subscription in westeurope: NotAvailableForSubscription",
     ),
@@ -390,7 +389,7 @@ async def test_unavailable_offerings_are_reported(sim: Sim) -> None:
 @simulated()
 async def test_zones_and_spot(sim: Sim) -> None:
     """A closed zone is a failure only for a claim that names it; spot uses its own quota and no family's."""
-    sim.cloud.compute.restrictions = [Restriction(size=SIZE, zones=("1",))]
+    sim.cloud.faults.append(faults.restricted(SIZE, zone="1"))
     sim.cloud.configure(low_priority_cores=4, family_cores={FAMILY: 0})
     code, findings = await run_check(sim, "--size", SIZE)
     (size,) = [one for one in findings if one["check"] == f"size {SIZE}"]

@@ -1,33 +1,21 @@
 """Pending pods become NodeClaims of a NodePool, each machine once and at the least price."""
 
-from typing import Any
-
 import pytest
 
 from provisioner.simulator.azure import faults
-from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events
+from tests.world.demand import (
+    T4,
+    claims_of,
+    node_class,
+    node_pool,
+    pending,
+    pod,
+    pod_events,
+    sizes,
+    watches_pods,
+    with_node_pool,
+)
 from tests.world.harness import Sim, simulated
-
-
-async def with_node_pool(sim: Sim, **spec: Any) -> None:
-    """A controller, a NodePool and its class."""
-    await sim.apply(node_class())
-    await sim.apply(node_pool(**spec))
-    await sim.start_controller()
-    await sim.until(lambda: watches_pods(sim), 60.0, "pods are watched")
-
-
-def watches_pods(sim: Sim) -> bool:
-    return any(call.verb == "WATCH" and call.target.kind == "pods" for call in sim.audit_log.calls())
-
-
-def sizes(sim: Sim) -> list[str]:
-    """The first instance type of each NodeClaim."""
-    found = []
-    for claim in claims_of(sim):
-        required = {one["key"]: one for one in claim["spec"]["requirements"]}
-        found.append(required["node.kubernetes.io/instance-type"]["values"][0])
-    return found
 
 
 @simulated()

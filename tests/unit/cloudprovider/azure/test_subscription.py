@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from cloudprovider.azure.subscription import Identity, Permissions, ResourceSku, _sku, _usage, identity_of
+from cloudprovider.azure.subscription import Identity, Permissions, _usage, identity_of
 from cloudprovider.interface import Usage
 
 
@@ -54,55 +54,6 @@ ROLES = [
 def test_permissions_are_additive(roles: list[tuple[tuple[str, ...], tuple[str, ...]]], allowed: bool) -> None:
     """An action that one role excludes may be granted by another; `*` is the only wildcard."""
     assert Permissions(tuple(roles)).allow(WRITE) is allowed
-
-
-def row(**more: Any) -> dict[str, Any]:
-    """A size in the format of Compute."""
-    return {
-        "resourceType": "virtualMachines",
-        "name": "Standard_NC24ads_A100_v4",
-        "family": "StandardNCADSA100v4Family",
-        "locationInfo": [{"location": "westeurope", "zones": ["2", "1"], "zoneDetails": []}],
-        "capabilities": [{"name": "MaxResourceVolumeMB", "value": "65536"}, {"name": "vCPUs", "value": "24"}],
-        "restrictions": [],
-        **more,
-    }
-
-
-def restricted(kind: str, *zones: str, location: str = "westeurope") -> dict[str, Any]:
-    info = {"locations": [location], **({"zones": list(zones)} if zones else {})}
-    return {"type": kind, "values": [location], "restrictionInfo": info, "reasonCode": "NotAvailableForSubscription"}
-
-
-WELL = ResourceSku(name="Standard_NC24ads_A100_v4", family="StandardNCADSA100v4Family", vcpus=24, zones=("1", "2"))
-
-
-def test_a_size_without_restrictions() -> None:
-    """Family, vCPUs, zones."""
-    assert _sku(row(), "westeurope") == WELL
-
-
-def test_restrictions_of_a_size() -> None:
-    """Of the whole location or of zones; those of other locations are ignored."""
-    found = _sku(
-        row(restrictions=[restricted("Zone", "3", "1"), restricted("Location", location="northeurope")]), "WestEurope"
-    )
-    assert (found.restricted, found.zones_restricted) == ("", ("1", "3"))
-    assert _sku(row(restrictions=[restricted("Location")]), "westeurope").restricted == "NotAvailableForSubscription"
-
-
-JUNK: list[dict[str, Any]] = [
-    {"restrictions": None, "capabilities": None, "locationInfo": None, "family": None},
-    {"restrictions": [None, {"type": "Zone"}], "capabilities": ["vCPUs", {"name": "vCPUs", "value": None}]},
-    {"restrictions": "x", "capabilities": [{"name": "vCPUs", "value": "many"}], "locationInfo": [{"zones": "1"}]},
-]
-
-
-@pytest.mark.parametrize("more", JUNK, ids=["nulls", "nothing in it", "other types"])
-def test_a_size_without_members(more: dict[str, Any]) -> None:
-    """No vCPUs, no zones, no restriction, and no error."""
-    found = _sku(row(**more), "westeurope")
-    assert (found.vcpus if "capabilities" in more else 0, found.restricted) == (0, "")
 
 
 def test_usage() -> None:

@@ -34,7 +34,7 @@ def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, Unavailable
         OfferingMetrics(Metrics()),
         failure_from_condition,
         lambda: 0.0,
-        quota=QuotaReadings(unavailable_offerings, lambda *_: None, lambda key: None, lambda: None),
+        quota=QuotaReadings(unavailable_offerings, lambda *_: None, lambda key: None, lambda: None, lambda *_: ""),
     ), unavailable_offerings
 
 

@@ -22,6 +22,7 @@ PLAN = """
 - {verb: PUT, failure: {code: NodesNotReady, after_seconds: 9, machine: true}}
 - {verb: PUT, answer: {status: 409, code: OperationNotAllowed, message: later}}
 - {verb: DELETE, operation_seconds: 3600}
+- {size: Standard_NC4as_T4_v3, zone: "1", restricted: QuotaId}
 """
 FAULTS = [
     Fault(
@@ -47,6 +48,7 @@ FAULTS = [
     ),
     Fault(verb="PUT", answer=errors.rp(409, "OperationNotAllowed", "later")),
     Fault(verb="DELETE", operation_seconds=3600.0),
+    faults.restricted("Standard_NC4as_T4_v3", zone="1", reason="QuotaId"),
 ]
 
 
@@ -71,6 +73,8 @@ def test_a_plan_in_json() -> None:
         ("- {verb: PUT, html: 502, throttled_seconds: 3}", "rule 1: set at most one answer and one failure"),
         ("- {verb: GET, capacity: AllocationFailed}", "rule 1: only an accepted PUT or DELETE can fail later"),
         ("- {verb: PUT, capacity: NoRoom}", "rule 1: Invalid enum value 'NoRoom' - at `$.capacity`"),
+        ("- {restricted: QuotaId}", "rule 1: `restricted` needs `size`"),
+        ("- {size: Standard_D2s_v5, restricted: QuotaId, drop: after}", "rule 1: `restricted` needs `size`"),
         ("verb: PUT", "a fault plan is a list of rules"),
         ("", "a fault plan is a list of rules"),
     ],
