@@ -25,7 +25,8 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
         ("osDiskType", spec.os_disk_type, ("", "Managed", "Ephemeral")),
         ("gpu.driver", spec.gpu.driver, ("Install", "None")),
         ("gpu.migProfile", spec.gpu.mig_profile, ("", *MIG_PROFILES)),
-        ("spot.evictionPolicy", spec.spot.eviction_policy, ("Delete", "Deallocate")),
+        # A deallocated machine counts against the quota, and the pool still counts it as one.
+        ("spot.evictionPolicy", spec.spot.eviction_policy, ("Delete",)),
     ):
         if value not in allowed:
             yield _error(field, value, "it is not supported", f"set it to {', '.join(filter(None, allowed))}")

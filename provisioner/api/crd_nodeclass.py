@@ -117,7 +117,16 @@ def _spot() -> Schema:
         "Properties of spot machines.",
         {
             "evictionPolicy": text(
-                "What happens to the machine at an eviction.", default="Delete", enum=["Delete", "Deallocate"]
+                "What happens to the machine at an eviction; only Delete is supported.",
+                default="Delete",
+                maxLength=16,
+            )
+            | rules(
+                (
+                    "self == 'Delete'",
+                    "evictionPolicy must be Delete: a deallocated machine counts against the quota and is not started"
+                    " again; set it to Delete, or remove it",
+                )
             ),
             "maxPrice": price,
         },

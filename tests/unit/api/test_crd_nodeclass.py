@@ -55,7 +55,7 @@ def test_every_enumeration_is_that_of_the_api() -> None:
     spec = root()["properties"]["spec"]["properties"]
     assert spec["osDiskType"]["enum"] == [kind.value for kind in OSDiskType]
     assert spec["gpu"]["properties"]["migProfile"]["enum"] == [profile.value for profile in GPUInstanceProfile]
-    assert spec["spot"]["properties"]["evictionPolicy"]["enum"] == [policy.value for policy in ScaleSetEvictionPolicy]
+    assert spec["spot"]["properties"]["evictionPolicy"]["default"] == ScaleSetEvictionPolicy.DELETE.value
 
 
 def test_every_field_is_optional() -> None:
@@ -101,6 +101,7 @@ def test_a_full_class_is_accepted_and_decoded() -> None:
         ({"vnetSubnetID": f"{SUBNET}/more"}, "must be the ID of a subnet"),
         ({"capacityReservationGroupID": SUBNET}, "must be the ID of a capacity reservation group"),
         ({"gpu": {"driver": "None", "migProfile": "MIG1g"}}, "migProfile requires driver Install"),
+        ({"spot": {"evictionPolicy": "Deallocate"}}, "evictionPolicy must be Delete: a deallocated machine"),
         ({"spot": {"maxPrice": "0"}}, "maxPrice must be -1 or more than 0"),
         ({"spot": {"maxPrice": "0.000001"}}, "maxPrice must be -1 or more than 0"),
         ({"spot": {"maxPrice": "-2"}}, "maxPrice must be -1 or more than 0"),
@@ -129,7 +130,6 @@ def test_a_rule_names_what_is_allowed(spec: dict[str, Any], message: str) -> Non
         {"tags": {"a": "b" * 257}},
         {"tags": {f"t{number}": "v" for number in range(48)}},
         {"gpu": {"migProfile": "MIG5g"}},
-        {"spot": {"evictionPolicy": "Stop"}},
         {"spot": {"maxPrice": 1.5}},
         {"vnetSubnetID": "/" * 1025},
     ],

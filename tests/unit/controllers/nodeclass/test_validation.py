@@ -42,7 +42,7 @@ def test_the_defaults_are_valid_and_leave_all_to_aks() -> None:
         ({"gpu": {"migProfile": "MIG5g"}}, "spec.gpu.migProfile"),
         ({"gpu": {"migProfile": "MIG1g", "driver": "None"}}, "spec.gpu.migProfile"),
         ({"gpu": {"driver": "Latest"}}, "spec.gpu.driver"),
-        ({"spot": {"evictionPolicy": "Stop"}}, "spec.spot.evictionPolicy"),
+        ({"spot": {"evictionPolicy": "Deallocate"}}, "spec.spot.evictionPolicy"),
         ({"spot": {"maxPrice": "0"}}, "spec.spot.maxPrice"),
         ({"spot": {"maxPrice": "cheap"}}, "spec.spot.maxPrice"),
     ],
@@ -58,9 +58,9 @@ def test_an_error_names_field_value_and_remedy(fields: dict[str, Any], field: st
     ("fields", "offering", "expected"),
     [
         (
-            {"spot": {"evictionPolicy": "Deallocate", "maxPrice": "1.5"}},
+            {"spot": {"maxPrice": "1.5"}},
             Offering(size=A100, capacity_type="spot"),
-            {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Deallocate", "spotMaxPrice": 1.5},
+            {"scaleSetPriority": "Spot", "scaleSetEvictionPolicy": "Delete", "spotMaxPrice": 1.5},
         ),
         ({"spot": {"maxPrice": "1.5"}}, Offering(size=A100), {}),
         ({"gpu": {"driver": "None"}}, Offering(size=A100), {"gpuProfile": {"driver": "None"}}),
