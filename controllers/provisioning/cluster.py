@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cloudprovider.interface import ON_DEMAND
 from controllers.model.storage import Storage
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -138,11 +139,20 @@ def machines(
 
 
 def _expected(claim: NodeClaim) -> NodeClaim:
-    """The claim with what its Node will have: without a requirement on the zone, Azure places it outside all zones."""
-    if any(one.key == labels.ZONE for one in claim.spec.requirements):
+    """The claim with what its Node will have, as `cloudprovider.azure.offerings` reads its requirements.
+
+    Without a requirement on the zone, Azure places it outside all zones; without one on the capacity type it is
+    on demand.
+    """
+    required = {one.key for one in claim.spec.requirements}
+    implied = (
+        Requirement(key=labels.ZONE, operator="DoesNotExist"),
+        Requirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,)),
+    )
+    added = [one for one in implied if one.key not in required]
+    if not added:
         return claim
-    regional = Requirement(key=labels.ZONE, operator="DoesNotExist")
-    spec = msgspec.structs.replace(claim.spec, requirements=(*claim.spec.requirements, regional))
+    spec = msgspec.structs.replace(claim.spec, requirements=(*claim.spec.requirements, *added))
     return msgspec.structs.replace(claim, spec=spec)
 
 

@@ -191,7 +191,7 @@ class _Solver:
 
     def _decision(self, failed: list[Work]) -> Decision:
         errors: dict[str, str] = {}
-        unavailable = all_candidates(self._snapshot, available=False) if failed else ()
+        unavailable = candidates(self._snapshot, available=False) if failed else ()
         for work in failed:
             why = reasons.explain(self._snapshot, self._offers.candidates, unavailable, work)
             errors.update({name: why for unit in work.units for name in unit})

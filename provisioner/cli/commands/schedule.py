@@ -13,8 +13,9 @@ from typing import Any, TextIO
 import msgspec
 
 from cloudprovider.azure import pricing
+from cloudprovider.interface import SPOT
 from controllers.provisioning.catalogue import instance_types
-from controllers.provisioning.decisions import DecisionOutput, output
+from controllers.provisioning.decisions import DecisionOutput, NewNodeClaim, output
 from controllers.provisioning.nodepools import with_capacity_type
 from controllers.provisioning.scenario import NodeInput, Scenario, snapshot
 from controllers.provisioning.solver.solver import solve
@@ -143,6 +144,7 @@ def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
         (
             claim.node_pool,
             claim.instance_types[0],
+            ",".join(_capacity_types(claim)),
             _price(claim.price),
             str(len(claim.pods)),
             _listed(claim.pods),
@@ -150,15 +152,23 @@ def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
         for claim in claims
     ]
     if rows:
-        yield from table(("NODEPOOL", "TYPE", "USD/H", "PODS", "NAMES"), rows)
+        yield from table(("NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"), rows)
         known = sum(claim.price or 0.0 for claim in claims)
         yield ""
         source = f"list prices of {region}, {pricing.DATE}"
         yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
+        if any(SPOT in _capacity_types(claim) for claim in claims) and not pricing.has_spot_prices(region):
+            yield "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
     for node, pods in sorted(decided.existing.items()):
         yield f"{node} has room for {_listed(pods)}"
     for pod, why in sorted(decided.errors.items()):
         yield f"{pod} stays pending: {why}"
+
+
+def _capacity_types(claim: NewNodeClaim) -> tuple[str, ...]:
+    """In the order in which they are requested at equal prices."""
+    found = next((one.values for one in claim.requirements if one.key == labels.CAPACITY_TYPE), ())
+    return tuple(sorted(found, reverse=True))
 
 
 def _price(price: float | None) -> str:

@@ -31,8 +31,8 @@ def test_the_table_shows_what_is_bought_and_what_stays_pending(fleet: str) -> No
     code, out, _ = _run("-f", fleet, "--region", "eastus")
     assert code == 1
     lines = out.splitlines()
-    assert lines[0].split() == ["NODEPOOL", "TYPE", "USD/H", "PODS", "NAMES"]
-    assert lines[1].split() == ["gpu", "Standard_NC4as_T4_v3", "0.526", "1", "default/trainer"]
+    assert lines[0].split() == ["NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"]
+    assert lines[1].split() == ["gpu", "Standard_NC4as_T4_v3", "on-demand", "0.526", "1", "default/trainer"]
     assert "1 new machine, 0.526 USD an hour (list prices of eastus," in out
     assert "default/intruder stays pending: NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)" in out
 

@@ -6,10 +6,8 @@ from typing import TypeVar
 
 import pytest
 
-from tests.world.demand import claims_of, node_class, node_pool, pending, pod
+from tests.world.demand import claims_of, node_class, node_pool, pending, pod, watches_pods
 from tests.world.harness import Sim, simulated
-
-from .test_provisioner import watches_pods
 
 T = TypeVar("T")
 SECONDS = 8.0

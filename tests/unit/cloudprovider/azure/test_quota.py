@@ -3,7 +3,7 @@
 import pytest
 
 from cloudprovider.azure.instance_types import _INSTANCE_TYPES
-from cloudprovider.azure.quota import family_of, quota_name, quota_of, vcpus_of
+from cloudprovider.azure.quota import family_of, quota_name, quota_of, shortage, vcpus_of
 from cloudprovider.interface import SPOT, Offering, Usage
 
 FAMILY = quota_name("StandardNCADSA100v4Family")
@@ -42,6 +42,56 @@ def test_the_quota_of_which_least_is_left_decides(
     assert (quota.failure.reason, quota.failure.kind) == ("QuotaExceeded", "no_capacity")
     assert f"needed {quota.needed}" in quota.failure.message
     assert quota.failure.message.endswith("az vm list-usage -l westeurope -o table")
+
+
+T4 = Offering(size="Standard_NC4as_T4_v3")
+SHORT = "StandardNCADSA100v4Family cores quota in westeurope: limit 100, used 77, needed 24"
+LARGER, SPOT_A100 = Offering(size="Standard_NC48ads_A100_v4"), Offering(size=A100.size, capacity_type=SPOT)
+
+
+@pytest.mark.parametrize(
+    ("offering", "left", "requested", "expected"),
+    [
+        (A100, {FAMILY: 24}, [], ""),
+        (A100, {FAMILY: 23}, [], SHORT),
+        (A100, {FAMILY: 72}, [LARGER], ""),
+        (
+            A100,
+            {FAMILY: 71},
+            [LARGER],
+            "StandardNCADSA100v4Family cores quota in westeurope: limit 100, used 77, needed 24",
+        ),
+        (A100, {FAMILY: 24}, [SPOT_A100, T4], ""),
+        (
+            A100,
+            {"cores": 24},
+            [Offering(size="Standard_NC4as_T4_v3")],
+            SHORT.replace("StandardNCADSA100v4Family", "Total Regional").replace("77", "80"),
+        ),
+        (
+            SPOT_A100,
+            {"lowprioritycores": 24},
+            [SPOT_A100],
+            SHORT.replace("StandardNCADSA100v4Family", "LowPriority").replace("77", "100"),
+        ),
+        (A100, {"another": 0}, [], ""),
+        (Offering(size="Standard_X"), {"cores": 0}, [], ""),
+    ],
+)
+def test_machines_requested_since_the_reading_count(
+    offering: Offering, left: dict[str, int], requested: list[Offering], expected: str
+) -> None:
+    """In the quotas that they need."""
+    found = shortage(usages(**left), offering, "westeurope", requested=requested)
+    assert found == (f"{A100.size}: {expected}" if expected else "")
+
+
+def test_the_family_from_the_list_of_sizes() -> None:
+    """It takes the place of the table's, which lacks the families of CPU sizes."""
+    cpu, left = Offering(size="Standard_D8s_v5"), usages(standarddsv5family=7, cores=100)
+    assert shortage(left, cpu, "westeurope") == ""
+    found = shortage(left, cpu, "westeurope", family=lambda _: "standardDSv5Family")
+    assert found == "Standard_D8s_v5: standardDSv5Family cores quota in westeurope: limit 100, used 93, needed 8"
 
 
 @pytest.mark.parametrize("offering", [A100, Offering(size="Standard_D8s_v5"), Offering(size="Standard_X")])

@@ -127,6 +127,14 @@ def test_capacity_type() -> None:
     assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand", "spot"}
 
 
+def test_capacity_type_of_a_claim_on_its_way() -> None:
+    """Without a requirement on it, the machine is on demand."""
+    selects = pod("p", tolerations=TOLERATES, nodeSelector={"karpenter.sh/capacity-type": "on-demand"})
+    assert [*decide(pods=[selects], claims=[claim("c")]).existing] == ["c"]
+    selects = pod("p", tolerations=TOLERATES, nodeSelector={"karpenter.sh/capacity-type": "spot"})
+    assert not decide(pods=[selects], claims=[claim("c")]).existing
+
+
 def test_zones() -> None:
     """Azure chooses the place of a machine, unless a pod or its NodePool requires a zone."""
     zone = "topology.kubernetes.io/zone"

@@ -1,0 +1,66 @@
+"""The offerings of a region, from the built-in tables and from the list of the subscription."""
+
+import pytest
+
+from cloudprovider.azure import pricing
+from cloudprovider.azure.regions import WITHOUT_ZONES
+from cloudprovider.interface import ResourceSku
+from controllers.provisioning.catalogue import instance_types
+from controllers.provisioning.instances import InstanceTypeCache
+from controllers.provisioning.scenario import InstanceTypeInput
+
+from .observed import REGION, T4
+
+SKU = ResourceSku(name=T4, family="f", vcpus=4, zones=("1", "2", "3"), zones_restricted=("2",), spot=False)
+
+
+def of_t4(found: tuple[InstanceTypeInput, ...]) -> InstanceTypeInput:
+    (one,) = [one for one in found if one.name == T4]
+    return one
+
+
+def zones(found: InstanceTypeInput) -> list[str]:
+    return [*dict.fromkeys(one.zone for one in found.offerings)]
+
+
+@pytest.mark.parametrize(
+    ("region", "expected"), [("eastus", ["", "eastus-1", "eastus-2", "eastus-3"]), ("westus", [""])]
+)
+def test_zones_of_the_region(region: str, expected: list[str]) -> None:
+    """Where the list of the subscription is not known."""
+    assert zones(of_t4(instance_types(region))) == expected
+
+
+def test_every_region_without_zones_has_prices() -> None:
+    """A misspelled one would have zones."""
+    assert set(pricing.regions()) >= WITHOUT_ZONES
+
+
+def test_zones_of_the_size() -> None:
+    """A restricted zone is left out; spot, which the size does not have, is not available."""
+    found = of_t4(instance_types(REGION, skus={T4.lower(): SKU}))
+    assert zones(found) == ["", f"{REGION}-1", f"{REGION}-3"]
+    assert {(one.capacity_type, one.available, one.cause) for one in found.offerings} == {
+        ("on-demand", True, ""),
+        ("spot", False, f"{T4} is not offered as spot"),
+    }
+
+
+def test_a_size_that_is_not_in_the_list() -> None:
+    """It stays known, so that the Events of pods that select it state the cause."""
+    found = of_t4(instance_types(REGION, skus={"other": SKU}))
+    assert {(one.zone, one.cause) for one in found.offerings} == {("", f"{T4} is not offered in {REGION}")}
+
+
+def test_offerings_are_converted_again_only_after_a_change() -> None:
+    """Of an obstacle, or of the list."""
+    failed: set[str] = set()
+    cache = InstanceTypeCache(lambda one: "failed" if one.size in failed else "")
+    first = cache.in_region(REGION)
+    assert cache.in_region(REGION) is first
+    failed.add(T4)
+    second = cache.in_region(REGION)
+    assert cache.in_region(REGION) is second is not first
+    skus = {T4.lower(): SKU}
+    third = cache.in_region(REGION, skus)
+    assert cache.in_region(REGION, skus) is third is not second

@@ -1,0 +1,52 @@
+"""Why machines that would take a pod are not available, as its error states it."""
+
+from typing import Any
+
+import pytest
+
+from .cases import SIZES, decide, instance_type, node_pool, pod
+
+NO_QUOTA, RESTRICTED, NO_CAPACITY = "no quota is left", "it is restricted", "Azure has no capacity"
+Causes = dict[str, str]
+
+
+def types(causes: Causes) -> list[dict[str, Any]]:
+    """All sizes; those with a cause are not available."""
+    found = [instance_type(name) for name in SIZES]
+    for one in found:
+        for offering in one["offerings"]:
+            offering |= {"Available": one["name"] not in causes, "Cause": causes.get(one["name"], "")}
+    return found
+
+
+EVERY = {"t4-1": NO_QUOTA, "t4-4": NO_QUOTA, "a100-8": RESTRICTED}
+
+
+@pytest.mark.parametrize(
+    ("causes", "wanted", "expected"),
+    [
+        (EVERY, {"gpus": 1}, f"(not available now: {NO_QUOTA}, {RESTRICTED})"),
+        ({**EVERY, "t4-4": NO_CAPACITY}, {"gpus": 1}, f"(not available now: {NO_QUOTA}, {NO_CAPACITY} and 1 more)"),
+        ({"a100-8": NO_QUOTA}, {"gpus": 8}, f"8 requested, at most 4 on one machine (not available now: {NO_QUOTA})"),
+        ({"a100-8": NO_QUOTA}, {"nodeSelector": {"model": "a100"}}, f"(not available now: {NO_QUOTA})"),
+        ({"a100-8": NO_QUOTA}, {"gpus": 9}, "at most 4 on one machine"),
+        ({"a100-8": NO_QUOTA}, {"nodeSelector": {"model": "h100"}}, "the machines have [cpu t4]"),
+        ({"a100-8": ""}, {"gpus": 8}, "8 requested, at most 4 on one machine"),
+    ],
+    ids=["all", "two are shown", "too small", "another model", "fits none", "is none", "unknown"],
+)
+def test_causes(causes: Causes, wanted: dict[str, Any], expected: str) -> None:
+    """Only of machines that would take the pod, the cheapest first."""
+    decision = decide(instanceTypes=types(causes), pods=[pod("p", **wanted)])
+    (error,) = decision.errors.values()
+    assert error.endswith(expected)
+
+
+def test_nothing_is_available() -> None:
+    """The cause is that of the NodePool whose requirements the machine satisfies."""
+    only = [{"key": "model", "operator": "In", "values": ["a100"]}]
+    decision = decide(nodePools=[node_pool(requirements=only)], instanceTypes=types(EVERY), pods=[pod("p", gpus=1)])
+    assert decision.errors["default/p"] == (
+        "NodePool gpu: no instance type with an available offering satisfies its requirements"
+        f" (not available now: {RESTRICTED})"
+    )
