@@ -10,7 +10,7 @@ from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import Requirement
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
-from provisioner.api.restricted_labels import is_excluded, refused_key, refused_value
+from provisioner.api.restricted_labels import is_excluded, is_reserved_by_aks, refused_key, refused_value
 
 TEMPLATE = "spec.template"
 
@@ -80,3 +80,7 @@ def _taints(pool: NodePool) -> Iterator[FieldError]:
             message = f"{taint}: another taint or startup taint has the same key and effect"
             yield FieldError(f"{TEMPLATE}.spec.taints", "FieldValueDuplicate", message, str(taint), remedy)
         seen.add((taint.key, taint.effect))
+    for taint in spec.taints:
+        if is_reserved_by_aks(taint.key) and taint.key != labels.AKS_SPOT:
+            message = f"{taint}: AKS reserves this key"
+            yield FieldError(f"{TEMPLATE}.spec.taints", "FieldValueInvalid", message, str(taint), "use another prefix")

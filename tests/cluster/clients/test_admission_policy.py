@@ -1,6 +1,7 @@
-"""The chart's admission policy on a real API server: kubectl prints what the controller would report minutes later.
+"""The chart's admission policies on a real API server: kubectl prints what the controller would report minutes later.
 
-Server-side dry runs: nothing is stored. Messages are compared to those of `plan`.
+Server-side dry runs: nothing is stored. Messages are compared to those of `plan`, and of NodePools
+to those of their condition.
 """
 
 import asyncio
@@ -15,11 +16,15 @@ import pytest
 import yaml
 
 from cloudprovider.azure.offerings import validate
+from cloudprovider.azure.pricing import is_known_size
+from controllers.nodepool.validation import errors as pool_errors
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
 from provisioner.cli.commands.planning import plan
 from tests.cluster.charts import VALUES, rendered
 from tests.cluster.controlplane import ControlPlane
 from tests.wire.kubectl import Kubectl, Result
+from tests.world.demand import node_pool
 
 from .stage import SPEC, claim
 
@@ -38,6 +43,9 @@ WARNING = re.compile(
 )
 CLAIMS, NOTES = "gpu-provisioner-claims", "gpu-provisioner-claims-notes"
 SIZE, ZONE = "node.kubernetes.io/instance-type", "topology.kubernetes.io/zone"
+POOLS = "gpu-provisioner-nodepools"
+OWN_CLASS = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+SKU = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 TAINT = {"key": "kubernetes.azure.com/mine", "value": "x", "effect": "NoSchedule"}
 
 
@@ -51,6 +59,13 @@ def requiring(*more: Json) -> Json:
 
 def asking(**requests: Any) -> Json:
     return {"resources": {"requests": {name.replace("__", "/"): amount for name, amount in requests.items()}}}
+
+
+def template_of(pool: Json, **changed: Json) -> Json:
+    """The NodePool with these members of its template's metadata or spec."""
+    for part, members in changed.items():
+        pool["spec"]["template"][part] |= members
+    return pool
 
 
 # What the controller refuses: the claim, and the program's message for it.
@@ -81,6 +96,38 @@ REFUSED: dict[str, tuple[Json, str]] = {
     "label": (claim(labels={"kubernetes.azure.com/mine": "x"}), "AKS reserves this key"),
     "bare label": (claim(labels={"agentpool": "x"}), "AKS reserves this key"),
     "taint": (claim(spec={"taints": [TAINT]}), "AKS reserves this key"),
+    "a node class of ours": (
+        claim(labels={}, spec={**asking(storage="10Gi"), "nodeClassRef": OWN_CLASS}),
+        "10Gi: the OS disk must be 30Gi to 2048Gi",
+    ),
+}
+# NodePools that the controller refuses, and its message for them.
+POOLS_REFUSED: dict[str, tuple[Json, str]] = {
+    "size": (node_pool(requirements=[one_of(SIZE, "n1-standard-4", "p3.2xlarge")]), "unknown sizes"),
+    "label": (
+        template_of(node_pool(), metadata={"labels": {"kubernetes.azure.com/mine": "x"}}),
+        "AKS reserves this key",
+    ),
+    "taint": (template_of(node_pool(), spec={"taints": [TAINT]}), "AKS reserves this key"),
+    "taints": (
+        template_of(node_pool(), spec={"startupTaints": [SKU]}),
+        "another taint or startup taint has the same key and effect",
+    ),
+}
+POOLS_FINE: dict[str, Json] = {
+    "plain": node_pool(),
+    "one of its sizes": node_pool(requirements=[one_of(SIZE, "n1-standard-4", "Standard_NC4as_T4_v3")]),
+    "spot's taint": template_of(
+        node_pool(), spec={"taints": [{**TAINT, "key": "kubernetes.azure.com/scalesetpriority"}]}
+    ),
+    "other effect": template_of(node_pool(), spec={"startupTaints": [{**SKU, "effect": "NoExecute"}]}),
+    "another controller's": template_of(
+        node_pool(),
+        spec={
+            "taints": [TAINT],
+            "nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"},
+        },
+    ),
 }
 # The same with `azure.location`, which `plan` does not know.
 ELSEWHERE: dict[str, tuple[Json, str]] = {
@@ -150,23 +197,26 @@ async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[K
     objects = [
         obj
         for obj in rendered("gpu-provisioner", namespace="default", values=values)
-        if obj["kind"] in COLLECTIONS and obj["metadata"]["name"] in (CLAIMS, NOTES)
+        if obj["kind"] in COLLECTIONS and obj["metadata"]["name"] in (CLAIMS, NOTES, POOLS)
     ]
-    assert len(objects) == 4
+    assert len(objects) == 6
     kubectl = Kubectl(home, cp.kubeconfig(home / "config"))
     bad = claim("a-bad-one", spec={"requirements": []})
+    bad_pool = template_of(node_pool("a-bad-one"), spec={"taints": [TAINT]})
     try:
         for obj in objects:
             await cp.demand("POST", COLLECTIONS[obj["kind"]], obj)
         async with asyncio.timeout(60):
             while len((await dry_run(kubectl, bad)).err.splitlines()) < 2:  # noqa: ASYNC110 - another process applies it
                 await asyncio.sleep(0.2)
+            while not (await dry_run(kubectl, bad_pool)).err:  # noqa: ASYNC110 - as above
+                await asyncio.sleep(0.2)
         yield kubectl
     finally:
         for obj in objects:
             await cp.request("DELETE", f"{COLLECTIONS[obj['kind']]}/{obj['metadata']['name']}")
         async with asyncio.timeout(60):
-            while (await dry_run(kubectl, bad)).err:  # noqa: ASYNC110 - as above
+            while (await dry_run(kubectl, bad)).err or (await dry_run(kubectl, bad_pool)).err:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.2)
 
 
@@ -199,6 +249,30 @@ async def test_notes_and_claims_without_warnings(cluster: ControlPlane, tmp_path
             output = await dry_run(kubectl, one)
             noted = [warning for warning in warnings(output) if warning[0] != NOTES or name in FINE]
             assert (name, output.code, noted) == (name, 0, []), output
+
+
+async def test_kubectl_warns_of_nodepools_that_the_controller_refuses(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Only NodePools of this controller, with the message of the condition ValidationSucceeded."""
+    async with in_force(cluster, tmp_path, "Warn") as kubectl:
+        for name, (one, message) in POOLS_REFUSED.items():
+            output = await dry_run(kubectl, one)
+            assert [(policy, message in text) for policy, text in warnings(output)] == [(POOLS, True)], (name, output)
+            errors = pool_errors(msgspec.convert(one, NodePool), is_known_size)
+            assert message in "\n".join(str(error) for error in errors), name
+        for name, one in POOLS_FINE.items():
+            output = await dry_run(kubectl, one)
+            assert (name, output.code, warnings(output)) == (name, 0, []), output
+
+
+async def test_claims_of_nodepools_get_no_notes(cluster: ControlPlane, tmp_path: Path) -> None:
+    """Their names are never those of agent pools, and the controller that creates them does not read warnings."""
+    one = claim("gpu-1", labels={"karpenter.sh/nodepool": "gpu"}, spec={"nodeClassRef": OWN_CLASS})
+    one["metadata"]["ownerReferences"] = [
+        {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": "1"}
+    ]
+    async with in_force(cluster, tmp_path, "Warn") as kubectl:
+        output = await dry_run(kubectl, one)
+        assert (output.code, warnings(output)) == (0, []), output
 
 
 async def test_deny_refuses_claims_and_keeps_notes(cluster: ControlPlane, tmp_path: Path) -> None:

@@ -197,6 +197,27 @@ async def test_crds_of_another_chart_are_adopted(
     assert await claims(empty) == before
 
 
+async def test_crds_of_another_release_are_left_out(
+    helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
+) -> None:
+    """Those of node auto-provisioning, NodeClaim and NodePool: neither install nor uninstall changes them."""
+    await serve_claims(helm, kubectl)
+    helm.uninstall(CRDS_RELEASE)
+    theirs = (CLAIMS_CRD, "nodepools.karpenter.sh")
+    await kubectl("label", "crd", *theirs, "app.kubernetes.io/managed-by-")
+    await kubectl("annotate", "crd", *theirs, "meta.helm.sh/release-name-", "meta.helm.sh/release-namespace-")
+    before = await some_claims(empty)
+    known = await crds(empty)
+    values = {"crds": {"nodeClaims": False, "nodePools": False}}
+    assert helm.install(CRD_CHART, CRDS_RELEASE, values)["status"] == "deployed"
+    kept = [f"[CustomResourceDefinition] {name}" for name in OURS if name not in theirs]
+    after = await crds(empty)
+    assert {name: after[name] for name in theirs} == {name: known[name] for name in theirs}
+    assert helm.uninstall(CRDS_RELEASE)["info"].splitlines()[1:] == kept
+    assert {name: (await crds(empty))[name] for name in theirs} == {name: known[name] for name in theirs}
+    assert await claims(empty) == before
+
+
 async def test_the_life_of_the_controller_chart(
     helm: helm_python.Config, empty: ControlPlane, kubectl: Kubectl
 ) -> None:

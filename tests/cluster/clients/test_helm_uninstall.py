@@ -16,6 +16,7 @@ from tests.cluster.controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, 
 from tests.cluster.processes import Ended
 from tests.cluster.realworld import FOREIGN, RealWorld
 from tests.world.claims import ready
+from tests.world.demand import node_class, node_pool
 from tests.world.harness import node_claim
 
 from .test_helm_life import CHART, RELEASE, chart_values
@@ -30,7 +31,8 @@ LEASE = f"{LEASES}/gpu-provisioner-leader-election"
 POLICIES = "/apis/admissionregistration.k8s.io/v1/validatingadmissionpolicies"
 USER = "uninstaller"
 RULES: Sequence[Json] = (
-    {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims"], "verbs": ["list", "delete"]},
+    {"apiGroups": ["karpenter.sh"], "resources": ["nodeclaims", "nodepools"], "verbs": ["list", "delete"]},
+    {"apiGroups": ["gpu-provisioner.sh"], "resources": ["agentpoolnodeclasses"], "verbs": ["list", "delete"]},
     {"apiGroups": [""], "resources": ["nodes"], "verbs": ["list"]},
     {"apiGroups": ["apiextensions.k8s.io"], "resources": ["customresourcedefinitions"], "verbs": ["list"]},
     {"apiGroups": ["coordination.k8s.io"], "resources": ["leases"], "verbs": ["list", "delete"]},
@@ -57,7 +59,10 @@ def other_controllers_claim() -> Json:
 
 
 async def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
-    """Drain beside the controller, helm uninstall, and the Lease; claims of other controllers stay."""
+    """Drain beside the controller, helm uninstall, and the Lease; claims of other controllers stay.
+
+    The static NodePool would replace its NodeClaim if it was not deleted first.
+    """
     async with ControlPlane.start(assets.find(), tmp_path, controller_manager=CONTROLLERS) as cp:
         await cp.install_crds()
         token = await user_token(cp)
@@ -74,13 +79,16 @@ async def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
                 await world.start_controller()
                 for name in ("ws1", "ws2"):
                     await world.apply(node_claim(name))
-                for name in ("ws1", "ws2"):
+                await world.apply(node_class())
+                await world.apply(node_pool(replicas=1))
+                for name in ("ws1", "ws2", "gpu-1"):
                     await ready(world, name)
 
                 dry = await uninstall("--dry-run", "-o", "json")
                 planned = json.loads(dry.out)
-                assert (dry.code, planned["controller"], planned["nodeClaims"]) == (0, "running", 2), dry.err
-                assert (planned["nodes"], planned["finalizers"], planned["agentPools"]) == (2, 4, 2)
+                assert (dry.code, planned["controller"], planned["nodeClaims"]) == (0, "running", 3), dry.err
+                assert (planned["nodes"], planned["finalizers"], planned["agentPools"]) == (3, 7, 3)
+                assert (planned["nodePools"], planned["nodeClasses"]) == (1, 1)
 
                 drained = await uninstall()
                 assert drained.code == 3, drained.out + drained.err
@@ -88,6 +96,8 @@ async def test_uninstall_leaves_nothing(tmp_path: Path) -> None:
                 assert sorted(world.cloud.pools) == sorted(FOREIGN)
                 claims = (await cp.demand("GET", "/apis/karpenter.sh/v1/nodeclaims"))["items"]
                 assert [claim["metadata"]["name"] for claim in claims] == ["theirs"]
+                for demand in ("karpenter.sh/v1/nodepools", "gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses"):
+                    assert (await cp.demand("GET", f"/apis/{demand}"))["items"] == []
                 nodes = (await cp.demand("GET", "/api/v1/nodes"))["items"]
                 assert {node["metadata"]["labels"]["agentpool"] for node in nodes} == {*FOREIGN}
 

@@ -88,6 +88,25 @@ async def test_no_machine_is_bought_during_the_drain(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
+async def test_a_static_nodepool_replaces_nothing_during_the_drain(sim: Sim) -> None:
+    """Its NodeClaims would be replaced one by one if it still existed."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(replicas=2))
+    await sim.start_controller()
+    await sim.until(lambda: len(claims_of(sim)) == 2, 60, "the NodeClaims")
+    names = {claim["metadata"]["name"] for claim in claims_of(sim)}
+    for name in names:
+        await sim.until(lambda n=name: sim.condition(n, "Ready") == "True", 900, name)  # type: ignore[misc]  # the default binds the value of this round
+    ended = await command(sim, *DRAIN)
+    assert ended.code == 3, ended.err
+    assert not claims_of(sim)
+    created = [
+        call.target.name for call in sim.audit_log.calls() if (call.verb, call.target.kind) == ("POST", "nodeclaims")
+    ]
+    assert len(created) == 2
+
+
+@simulated(azure=FAST)
 async def test_a_dry_run_lists_nodepools_and_classes_first(sim: Sim) -> None:
     """As the objects that are deleted first; their NodeClaims have no owner that a user must delete."""
     await running(sim, "a")

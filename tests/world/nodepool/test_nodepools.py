@@ -179,6 +179,12 @@ async def test_the_deletion_of_a_node_pool_takes_its_claims(sim: Sim) -> None:
             "NodePoolValidationFailed",
             "another taint or startup taint has the same key and effect",
         ),
+        (
+            {"template": {"taints": [{"key": "kubernetes.azure.com/x", "effect": "NoSchedule"}]}},
+            "ValidationSucceeded",
+            "NodePoolValidationFailed",
+            "kubernetes.azure.com/x:NoSchedule: AKS reserves this key",
+        ),
     ],
 )
 @simulated()
