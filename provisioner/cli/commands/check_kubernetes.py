@@ -1,65 +1,32 @@
-"""`check`, section Kubernetes: API server, CRD, permissions, Lease and NodeClaims.
+"""`check`, section Kubernetes: API server, CRDs, permissions, Lease, NodePools and NodeClaims.
 
 The section only reads. Permissions are those that the chart grants. If the API server does not respond, the other
 checks are skipped.
 """
 
-from collections.abc import Iterator, Mapping
 from datetime import datetime
-from typing import Any
 
 from cloudprovider.azure.offerings import allowed_offerings
 from controllers.model.ownership import managed
+from controllers.nodepool.nodepool import is_ours
+from controllers.provisioning.nodepools import why_unusable
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
-from provisioner.api.crd import nodeclaim_crd
-from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.permissions import NODEPOOL_PERMISSIONS, PERMISSIONS, Permission
-from provisioner.runtime.resources import CRDS, LEASES, NODECLAIMS, Resource
+from provisioner.runtime.resources import LEASES, NODECLAIMS, NODEPOOLS
 
+from .check_crds import definitions
 from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import counted, moment
 
 # Far longer than a Lease, so that a clock skew of a minute has no effect.
 EXPIRED_SECONDS = 600.0
-SHOWN_DIFFERENCES = 3
-INSTALL = "Install the CRD of the chart: helm upgrade --install gpu-provisioner-crd charts/gpu-provisioner-crd"
 GRANT = "Grant it with helm upgrade of the chart; kubectl auth can-i --list shows the granted permissions."
-
-
-class Served(Struct, frozen=True, kw_only=True):
-    name: str = ""
-    served: bool = False
-    storage: bool = False
-    subresources: Mapping[str, Any] = {}
-    schema: Mapping[str, Any] = {}
-
-
-class DefinitionSpec(Struct, frozen=True, kw_only=True):
-    versions: tuple[Served, ...] = ()
-
-
-class DefinitionStatus(Struct, frozen=True, kw_only=True):
-    conditions: tuple[Mapping[str, Any], ...] = ()
-
-
-class Definition(Struct, frozen=True, kw_only=True):
-    """A CustomResourceDefinition with its versions and conditions."""
-
-    api_version: str = CRDS.api_version
-    kind: str = CRDS.kind
-    metadata: ObjectMeta = ObjectMeta()
-    spec: DefinitionSpec = DefinitionSpec()
-    status: DefinitionStatus = DefinitionStatus()
-
-
-DEFINITIONS = Resource(CRDS.group, CRDS.version, CRDS.plural, CRDS.kind, namespaced=False, type=Definition)
-OURS = nodeclaim_crd()
 
 
 async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
@@ -67,9 +34,11 @@ async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckRes
     found = CheckResults("kubernetes")
     if not await _answers(kube, found):
         return found, None
-    await _definition(kube, found)
+    await definitions(kube, found, node_pools=config.node_pools)
     await _permissions(kube, config, found)
     await _lease(kube, config, clock, found)
+    if config.node_pools:
+        await _node_pools(kube, found)
     return found, await _claims(kube, found)
 
 
@@ -85,78 +54,6 @@ async def _answers(kube: Kube, found: CheckResults) -> bool:
     except KubeError as error:
         found.ok("API server", f"{version}, unknown user ({error.status or error.reason})")
     return True
-
-
-async def _definition(kube: Kube, found: CheckResults) -> None:
-    check, name = "CRD", OURS["metadata"]["name"]
-    try:
-        # A LIST, because the controller has no permission to get CRDs.
-        listed = (await kube.list(DEFINITIONS, field_selector=f"metadata.name={name}")).items
-    except KubeError as error:
-        found.unknown(check, f"{name}: {error}", by_api_server(error).remedy)
-        return
-    if not listed:
-        found.failed(check, f"{name} is not installed", INSTALL)
-        return
-    crd = listed[0]
-    version = next((one for one in crd.spec.versions if one.name == NODECLAIMS.version and one.served), None)
-    established = any(c.get("type") == "Established" and c.get("status") == "True" for c in crd.status.conditions)
-    if crd.metadata.deleting:
-        remedy = "Find the cause; install it again after the deletion."
-        found.failed(check, f"{name} is being deleted, with all NodeClaims", remedy)
-    elif version is None:
-        served = ", ".join(one.name for one in crd.spec.versions if one.served) or "none"
-        found.failed(check, f"{name} serves {served}, not {NODECLAIMS.version}", INSTALL)
-    elif not established:
-        found.failed(check, f"{name} is not established", f"kubectl describe crd {name} shows the cause.")
-    else:
-        _compare(version, name, found)
-
-
-def _compare(version: Served, name: str, found: CheckResults) -> None:
-    ours = OURS["spec"]["versions"][0]
-    theirs = version.schema.get("openAPIV3Schema", {})
-    wanted = ours["schema"]["openAPIV3Schema"]
-    missing = [path for path in _fields(wanted) if path not in set(_fields(theirs))]
-    if "status" not in version.subresources:
-        found.failed(
-            "CRD", f"{name} {version.name} has no status subresource, so conditions cannot be written", INSTALL
-        )
-    elif missing:
-        listed = ", ".join(missing[:SHOWN_DIFFERENCES])
-        found.failed("CRD", f"{name} {version.name} lacks fields, which are dropped: {listed}", INSTALL)
-    else:
-        drift = [path or "." for path in _differences(wanted, theirs)]
-        more = f" and {len(drift) - SHOWN_DIFFERENCES} more" if len(drift) > SHOWN_DIFFERENCES else ""
-        listed = f"differs from that of the chart in {', '.join(drift[:SHOWN_DIFFERENCES])}{more}"
-        found.ok(
-            "CRD", f"{name} {version.name} is established; its schema {listed if drift else 'is that of the chart'}"
-        )
-
-
-def _fields(schema: Mapping[str, Any], path: str = "") -> Iterator[str]:
-    """The path of every field of a schema."""
-    for name, below in (schema.get("properties") or {}).items():
-        where = f"{path}.{name}".lstrip(".")
-        yield where
-        yield from _fields(below, where)
-    if isinstance(schema.get("items"), Mapping):
-        yield from _fields(schema["items"], f"{path}[]")
-
-
-def _differences(ours: Any, theirs: Any, path: str = "") -> Iterator[str]:
-    """The paths where two schemas differ, except for descriptions."""
-    if not isinstance(ours, Mapping) or not isinstance(theirs, Mapping):
-        if ours != theirs:
-            yield path
-        return
-    words = sorted((ours.keys() | theirs.keys()) - {"description"})
-    for word in words:
-        below = path if word in ("properties", "items") else f"{path}.{word}".lstrip(".")
-        if word not in ours or word not in theirs:
-            yield below
-        else:
-            yield from _differences(ours[word], theirs[word], below)
 
 
 async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
@@ -212,6 +109,23 @@ def _time(text: str | None) -> datetime | None:
         return datetime.fromisoformat(text or "")
     except ValueError:
         return None
+
+
+async def _node_pools(kube: Kube, found: CheckResults) -> None:
+    try:
+        pools = [pool for pool in (await kube.list(NODEPOOLS)).items if is_ours(pool)]
+    except KubeError as error:
+        if not error.not_found:
+            found.unknown("NodePools", str(error), by_api_server(error).remedy)
+        return
+    failed = 0
+    for pool in pools:
+        if (why := why_unusable(pool)) and not pool.metadata.deleting:
+            failed += 1
+            remedy = f"kubectl describe nodepool {pool.name} shows its conditions."
+            found.failed("NodePools", f"{pool.name}: {why}", remedy)
+    if not failed:
+        found.ok("NodePools", f"{counted(len(pools), 'NodePool')}, all Ready" if pools else "none of this controller")
 
 
 async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | None:

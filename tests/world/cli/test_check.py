@@ -17,6 +17,7 @@ from provisioner.simulator.world import KUBE_HOST
 from tests.world.azure_role import QUOTA_ACTIONS
 from tests.world.claims import ready, wait_for_condition
 from tests.world.commands import WHO, check, written
+from tests.world.demand import node_class, node_pool
 from tests.world.harness import SIZE, Sim, node_claim, simulated
 
 OTHER = "Standard_NC4as_T4_v3"
@@ -108,10 +109,48 @@ async def test_a_healthy_installation(sim: Sim) -> None:
     assert by_check["lease"].startswith("ctl0 is leader since 2026-03-01T12:00:0")
     assert by_check["quota StandardNCADSA100v4Family"] == ("24 of 1000 vCPUs used in westeurope, 0 more vCPUs required")
     assert by_check["agent pools"] == "3 of the cluster's 100 are used"
-    assert "its schema is that of the chart" in by_check["CRD"]
+    for crd in ("CRD", "CRD NodePool", "CRD AgentPoolNodeClass"):
+        assert "its schema is that of the chart" in by_check[crd]
+    assert by_check["NodePools"] == "none of this controller"
     assert [call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"] == [
         "LIST"
-    ]
+    ] * 3
+
+
+@simulated()
+async def test_a_nodepool_that_is_not_ready_fails(sim: Sim) -> None:
+    """With the cause of its condition; a NodePool of another controller is not checked."""
+    await sim.start_controller()
+    await sim.apply(node_class())
+    await sim.apply(node_pool())
+    lost = node_pool("lost")
+    lost["spec"]["template"]["spec"]["nodeClassRef"]["name"] = "absent"
+    await sim.apply(lost)
+    theirs = node_pool("theirs")
+    theirs["spec"]["template"]["spec"]["nodeClassRef"] |= {"group": "karpenter.azure.com", "kind": "AKSNodeClass"}
+    await sim.apply(theirs)
+    await asyncio.sleep(30)
+    code, findings = await run_check(sim)
+    (found,) = [one for one in findings if one["check"] == "NodePools"]
+    assert (code, found["state"]) == (3, "failed")
+    assert found["message"].startswith("lost: ")
+    assert "absent" in found["message"]
+    assert found["remedy"] == "kubectl describe nodepool lost shows its conditions."
+
+
+@simulated()
+async def test_missing_crds_of_nodepools_are_no_failure(sim: Sim) -> None:
+    """The program works without them; the message states what is not used."""
+    await sim.start_controller()
+    for name in ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"):
+        sim.store.delete(CRD_KEY, name)
+    await asyncio.sleep(5)
+    code, findings = await run_check(sim)
+    shown = {one["check"]: one for one in findings}
+    assert code == 0
+    for kind in ("NodePool", "AgentPoolNodeClass"):
+        assert shown[f"CRD {kind}"]["state"] == "unknown"
+        assert "NodePools are not used" in shown[f"CRD {kind}"]["message"]
 
 
 @simulated()
