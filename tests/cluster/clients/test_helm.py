@@ -90,6 +90,13 @@ async def serve_claims(helm: helm_python.Config, kubectl: Kubectl) -> None:
     await kubectl("wait", "--for=condition=Established", "crd", *OURS, "--timeout=20s")
 
 
+async def adoptable(kubectl: Kubectl, *names: str) -> None:
+    """Add the metadata by which Helm adopts these CRDs into the release of our CRD chart."""
+    marks = (f"meta.helm.sh/release-name={CRDS_RELEASE}", f"meta.helm.sh/release-namespace={NAMESPACE}")
+    await kubectl("label", "crd", *names, "app.kubernetes.io/managed-by=Helm")
+    await kubectl("annotate", "crd", *names, *marks)
+
+
 async def some_claims(cp: ControlPlane) -> list[Json]:
     """Two claims as the controller leaves them, one of them deleting; as stored."""
     there = {one["metadata"]["name"] for one in await claims(cp)}
@@ -190,9 +197,7 @@ async def test_crds_of_another_chart_are_adopted(
         f'missing key "meta.helm.sh/release-namespace": must be set to "{NAMESPACE}"',
     ):
         assert mark in str(refused.value)
-    marks = (f"meta.helm.sh/release-name={CRDS_RELEASE}", f"meta.helm.sh/release-namespace={NAMESPACE}")
-    await kubectl("label", "crd", *OURS, "app.kubernetes.io/managed-by=Helm")
-    await kubectl("annotate", "crd", *OURS, *marks)
+    await adoptable(kubectl, *OURS)
     assert helm.install(CRD_CHART, CRDS_RELEASE)["status"] == "deployed"
     assert await claims(empty) == before
 
@@ -216,6 +221,7 @@ async def test_crds_of_another_release_are_left_out(
     assert helm.uninstall(CRDS_RELEASE)["info"].splitlines()[1:] == kept
     assert {name: (await crds(empty))[name] for name in theirs} == {name: known[name] for name in theirs}
     assert await claims(empty) == before
+    await adoptable(kubectl, *theirs)
 
 
 async def test_the_life_of_the_controller_chart(

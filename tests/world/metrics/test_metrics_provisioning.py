@@ -75,20 +75,20 @@ async def test_unschedulable_pods_count_until_they_are_deleted(sim: Sim) -> None
 
 @simulated()
 async def test_a_decision_that_cannot_be_written_is_unfinished_work(sim: Sim) -> None:
-    """While the API server refuses NodeClaims, the time since the decision was due grows."""
+    """While the API server fails to create NodeClaims, the time since the decision was due grows."""
     numbers = await with_node_pool(sim)
-    refused = True
+    failing = True
 
-    async def forbidden(call: Any, _: Any) -> Any:
-        if not refused or (call.verb, call.target.kind) != ("POST", "nodeclaims"):
+    async def fail(call: Any, _: Any) -> Any:
+        if not failing or (call.verb, call.target.kind) != ("POST", "nodeclaims"):
             return None
-        body = {"kind": "Status", "status": "Failure", "reason": "Forbidden", "message": "no", "code": 403}
-        return web.json_response(body, status=403)
+        body = {"kind": "Status", "status": "Failure", "reason": "InternalError", "message": "no", "code": 500}
+        return web.json_response(body, status=500)
 
-    sim.world.before.append(forbidden)
+    sim.world.before.append(fail)
     await pending(sim, pod("trainer"))
     unfinished = f"{SCHEDULER}unfinished_work_seconds"
     await sim.until(lambda: numbers.total(unfinished) > 60, 120, "nothing is written")
-    refused = False
+    failing = False
     await sim.until(lambda: claims_of(sim), 120, "the NodeClaim")
     await sim.until(lambda: numbers.total(unfinished) == 0, 5, "it is written")
