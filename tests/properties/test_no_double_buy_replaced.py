@@ -129,7 +129,7 @@ def test_killed_at_every_write(phase: str, name: str) -> None:
             raise
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("kinds", [(CLAIMS,), ("nodes",), ("pods",), (CLAIMS, "nodes", "pods")], ids="-".join)
 def test_stale_caches(kinds: tuple[str, ...], name: str) -> None:
@@ -145,7 +145,7 @@ def test_stale_caches(kinds: tuple[str, ...], name: str) -> None:
         simulate(stale, **QUICK)
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("name", STORIES)
 def test_lost_events(name: str) -> None:
     """A watch that never delivers a NodeClaim delays the next decision."""
@@ -160,7 +160,7 @@ def test_lost_events(name: str) -> None:
         simulate(lossy, **QUICK)
 
 
-@pytest.mark.matrix(quick=2)
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_two_replicas_without_a_lease(seed: int, name: str) -> None:

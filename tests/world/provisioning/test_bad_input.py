@@ -101,6 +101,7 @@ def accept_everything(sim: Sim, name: str) -> None:
     sim.store.patch(CRDS, name, {"spec": {"versions": crd["spec"]["versions"]}})
 
 
+@pytest.mark.matrix(quick=len(ROWS))
 @pytest.mark.parametrize("name", ROWS)
 def test_bad_input(name: str) -> None:
     """The NodePool has a condition or an Event with the cause, once; so has the pod; nobody else waits."""
