@@ -31,8 +31,8 @@ VALIDATION_SECONDS = 15.0
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """`quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known.
 
-    `nominated_seconds`: for so long a pending pod is expected on it. `leaving`: its removal was requested and the cache
-    does not show it.
+    `nominated_seconds`: for so long a pending pod is expected on it. `leaving`: its removal was requested, which the
+    cache does not show yet.
     """
 
     claim: NodeClaim

@@ -26,6 +26,7 @@ Cause = Literal[
     "insufficient-capacity",
     "scaled-down",
     "empty",
+    "expired",
     "orphan-pool",
     "missing-pool",
     "node-deleted",

@@ -35,6 +35,7 @@ OF_CAUSE: Mapping[str, str] = {
     "insufficient-capacity": LIFECYCLE,
     "scaled-down": LIFECYCLE,
     "empty": LIFECYCLE,
+    "expired": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,
     "leftover-node": INSTANCE_GARBAGE,

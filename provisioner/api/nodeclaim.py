@@ -41,6 +41,7 @@ class NodeClaimSpec(Struct, frozen=True, kw_only=True):
     resources: ResourceRequirements = ResourceRequirements()
     node_class_ref: NodeClassReference = NodeClassReference()
     termination_grace_period: str | None = None
+    expire_after: str | None = None
 
 
 class NodeClaimStatus(Struct, frozen=True, kw_only=True):

@@ -20,9 +20,7 @@ from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import PodDigest
-from controllers.reconcile.emptiness import EmptinessController
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
-from controllers.reconcile.static_capacity import StaticCapacity
 from controllers.state.offering_tracker import OfferingTracker
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
@@ -36,12 +34,11 @@ from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
 from .config import Clients, Config
+from .disruption import build_emptiness, build_expiration, build_static_capacity
 
 # A pod that has ended uses nothing of its Node.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 RECONCILE_TIMEOUT_SECONDS = 60.0
-# Changes of pods and machines come in groups.
-COLLECT_SECONDS = 1.0
 
 log = structlog.get_logger("operator")
 
@@ -66,6 +63,7 @@ class Provisioning:
     controller: Controller
     static_capacity: Controller
     emptiness: Controller
+    expiration: Controller
     changed: asyncio.Event
     scheduling_metrics: SchedulingMetrics
 
@@ -82,6 +80,7 @@ class Provisioning:
                     tasks.create_task(self.controller.run(), name="provisioner"),
                     tasks.create_task(self.static_capacity.run(), name="static-capacity"),
                     tasks.create_task(self.emptiness.run(), name="emptiness"),
+                    tasks.create_task(self.expiration.run(), name="expiration"),
                 ]
                 await self._until(exists=False)
                 for task in running:
@@ -175,65 +174,9 @@ def build_provisioning(
             undecided=provisioner.undecided,
             observer=observer,
         ),
+        expiration=build_expiration(clients, caches, demand, actuator, observer),
         changed=changed,
         scheduling_metrics=scheduling,
-    )
-
-
-def build_static_capacity(
-    clients: Clients,
-    caches: Caches,
-    demand: DemandCaches,
-    actuator: Actuator,
-    instance_types: Callable[[], InstanceTypes | None],
-) -> Controller:
-    """The controller of static NodePools, subscribed to its caches."""
-    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("static-capacity"))
-    capacity = StaticCapacity(demand, actuator, instance_types=instance_types, wake=queue.add)
-    caches.node_pools.add_event_handler(capacity.pool_changed)
-    caches.claims.add_event_handler(capacity.claim_changed)
-    return Controller(
-        "static-capacity",
-        queue,
-        capacity.reconcile,
-        workers=1,
-        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
-        metrics=clients.metrics.controller("static-capacity"),
-    )
-
-
-def build_emptiness(
-    clients: Clients,
-    caches: Caches,
-    demand: DemandCaches,
-    actuator: Actuator,
-    *,
-    nominations: Nominations,
-    undecided: Callable[[], bool],
-    observer: Observer,
-) -> Controller:
-    """The controller that removes empty machines, subscribed to its caches."""
-    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("emptiness"))
-    emptiness = EmptinessController(
-        demand,
-        actuator,
-        nominations=nominations,
-        undecided=undecided,
-        disrupted=observer.disrupted,
-        wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
-        clock=clients.clock,
-    )
-    caches.node_pools.add_event_handler(emptiness.pool_changed)
-    caches.claims.add_event_handler(emptiness.claim_changed)
-    caches.nodes.add_event_handler(emptiness.node_changed)
-    demand.pods.add_event_handler(emptiness.pod_changed, on_synced=emptiness.pods_synced)
-    return Controller(
-        "emptiness",
-        queue,
-        emptiness.reconcile,
-        workers=1,
-        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
-        metrics=clients.metrics.controller("emptiness"),
     )
 
 

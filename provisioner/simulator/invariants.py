@@ -11,7 +11,7 @@ preceding requests and changes.
     I5  the system converges: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
-        more claims than replicas, or no pod uses the machine of its NodePool
+        more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire
 
 Source: docs/references/rules.md#invariants.
 """
@@ -24,7 +24,7 @@ from .audit_log import CURRENT_CALL, AuditLog, Call, current_write
 from .azure.agentpool import Pool
 from .azure.cloud import AzureCloud
 from .kube.store import Store
-from .snapshot import Snapshot, deleting, has_finalizer, pool_mark, pool_stamp
+from .snapshot import Snapshot, deleting, has_finalizer, is_expired, pool_mark, pool_stamp
 
 Json = dict[str, Any]
 
@@ -131,6 +131,7 @@ class Invariants:
             and self._snapshot.healthy(uid)
             and not self._snapshot.is_surplus(uid)
             and not self._snapshot.is_empty(uid)
+            and not is_expired(claim)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
         if call and has_finalizer(before) and not has_finalizer(claim):

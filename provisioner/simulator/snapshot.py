@@ -7,9 +7,11 @@ Source: docs/references/rules.md#ownership-marks, docs/references/kaito.md#its-a
 """
 
 from collections.abc import Callable
+from datetime import datetime
 from typing import Any
 
 from provisioner.api import labels
+from provisioner.api.time import parse_duration
 
 from .azure.agentpool import Pool
 
@@ -205,3 +207,13 @@ class Snapshot:
             not deleting(node) and (labels.INITIALIZED not in labels_of(node) or condition(node, "Ready") == "True")
             for node in nodes
         )
+
+
+def is_expired(claim: Json) -> bool:
+    """Whether a NodePool's claim was deleted as late as its `expireAfter`, or later."""
+    meta, after = claim["metadata"], parse_duration(claim["spec"].get("expireAfter", ""))
+    owned = any(owner["kind"] == "NodePool" for owner in meta.get("ownerReferences", ()))
+    if after is None or not owned or "deletionTimestamp" not in meta:
+        return False
+    created, deleted = (datetime.fromisoformat(meta[key]) for key in ("creationTimestamp", "deletionTimestamp"))
+    return (deleted - created).total_seconds() >= after

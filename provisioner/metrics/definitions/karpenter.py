@@ -46,7 +46,7 @@ NODECLAIMS_DISRUPTED = counter(
     "ALPHA",
     "NodeClaims that the controller deleted, by reason",
     ("reason", "nodepool", "capacity_type"),
-    reasons=("garbage_collected", "unhealthy", "spot_interrupted", "empty"),
+    reasons=("garbage_collected", "unhealthy", "spot_interrupted", "empty", "expired"),
     use="NodeClaims that users or other controllers delete are not counted.",
 )
 NODECLAIMS_UNHEALTHY = counter(

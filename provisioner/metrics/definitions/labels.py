@@ -85,8 +85,8 @@ LABELS: Mapping[str, Label] = {
         values=(*_CONDITIONS, "ready"),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; the last five are work queues",
-        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness"),
+        meaning="Karpenter's name of the controller that acted; the last six are work queues",
+        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness", "expiration"),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",

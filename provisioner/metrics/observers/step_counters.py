@@ -38,6 +38,7 @@ DISRUPTION = {
     "unhealthy-node": "unhealthy",
     "spot-evicted": "spot_interrupted",
     "empty": "empty",
+    "expired": "expired",
 }
 REQUESTED = ("requested", "failed-create")
 FORCEFUL = "Forceful Termination"

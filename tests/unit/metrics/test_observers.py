@@ -148,8 +148,8 @@ def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step
 
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
-    """And every controller name is declared. Four are no removals by inference: a user's, and those of NodePools."""
-    decided = {"requested", "insufficient-capacity", "scaled-down", "empty"}
+    """And every controller name is declared. Five are no removals by inference: a user's, and those of NodePools."""
+    decided = {"requested", "insufficient-capacity", "scaled-down", "empty", "expired"}
     assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | decided
     assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
 

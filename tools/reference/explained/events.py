@@ -73,14 +73,14 @@ EVENTS = (
         name=r.DISRUPTION_TERMINATING,
         kind="Normal",
         about=("NodeClaim", "Node"),
-        meaning="The machine is removed for this reason; `Empty`: no pod uses it any longer.",
+        meaning="The machine is removed: no pod uses it (`Empty`), or it is older than `expireAfter` (`Expired`).",
     ),
     Event(
         name=r.DISRUPTION_BLOCKED,
         kind="Normal",
-        about=("NodePool",),
-        meaning="Machines could be removed, and the budgets of the NodePool do not allow it now.",
-        remedy="Change `spec.disruption.budgets` if they should go.",
+        about=("NodePool", "NodeClaim"),
+        meaning="Machines could be removed, and the budgets of the NodePool, or a clock that was set, do not allow it.",
+        remedy="Change `spec.disruption.budgets` if they should go; restart the controller after its clock was set.",
     ),
     Event(
         name=r.FAILED_SCHEDULING,

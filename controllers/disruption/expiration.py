@@ -1,0 +1,37 @@
+"""Expiration: when the NodeClaim of a dynamic NodePool is deleted because of its age, as a pure function.
+
+No budget delays it and nothing is created first: its pods become pending while the machine is drained, and get another
+one. NodeClaims of static NodePools do not expire, because nothing would replace them before, and neither do those that
+no NodePool owns: their `expireAfter` is the default of the CRD.
+
+Source: https://karpenter.sh/docs/concepts/disruption/#expiration, docs/references/karpenter.md#expiration.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+from provisioner.api.meta import ZERO_TIME
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
+from provisioner.api.time import parse_duration, shifted
+
+# More than the correction of a clock that is synchronized.
+CLOCK_SECONDS = 300.0
+
+
+def expires_at(claim: NodeClaim, pools: Iterable[NodePool]) -> datetime | None:
+    """When the NodeClaim expires; None if it does not. `pools`: the NodePools of this controller."""
+    owner = nodepool_of(claim)
+    pool = next((one for one in pools if owner is not None and one.metadata.uid == owner.uid), None)
+    if pool is None or pool.spec.replicas is not None or claim.deleting:
+        return None
+    seconds, created = parse_duration(claim.spec.expire_after or ""), claim.metadata.creation_timestamp
+    if seconds is None or seconds <= 0 or created == ZERO_TIME:
+        return None
+    return shifted(created, seconds)
+
+
+def clock_jumped(wall_seconds: float, loop_seconds: float) -> bool:
+    """Whether the wall clock was set since both began to count: ages of NodeClaims are then not known."""
+    return abs(wall_seconds - loop_seconds) > CLOCK_SECONDS

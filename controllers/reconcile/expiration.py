@@ -1,0 +1,96 @@
+"""Deletes NodeClaims of NodePools when they expire. A key is the name of a NodeClaim.
+
+Nothing expires after the wall clock was set: a wrong clock would delete a fleet. A restart begins with the new time.
+
+Source: docs/references/karpenter.md#expiration.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+
+from controllers.actuator.actuator import Actuator
+from controllers.disruption.expiration import clock_jumped, expires_at
+from controllers.model.results import Fenced, KubeFailed
+from controllers.model.steps import DeleteClaim, Event
+from provisioner.api import reasons
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import nodepool_of
+from provisioner.api.time import rfc3339
+from provisioner.runtime.clock import Clock
+
+from .provisioner import FENCED_SECONDS, STALE_SECONDS, DemandCaches
+
+# A wall clock can be set: the time that is left is computed again after an hour at the latest.
+RESYNC_SECONDS = 3600.0
+
+log = structlog.get_logger("disruption")
+
+
+class ExpirationController:
+    """`disrupted(claim, reason)`: metrics of removals. `wake(name)` adds a NodeClaim to the work queue."""
+
+    def __init__(
+        self,
+        caches: DemandCaches,
+        actuator: Actuator,
+        *,
+        disrupted: Callable[[NodeClaim, str], None],
+        wake: Callable[[str], None],
+        clock: Clock,
+    ) -> None:
+        self._caches = caches
+        self._actuator = actuator
+        self._disrupted = disrupted
+        self._wake = wake
+        self._clock = clock
+        self._began: tuple[float, float] | None = None
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """Subscribe this to the cache of NodeClaims: one appeared."""
+        if old is None and new is not None and nodepool_of(new) is not None:
+            self._wake(new.name)
+
+    async def reconcile(self, name: str) -> float | None:
+        """Delete the NodeClaim if it has expired; returns the seconds until it may have, None: it never does.
+
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        self._jumped()
+        if not self._caches.current:
+            return STALE_SECONDS
+        claim = self._caches.claims.get(name)
+        if claim is None or claim.deleting or nodepool_of(claim) is None:
+            return None
+        at = expires_at(claim, self._caches.node_pools())
+        if at is None:
+            return RESYNC_SECONDS
+        left = (at - self._clock.now()).total_seconds()
+        if left > 0:
+            return min(left, RESYNC_SECONDS)
+        if self._jumped():
+            message = "The clock of the controller was set; expiration waits until the controller is restarted"
+            self._actuator.record_event(
+                claim, Event(type="Warning", reason=reasons.DISRUPTION_BLOCKED, message=message)
+            )
+            return RESYNC_SECONDS
+        message = f"Disrupting NodeClaim: Expired at {rfc3339(at)} (spec.expireAfter {claim.spec.expire_after})"
+        event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message)
+        match await self._actuator.write(DeleteClaim(claim=claim, cause="expired", event=event), None):
+            case KubeFailed(error=error) if not (error.not_found or error.conflict):
+                raise error
+            case KubeFailed():
+                return STALE_SECONDS
+            case Fenced():
+                return FENCED_SECONDS
+        self._disrupted(claim, "expired")
+        log.info("disrupting nodeclaim", NodeClaim={"name": name}, reason="expired")
+        return None
+
+    def _jumped(self) -> bool:
+        """Whether the wall clock was set since the first pass."""
+        wall, loop = self._clock.now().timestamp(), asyncio.get_running_loop().time()
+        if self._began is None:
+            self._began = wall, loop
+        return clock_jumped(wall - self._began[0], loop - self._began[1])
