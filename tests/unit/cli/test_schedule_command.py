@@ -37,6 +37,17 @@ def test_the_table_shows_what_is_bought_and_what_stays_pending(fleet: str) -> No
     assert "default/intruder stays pending: NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)" in out
 
 
+def test_how_spot_is_priced_is_stated(fleet: str) -> None:
+    """A NodePool with both capacity types requests spot first; the price is the one on demand, and a line says so."""
+    file = Path(fleet)
+    requirement = "- {key: karpenter.sh/capacity-type, operator: In, values: [on-demand, spot]}"
+    text = file.read_text(encoding="utf-8")
+    file.write_text(text.replace("requirements:\n", f"requirements:\n        {requirement}\n"), encoding="utf-8")
+    lines = _run("-f", fleet, "--region", "eastus")[1].splitlines()
+    assert lines[1].split()[1:4] == ["Standard_NC4as_T4_v3", "spot,on-demand", "0.526"]
+    assert [line for line in lines if line.startswith("Spot prices are not known: ")]
+
+
 def test_programs_read_json(fleet: str) -> None:
     """The same as an object."""
     code, out, _ = _run("-f", fleet, "-o", "json")

@@ -1,8 +1,10 @@
-"""Why machines that would take a pod are not available, as its error states it."""
+"""Machines that are not available: what is bought instead, and what the error of a pod states."""
 
 from typing import Any
 
 import pytest
+
+from provisioner.api.labels import CAPACITY_TYPE
 
 from .cases import SIZES, decide, instance_type, node_pool, pod
 
@@ -40,6 +42,24 @@ def test_causes(causes: Causes, wanted: dict[str, Any], expected: str) -> None:
     decision = decide(instanceTypes=types(causes), pods=[pod("p", **wanted)])
     (error,) = decision.errors.values()
     assert error.endswith(expected)
+
+
+@pytest.mark.parametrize(
+    ("spot", "available", "expected"),
+    [
+        (0.2, True, (["spot"], 0.2)),
+        (0.45, True, (["on-demand", "spot"], 0.45)),
+        (0.5, True, (["on-demand", "spot"], 0.5)),
+        (0.2, False, (["on-demand"], 0.5)),
+    ],
+)
+def test_the_cheaper_capacity_type_is_bought(spot: float, available: bool, expected: tuple[list[str], float]) -> None:
+    """A NodePool with both: all within 15 % of the cheapest that is available."""
+    kind = instance_type("t4-1", zones=("",), requirements=[])
+    on_demand = {"Zone": "", "CapacityType": "on-demand", "Price": 0.5}
+    kind["offerings"] = [on_demand, {**on_demand, "CapacityType": "spot", "Price": spot, "Available": available}]
+    (machine,) = decide(instanceTypes=[kind], pods=[pod("p", gpus=1)]).machines
+    assert (sorted(machine.requirements[CAPACITY_TYPE].values), machine.price) == expected
 
 
 def test_nothing_is_available() -> None:
