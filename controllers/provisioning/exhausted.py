@@ -1,12 +1,15 @@
 """NodeClaims of NodePools that no machine can be created for now.
 
 Such a NodeClaim tries its own offerings again as long as it exists. When its pods can be taken by other machines, those
-are bought instead, and it is deleted first, so that its machine does not come in addition.
+are bought instead, and it is deleted first, so that its machine does not come in addition. One that a pod waits for
+which no other machine takes is kept.
 
 Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/karpenter.md#launch.
 """
 
 from collections.abc import Iterable, Sequence
+
+import msgspec
 
 from provisioner.api import labels
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
@@ -14,8 +17,10 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import PoolRequirement
 from provisioner.api.owner import nodepool_of
 
+from .cluster import Observed, machines
 from .nodepools import requirements
 from .solver import model
+from .solver.solver import solve
 
 
 def exhausted(claim: NodeClaim, types: Sequence[model.InstanceType]) -> bool:
@@ -24,6 +29,17 @@ def exhausted(claim: NodeClaim, types: Sequence[model.InstanceType]) -> bool:
     if nodepool_of(claim) is None or claim.deleting or launched is None or EXHAUSTED not in launched.message:
         return False
     return not any(offering.available for offering in _offerings(claim, types))
+
+
+def still_needed(failed: Iterable[NodeClaim], snapshot: model.Snapshot, decision: model.Decision) -> frozenset[str]:
+    """The names of those of `failed` that a pod waits for which the decision, made without them, cannot place."""
+    unplaced = tuple(pod for pod in snapshot.pods if pod.name in decision.errors)
+    if not unplaced:
+        return frozenset()
+    alone = Observed(node_pools=(), nodes=(), claims=tuple(failed), pods=())
+    nodes = tuple(machine for machine, _ in machines(alone, snapshot.instance_types)[0])
+    placed = solve(msgspec.structs.replace(snapshot, pods=unplaced, node_pools=(), nodes=nodes))
+    return frozenset(placed.existing)
 
 
 def _offerings(claim: NodeClaim, types: Iterable[model.InstanceType]) -> Iterable[model.Offering]:

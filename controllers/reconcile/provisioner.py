@@ -21,7 +21,7 @@ from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaim
 from controllers.model.storage import Storage
 from controllers.provisioning.batch import Batch
 from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot, demand
-from controllers.provisioning.exhausted import exhausted
+from controllers.provisioning.exhausted import exhausted, still_needed
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.nominations import Nominations
@@ -194,7 +194,8 @@ class Provisioner:
             return waits
         self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
-        if decision.machines and not await self._delete(failed):
+        needed = still_needed(failed, found.snapshot, decision) if decision.machines else frozenset()
+        if decision.machines and not await self._delete([claim for claim in failed if claim.name not in needed]):
             return STALE_SECONDS
         written = await self._create(decision, pods, claims, types)
         if written is None:

@@ -1,5 +1,7 @@
 """Pending pods become NodeClaims of a NodePool, each machine once and at the least price."""
 
+import asyncio
+
 import pytest
 
 from provisioner.simulator.azure import faults
@@ -166,3 +168,25 @@ async def test_other_machines_replace_a_nodeclaim_without_capacity(sim: Sim) -> 
     assert len(sim.cloud.pools) == others + 1
     named = {event["reason"] for event in sim.store.list("events")}
     assert "InsufficientCapacityError" in named
+
+
+async def until_claims(sim: Sim, count: int) -> None:
+    await sim.until(lambda: len(claims_of(sim)) == count, 20.0, f"{count} NodeClaims")
+
+
+@simulated()
+async def test_a_nodeclaim_without_capacity_is_kept_for_its_pod(sim: Sim) -> None:
+    """Another pod gets a machine meanwhile: the NodeClaim that no other machine replaces is not deleted for it."""
+    large = "Standard_NC24ads_A100_v4"
+    sim.cloud.faults.append(faults.quota_preflight(size=large))
+    await with_node_pool(sim)
+    selects = {"node.kubernetes.io/instance-type": large}
+    await pending(sim, pod("a100", nodeSelector=selects))
+    (first,) = await sim.until(lambda: claims_of(sim), 5.0, "a NodeClaim")
+    name = first["metadata"]["name"]
+    await sim.until(lambda: sim.condition(name, "Launched") == "False", 60.0, "its offerings have failed")
+    for number in range(3):
+        await pending(sim, pod(f"any{number}"))
+        await until_claims(sim, number + 2)
+        await asyncio.sleep(100.0)  # some more passes
+    assert first["metadata"]["uid"] in {claim["metadata"]["uid"] for claim in claims_of(sim)}
