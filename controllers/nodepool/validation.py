@@ -57,7 +57,7 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
     sizes = requirements.allowed_values(written, labels.INSTANCE_TYPE)
     if sizes and not any(known_size(size) for size in sizes):
         shown = ", ".join(sizes[:3])
-        remedy = "check the spelling, such as Standard_NC24ads_A100_v4; gpu-provisioner schedule lists the known sizes"
+        remedy = "check the spelling, such as Standard_NC24ads_A100_v4"
         yield FieldError(f"{field}[{labels.INSTANCE_TYPE}]", "FieldValueNotSupported", f"{shown}: unknown sizes",
                          shown, remedy)  # fmt: skip
 

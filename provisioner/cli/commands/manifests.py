@@ -52,9 +52,7 @@ def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:
         raise _beyond(name, error) from None
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
-        raise Refused(
-            f"{name}: {why}", "Name a file of NodeClaims in YAML or JSON, or - for standard input.", USAGE
-        ) from None
+        raise Refused(f"{name}: {why}", "Name a file in YAML or JSON, or - for standard input.", USAGE) from None
 
 
 def _text(path: Path) -> str:

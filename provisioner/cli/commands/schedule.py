@@ -22,6 +22,7 @@ from controllers.provisioning.solver.solver import solve
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.cli.output import encoded
@@ -30,6 +31,7 @@ from .console import Console
 from .manifests import documents
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted, table
+from .usable_pools import unusable
 
 DEFAULT_REGION = "eastus"
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
@@ -47,7 +49,7 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
             f"Use one of {', '.join(pricing.regions())}.",
             USAGE,
         )
-    scenario = _scenario(wanted.filename, typed)
+    scenario = _scenario(wanted.filename, typed, console)
     region = wanted.region or _region(scenario)
     try:
         decided = _decide(_in_region(scenario, region))
@@ -98,9 +100,10 @@ def _in_region(scenario: Scenario, region: str) -> Scenario:
     return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(keys)))
 
 
-def _scenario(names: Sequence[str], typed: TextIO) -> Scenario:
-    """The objects of the manifests, without instance types."""
+def _scenario(names: Sequence[str], typed: TextIO, console: Console) -> Scenario:
+    """The objects of the manifests, without instance types; the console shows which NodePools are not used."""
     pools: list[NodePool] = []
+    classes: set[str] = set()
     pods: list[SchedulablePod] = []
     nodes: dict[str, dict[str, Any]] = {}
     ignored: set[str] = set()
@@ -112,6 +115,8 @@ def _scenario(names: Sequence[str], typed: TextIO) -> Scenario:
             match kind:
                 case "NodePool":
                     pools.append(msgspec.convert(document.body, NodePool))
+                case labels.NODECLASS_KIND:
+                    classes.add(msgspec.convert(document.body, AgentPoolNodeClass).name)
                 case "Pod":
                     pods.append(msgspec.convert(document.body, SchedulablePod))
                 case "Node":
@@ -127,12 +132,14 @@ def _scenario(names: Sequence[str], typed: TextIO) -> Scenario:
     if not pods:
         read = f" ({', '.join(sorted(ignored))} read)" if ignored else ""
         raise Refused(f"{', '.join(names)}: no Pod found{read}", "Name manifests of kind Pod.", USAGE)
+    left_out = {pool.name: why for pool, why in unusable(pools, classes)}
+    console.err.writelines(f"warning: NodePool {name} is not used: {why}\n" for name, why in left_out.items())
     bound: dict[str, list[SchedulablePod]] = {}
     for pod in pods:
         if pod.spec.node_name:
             bound.setdefault(pod.spec.node_name, []).append(pod)
     return Scenario(
-        node_pools=tuple(with_capacity_type(pool) for pool in pools),
+        node_pools=tuple(with_capacity_type(pool) for pool in pools if pool.name not in left_out),
         nodes=tuple(NodeInput(**parts, pods=tuple(bound.get(name, ()))) for name, parts in sorted(nodes.items())),
         pods=tuple(pod for pod in pods if not pod.spec.node_name),
     )

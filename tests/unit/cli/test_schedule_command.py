@@ -135,6 +135,45 @@ def test_bad_input_is_refused_in_words(tmp_path: Path, body: str, words: tuple[s
     assert cause in err
 
 
+CLASS = "kind: AgentPoolNodeClass\nmetadata: {name: other}\n"
+
+
+@pytest.mark.parametrize(
+    ("changed", "more", "why"),
+    [
+        (
+            (
+                'key: karpenter.azure.com/sku-gpu-count, operator: Gt, values: ["0"]',
+                "key: node.kubernetes.io/instance-type, operator: In, values: [Standard_X9]",
+            ),
+            "",
+            "spec.template.spec.requirements[node.kubernetes.io/instance-type]: Standard_X9: unknown sizes; check the",
+        ),
+        (
+            ("", ""),
+            CLASS,
+            "AgentPoolNodeClass default is not among the manifests; add it, or correct nodeClassRef.name",
+        ),
+        (
+            ("group: gpu-provisioner.sh, kind: AgentPoolNodeClass", "group: karpenter.azure.com, kind: AKSNodeClass"),
+            "",
+            "another controller serves its node class AKSNodeClass.karpenter.azure.com",
+        ),
+        (("spec:\n  template:", "spec:\n  replicas: 2\n  template:"), "", "spec.replicas determines its machines"),
+    ],
+    ids=["unknown size", "missing class", "another controller's", "static"],
+)
+def test_nodepools_that_are_not_used_are_named(changed: tuple[str, str], more: str, why: str, fleet: str) -> None:
+    """As the controller reports it on the NodePool; nothing is bought from them."""
+    text, file = Path(fleet).read_text(encoding="utf-8"), Path(fleet)
+    assert changed[0] in text
+    file.write_text(text.replace(*changed, 1) + (f"\n---\n{more}" if more else ""), encoding="utf-8")
+    code, out, err = _run("-f", fleet)
+    assert code == 1
+    assert f"warning: NodePool gpu is not used: {why}" in err
+    assert "default/trainer stays pending: no NodePool is ready to provision machines" in out
+
+
 def test_a_pod_with_an_invalid_quantity_does_not_affect_others(fleet: str, tmp_path: Path) -> None:
     """The Pod is reported with its field; the others get their machines."""
     bad = tmp_path / "bad.yaml"
