@@ -28,7 +28,8 @@ from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
-from .provisioner import FENCED_SECONDS, STALE_SECONDS, DemandCaches
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .provisioner import DemandCaches
 
 # Nothing changes at a time of its own but schedules of budgets.
 RESYNC_SECONDS = 60.0

@@ -1,14 +1,13 @@
 """Creates NodeClaims for pending pods: caches to one snapshot, one decision, and its NodeClaims one by one.
 
 A pass begins when the batch of provisionable pods closes, and every 10 s while pods stay pending. It does not begin
-before the cache shows the NodeClaims of the last pass. Nothing is written before a fresh LIST has shown that the cache
-has all NodeClaims of NodePools.
+before the cache shows the NodeClaims of the last pass.
 
 Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/karpenter.md#scheduling.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,14 +15,13 @@ import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote
-from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaims
+from controllers.model.results import Fenced, KubeFailed
+from controllers.model.steps import DeleteClaim, Event
 from controllers.model.storage import Storage
 from controllers.provisioning.batch import Batch
 from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot, demand
 from controllers.provisioning.exhausted import exhausted, still_needed
 from controllers.provisioning.instances import InstanceTypes
-from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import CachedPod, daemon_specs
 from controllers.provisioning.solver.model import Decision, NewMachine
@@ -39,6 +37,7 @@ from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.reflector import Reflector
 
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .omissions import OmissionEvents
 from .scheduling_events import SchedulingEvents
 from .volumes import volumes_of
@@ -46,9 +45,6 @@ from .volumes import volumes_of
 # The one key of the work queue.
 KEY = "provisioner"
 RETRY_SECONDS = 10.0
-STALE_SECONDS = 1.0
-FENCED_SECONDS = 5.0
-OWN_WRITE_SECONDS = 10.0
 
 log = structlog.get_logger("provisioner")
 
@@ -121,8 +117,8 @@ class Provisioner:
         self._decided: set[str] = set()
         self._batch = Batch()
         self._retry_at: float | None = None
-        self._expected: dict[str, str] = {}
-        self._expected_at = 0.0
+        self._creator = ClaimCreator(caches.claims, caches.node_pools, actuator)
+        self._deciding = False
         self._events = SchedulingEvents(actuator)
         self._omissions = OmissionEvents(actuator)
 
@@ -144,7 +140,7 @@ class Provisioner:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """The cache may show the last NodeClaim that a pass waits for. Pods of a deleting one need another."""
-        if new is not None and new.name in self._expected:
+        if new is not None and self._creator.expects(new.name):
             self._wake(KEY)
         starts = new is not None and new.deleting and (old is None or not old.deleting)
         if new is not None and starts and nodepool_of(new) is not None:
@@ -152,8 +148,8 @@ class Provisioner:
             self._wake(KEY)
 
     def undecided(self) -> bool:
-        """Whether pending pods wait for a decision."""
-        return self._batch.remaining(_now()) is not None
+        """Whether pending pods wait for a decision, or for what was decided."""
+        return self._deciding or self._batch.remaining(_now()) is not None
 
     async def reconcile(self, _: str) -> float | None:
         """One pass; returns the seconds until the next one, None: when a pod becomes provisionable.
@@ -170,9 +166,13 @@ class Provisioner:
         if remaining != 0:
             return remaining
         self._observer.due()
-        if (waits := await self._unobserved(now)) is not None:
+        if (waits := await self._creator.unobserved(now)) is not None:
             return waits
-        return await self._provision(now)
+        self._deciding = True
+        try:
+            return await self._provision(now)
+        finally:
+            self._deciding = False
 
     async def _provision(self, now: float) -> float | None:
         storage = await volumes_of(self._actuator, self._demand)
@@ -190,27 +190,41 @@ class Provisioner:
         failed = [claim for claim in claims if exhausted(claim, types.types) and not self._static(claim)]
         kept = [claim for claim in claims if claim not in failed]
         found, decision = await self._decide(now, kept, types, max_new, storage)
-        if decision.machines and (waits := await self._stale(claims)) is not None:
+        if decision.machines and (waits := await self._creator.stale(claims)) is not None:
             return waits
+        if decision.machines and self._may_launch(failed, types):
+            return STALE_SECONDS
         self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
         needed = still_needed(failed, found.snapshot, decision) if decision.machines else frozenset()
         if decision.machines and not await self._delete([claim for claim in failed if claim.name not in needed]):
             return STALE_SECONDS
-        written = await self._create(decision, pods, claims, types)
-        if written is None:
+        written = await self._creator.create(self._wanted(decision, pods), claims, types.well_known)
+        if written.again_seconds is not None:
+            self._retry_at = _now() + written.again_seconds
             return STALE_SECONDS
-        created, refused = written
-        decision = msgspec.structs.replace(decision, errors={**decision.errors, **refused})
-        self._nominations.record({*decision.existing, *created.values()}, _now())
+        decision = msgspec.structs.replace(decision, errors={**decision.errors, **written.refused})
+        self._nominations.record({*decision.existing, *written.names.values()}, _now())
         self._count_decisions(pods)
-        self._events.record(pods, found, decision, created, now)
+        self._events.record(pods, found, decision, written.names, now)
         self._omissions.record(self._caches.node_pools(), found)
         self._observer.finished()
         return max(0.0, self._retry_at - _now())
 
     def _demand(self) -> tuple[CachedPod, ...]:
         return demand(self._caches.pods.items(), self._caches.nodes.items(), self._caches.claims.items())
+
+    def _wanted(self, decision: Decision, pods: Sequence[CachedPod]) -> list[NewMachine]:
+        """The machines of pods that are still pending, those of the oldest pods first."""
+        age = {pod.name: number for number, pod in enumerate(pods)}
+        pending = {pod.name for pod in self._demand()}
+        wanted = [one for one in decision.machines if not pending.isdisjoint(one.pods)]
+        return sorted(wanted, key=lambda one: min(age[name] for name in one.pods))
+
+    def _may_launch(self, failed: Sequence[NodeClaim], types: InstanceTypes) -> bool:
+        """Whether a NodeClaim that other machines were to replace has changed since the decision began."""
+        current = (self._caches.claims.get(claim.name) for claim in failed)
+        return any(one is not None and not one.deleting and not exhausted(one, types.types) for one in current)
 
     def _static(self, claim: NodeClaim) -> bool:
         """Whether a static NodePool keeps the claim, whether or not it can be launched now."""
@@ -257,19 +271,6 @@ class Provisioner:
             if pod.metadata.uid not in before and not pod.moves:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
-    async def _stale(self, claims: Sequence[NodeClaim]) -> float | None:
-        """Seconds to wait if the decision has not seen a NodeClaim that the API server has; None if it has seen all."""
-        result = await self._actuator.read(LookUpClaims())
-        if isinstance(result, KubeFailed):
-            raise result.error
-        if isinstance(result, ReadClaims):
-            seen = {claim.uid for claim in claims}
-            if any(claim.uid not in seen for claim in result.claims):
-                log.warning("the cache lacks NodeClaims that exist; no machine is bought")
-                self._caches.claims.invalidate()
-                return STALE_SECONDS
-        return None
-
     async def _delete(self, failed: Sequence[NodeClaim]) -> bool:
         """Delete NodeClaims whose pods get other machines; False if this process may not write."""
         for claim in failed:
@@ -288,79 +289,6 @@ class Provisioner:
                 case _:
                     log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause="insufficient-capacity")
         return True
-
-    async def _create(
-        self, decision: Decision, pods: Sequence[CachedPod], claims: Sequence[NodeClaim], types: InstanceTypes
-    ) -> tuple[Mapping[str, str], Mapping[str, str]] | None:
-        """Write the NodeClaims, those of the oldest pods first; None: decide again.
-
-        Those whose NodePool or whose pods have gone since the decision began are left out. Returns the names by pod,
-        and by pod why the API server refused one, which does not stop the others.
-        """
-        age = {pod.name: number for number, pod in enumerate(pods)}
-        pools = {pool.name: pool for pool in self._caches.node_pools() if not pool.metadata.deleting}
-        pending = {pod.name for pod in self._demand()}
-        wanted = [one for one in decision.machines if one.node_pool in pools and not pending.isdisjoint(one.pods)]
-        taken = {claim.name for claim in claims}
-        created, refused = dict[str, str](), dict[str, str]()
-        self._expected_at = _now()
-        for machine in sorted(wanted, key=lambda one: min(age[name] for name in one.pods)):
-            pool = pools[machine.node_pool]
-            name = claim_name(pool.name, taken)
-            result = await self._actuator.write(
-                CreateClaim(name=name, manifest=manifest(machine, pool, name, types.well_known)), None
-            )
-            match result:
-                case Wrote():
-                    self._expected[name] = result.uid
-                    taken.add(name)
-                    created |= dict.fromkeys(machine.pods, name)
-                    _log(machine, name)
-                case KubeFailed(error=error) if error.conflict:
-                    log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
-                    self._caches.claims.invalidate()
-                    self._retry_at = _now() + STALE_SECONDS
-                    return None
-                case KubeFailed(error=error) if error.refused:
-                    refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
-                case KubeFailed(error=error):
-                    raise error
-                case Fenced():
-                    self._retry_at = _now() + FENCED_SECONDS
-                    return None
-                case _:
-                    raise TypeError(type(result).__name__)
-        return created, refused
-
-    async def _unobserved(self, now: float) -> float | None:
-        """Seconds to wait for the cache to show the NodeClaims of the last pass; None once it shows all."""
-        for name, uid in list(self._expected.items()):
-            seen = self._caches.claims.get(name)
-            if seen is not None and seen.uid == uid:
-                del self._expected[name]
-        if not self._expected:
-            return None
-        if (left := self._expected_at + OWN_WRITE_SECONDS - now) > 0:
-            return left
-        for name, uid in list(self._expected.items()):
-            if not await self._actuator.current_version("claim", name, uid):
-                del self._expected[name]  # deleted since
-        self._expected_at = now
-        if self._expected:
-            log.warning("the cache is behind created NodeClaims", claims=sorted(self._expected))
-            self._caches.claims.invalidate()
-        return STALE_SECONDS
-
-
-def _log(machine: NewMachine, name: str) -> None:
-    log.info(
-        "created nodeclaim",
-        NodeClaim={"name": name},
-        NodePool={"name": machine.node_pool},
-        pods=len(machine.pods),
-        instance_types=machine.instance_types[:5],
-        price=machine.price,
-    )
 
 
 def _now() -> float:

@@ -25,7 +25,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
-from .provisioner import FENCED_SECONDS, OWN_WRITE_SECONDS, STALE_SECONDS, DemandCaches
+from .claim_creator import FENCED_SECONDS, OWN_WRITE_SECONDS, STALE_SECONDS
+from .provisioner import DemandCaches
 
 RESYNC_SECONDS = 60.0
 
