@@ -20,7 +20,8 @@ from provisioner.api.owner import nodepool_of
 from provisioner.api.time import rfc3339
 from provisioner.runtime.clock import Clock
 
-from .provisioner import FENCED_SECONDS, STALE_SECONDS, DemandCaches
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .provisioner import DemandCaches
 
 # A wall clock can be set: the time that is left is computed again after an hour at the latest.
 RESYNC_SECONDS = 3600.0
