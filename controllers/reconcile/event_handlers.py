@@ -11,12 +11,17 @@ from controllers.state.indexes import NODECLAIM_CRD, Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.owner import nodepool_of
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.workqueue import WorkQueue
+
+from .launch_gate import LaunchGate
 
 
 class EventHandlers:
     """`known_keys` are those that were reconciled before; `continues`: whether a key's own write leads to its next one.
+
+    `launches` delays the first reconcile of a NodePool's claim while further ones are created.
 
     A key that continues comes before the others: what was begun is finished, so that of many keys half are done early.
     """
@@ -30,6 +35,7 @@ class EventHandlers:
         cluster_state: ClusterState,
         known_keys: Callable[[], Iterable[str]],
         continues: Callable[[str], bool],
+        launches: LaunchGate,
     ) -> None:
         self._queue = queue
         self._indexes = indexes
@@ -37,10 +43,15 @@ class EventHandlers:
         self._cluster_state = cluster_state
         self._known_keys = known_keys
         self._continues = continues
+        self._launches = launches
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went. If it leaves the queue for room, the next claims are reconciled."""
         self._cluster_state.claim_changed(old, new)
+        if old is None and new is not None and nodepool_of(new) is not None:
+            self._cluster_state.key_changed(self._indexes.key_of(new))
+            self._launches.new_claim(self._indexes.key_of(new))
+            return
         for claim in (old, new):
             if claim is not None:
                 self._add(self._indexes.key_of(claim))

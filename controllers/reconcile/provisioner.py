@@ -38,6 +38,7 @@ from provisioner.runtime.compute import Compute
 from provisioner.runtime.reflector import Reflector
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
+from .launch_gate import LaunchGate
 from .omissions import OmissionEvents
 from .scheduling_events import SchedulingEvents
 from .volumes import volumes_of
@@ -103,6 +104,7 @@ class Provisioner:
         compute: Compute,
         observer: SchedulingObserver,
         nominations: Nominations,
+        launches: LaunchGate,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
@@ -114,6 +116,7 @@ class Provisioner:
         self._compute = compute
         self._observer = observer
         self._nominations = nominations
+        self._launches = launches
         self._decided: set[str] = set()
         self._batch = Batch()
         self._retry_at: float | None = None
@@ -199,7 +202,8 @@ class Provisioner:
         needed = still_needed(failed, found.snapshot, decision) if decision.machines else frozenset()
         if decision.machines and not await self._delete([claim for claim in failed if claim.name not in needed]):
             return STALE_SECONDS
-        written = await self._creator.create(self._wanted(decision, pods), claims, types.well_known)
+        with self._launches.held():
+            written = await self._creator.create(self._wanted(decision, pods), claims, types.well_known)
         if written.again_seconds is not None:
             self._retry_at = _now() + written.again_seconds
             return STALE_SECONDS

@@ -25,6 +25,7 @@ from controllers.node.health.repair import blocked_by_limits, deleted_by_repair
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.planner.evaluation import candidate
 from controllers.reconcile.event_handlers import EventHandlers
+from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.nodepool_reconciler import NodePoolReconciler
 from controllers.reconcile.reconciler import Reconciler
 from controllers.state.cluster import ClusterState, Rules
@@ -94,6 +95,7 @@ def build_controllers(
 ) -> Controllers:
     """`elector` None: the process leads as soon as it runs."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodeclaim"))
+    launches = LaunchGate(queue.add)
     memories: dict[str, Memory] = {}
     cluster_state = build_cluster_state(clients, config, caches, inventory, memories)
     unhealthy_nodes = UnhealthyNodes(
@@ -143,6 +145,7 @@ def build_controllers(
             cluster_state=cluster_state,
             known_keys=reconciler.keys,
             continues=reconciler.continues,
+            launches=launches,
         ),
         observer=observer,
         quota_watch=quota_watch,
@@ -153,6 +156,7 @@ def build_controllers(
             inventory=inventory,
             actuator=actuator,
             supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
+            launches=launches,
             observer=observer,
         )
         if config.node_pools

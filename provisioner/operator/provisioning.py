@@ -20,6 +20,7 @@ from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import PodDigest
+from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
 from controllers.state.offering_tracker import OfferingTracker
 from provisioner.api.nodeclass import is_own
@@ -104,6 +105,7 @@ def build_provisioning(
     inventory: Inventory,
     actuator: Actuator,
     supply: Supply,
+    launches: LaunchGate,
     observer: Observer,
 ) -> Provisioning:
     """Subscribes to the caches, which must not run yet."""
@@ -144,6 +146,7 @@ def build_provisioning(
         compute=clients.compute,
         observer=scheduling,
         nominations=nominations,
+        launches=launches,
     )
     supply.quota_watch.add_user(lambda: provisioner.pending)
     caches.node_pools.add_event_handler(lambda *_: changed.set())

@@ -38,6 +38,20 @@ async def test_a_pending_pod_gets_a_nodeclaim(sim: Sim) -> None:
 
 
 @simulated()
+async def test_all_nodeclaims_of_a_decision_are_written_before_the_first_machine_is_requested(sim: Sim) -> None:
+    """The requests about the first machines do not delay the NodeClaims of the others."""
+    await with_node_pool(sim)
+    # The node class gets its finalizer with the first NodeClaim, which reconciles all of them.
+    await pending(sim, pod("first"))
+    await sim.until(lambda: sim.cloud.counts["PUT"] == 1, 30.0, "the first agent pool")
+    await pending(sim, *(pod(f"trainer-{number}") for number in range(8)))
+    await sim.until(lambda: sim.cloud.counts["PUT"] == 9, 30.0, "eight agent pools")
+    calls = [(call.verb, call.target.kind) for call in sim.audit_log.writes() if call.who in sim.controllers]
+    of_machines = [call for call in calls if call in (("POST", "nodeclaims"), ("PUT", "pools"))]
+    assert of_machines[2:] == [("POST", "nodeclaims")] * 8 + [("PUT", "pools")] * 8
+
+
+@simulated()
 async def test_an_intruder_stays_pending(sim: Sim) -> None:
     """No machine is bought for a pod that does not tolerate the taint; the Event names the taint."""
     await with_node_pool(sim)
