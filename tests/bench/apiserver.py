@@ -177,7 +177,8 @@ class Environment:
         """The operations of Azure and the machines, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             booting = machines(self._hand, self.cloud) if self._instant else self.nodes.run()
-            for work in (self.store.feed("nodes", CLAIMS, "pods"), self.cloud.run(), booting):
+            kinds = (CLAIMS, "pods") if self._instant else (CLAIMS, "pods", "nodes")
+            for work in (self.store.feed(*kinds), self.cloud.run(), booting):
                 tasks.create_task(work)
 
     async def note(self, request: web.Request) -> None:

@@ -24,7 +24,7 @@ async def measure() -> list[Figure]:
         await _fill(on)
         async with on.controller() as controller:
             await on.leading()
-            await on.until(lambda: _ready(on) >= MACHINES, 120.0, f"{MACHINES} machines are Ready")
+            await on.until(lambda: _ready(on) >= MACHINES, 240.0, f"{MACHINES} machines are Ready")
             now_mib, most_mib = controller.memory_mib()
     return [
         Figure(
