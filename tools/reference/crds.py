@@ -13,8 +13,8 @@ Schema = dict[str, Any]
 
 NODEPOOL = """\
 The schema is that of Karpenter's CRD, so that its manifests are valid. [NodePools](../concepts/nodepools.md) explains
-what the controller does with them. In this version `spec.disruption` and `spec.template.spec.expireAfter` have no
-effect."""
+what the controller does with them. Of `spec.disruption` the removal of empty machines and its budgets have an effect:
+running pods are not moved, whatever `consolidationPolicy` is."""
 NODECLASS = """\
 All fields are optional. [What a node class determines](../concepts/nodepools.md#what-a-node-class-determines) states
 the member of the agent pool that each sets."""

@@ -95,7 +95,7 @@ EVENTS = (
         kind="Warning",
         about=("NodePool",),
         meaning="No size with an offering that is available now satisfies the requirements of the NodePool.",
-        remedy="Relax the requirements. `gpu-provisioner schedule` lists the known sizes.",
+        remedy="Relax the requirements. `gpu-provisioner schedule` names sizes that are not known.",
     ),
     Event(
         name=r.EVICTED,
