@@ -199,9 +199,10 @@ class Provisioner:
             return STALE_SECONDS
         self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
-        needed = still_needed(failed, found.snapshot, decision) if decision.machines else frozenset()
-        if decision.machines and not await self._delete([claim for claim in failed if claim.name not in needed]):
-            return STALE_SECONDS
+        if decision.machines and failed:
+            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision))
+            if not await self._delete([claim for claim in failed if claim.name not in needed]):
+                return STALE_SECONDS
         with self._launches.held():
             written = await self._creator.create(self._wanted(decision, pods), claims, types.well_known)
         if written.again_seconds is not None:
