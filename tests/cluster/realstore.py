@@ -12,7 +12,7 @@ import asyncio
 import http.client
 import json
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, Literal
 from urllib.parse import urlencode, urlsplit
@@ -91,6 +91,10 @@ class RealStore:
             if error.status != 404:
                 raise
             return []
+
+    def each(self, resource: str, namespace: str = "") -> Iterator[Json]:
+        """The objects of this kind."""
+        return iter(self.list(resource, namespace))
 
     def revision(self) -> int:
         """The cluster's revision now."""
