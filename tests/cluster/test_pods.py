@@ -129,7 +129,14 @@ async def test_mixed_pods_are_bound_where_the_solver_decided_or_elsewhere_withou
     where kube-scheduler gave a pod's machine to another pod.
     """
     pods = mixed_pods()
+    created: set[str] = set()
+
+    def note(event: str, resource: str, obj: Json, _: Json | None) -> None:
+        if (event, resource) == ("ADDED", CLAIMS):
+            created.add(obj["metadata"]["name"])
+
     async with kube_scheduler(cluster), RealWorld.open(cluster, tmp_path) as world:
+        world.store.subscribe(note)
         research = demand.node_pool("research")
         research["spec"]["template"]["spec"]["taints"] = [RESEARCH]
         for obj in (demand.node_class(), demand.node_pool(), research):
@@ -148,16 +155,17 @@ async def test_mixed_pods_are_bound_where_the_solver_decided_or_elsewhere_withou
 
         await world.until(running, 150, "the pods run")
         await asyncio.sleep(MORE_PASSES_SECONDS)
-        claims = world.store.list(CLAIMS)
-        claim_of = {claim["status"]["nodeName"]: claim["metadata"]["name"] for claim in claims}
+        nodes = {claim["metadata"]["name"]: claim["status"].get("nodeName") for claim in world.store.list(CLAIMS)}
+        claim_of = {node: name for name, node in nodes.items()}
         bound = {name: claim_of[pod(world, name)["spec"]["nodeName"]] for name in pods}
         wanted, found = (Counter((pods[name], place[name]) for name in pods) for place in (decided, bound))
         elsewhere = (wanted - found).total()
         with capsys.disabled():
-            print(f"\n{len(pods)} pods, {len({*decided.values()})} machines decided, {len(claims)} bought", end="; ")
+            print(f"\n{len(pods)} pods, {len({*decided.values()})} machines decided, {len(created)} bought", end="; ")
             print(f"{elsewhere} pods bound elsewhere than to the machine of an equal pod")
-        assert {claim["metadata"]["name"] for claim in claims} >= {*decided.values()}
-        assert len(claims) <= len({*decided.values()}) + elsewhere
+        # A machine whose pods run elsewhere is empty, and may have been deleted since.
+        assert created >= {*decided.values()}
+        assert len(created) <= len({*decided.values()}) + elsewhere
         assert UNTOLERATED in " ".join(messages(world, "intruder"))
         assert not pod(world, "intruder")["spec"].get("nodeName")
 
