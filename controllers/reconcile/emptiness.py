@@ -15,7 +15,7 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.emptiness import Emptiness, Machine, decide
-from controllers.model.results import Fenced, KubeFailed, ReadPods
+from controllers.model.results import KubeFailed, ReadPods
 from controllers.model.steps import DeleteClaim, Event, ReadDrain
 from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
 from controllers.provisioning.nominations import Nominations
@@ -29,6 +29,7 @@ from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_deletion import Deletion, delete_claim
 from .provisioner import DemandCaches
 
 # Nothing changes at a time of its own but schedules of budgets.
@@ -161,24 +162,17 @@ class EmptinessController:
             self._caches.pods.invalidate()
             return None
         event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message="Disrupting NodeClaim: Empty")
-        match await self._actuator.write(DeleteClaim(claim=claim, cause="empty", event=event), None):
-            case KubeFailed(error=error) if not (error.not_found or error.conflict):
-                raise error
-            case KubeFailed():
-                return None
-            case Fenced():
+        match await delete_claim(self._actuator, DeleteClaim(claim=claim, cause="empty", event=event)):
+            case Deletion.FENCED:
                 return FENCED_SECONDS
+            case Deletion.CHANGED:
+                return None
+            case Deletion.DELETED:
+                pass
         self._removed.add(claim.uid)
         self._disrupted(claim, "empty")
         message = "Disrupting Node: Empty"
         self._actuator.record_event(node, Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message))
-        log.info(
-            "disrupting nodeclaim",
-            NodeClaim={"name": claim.name},
-            Node={"name": node.name},
-            reason="empty",
-            quiet_seconds=round((now - machine.quiet_since).total_seconds()),
-        )
         return None
 
     def _report(self, pool: NodePool, found: Emptiness) -> None:

@@ -8,11 +8,8 @@ Source: docs/references/karpenter.md#expiration.
 import asyncio
 from collections.abc import Callable
 
-import structlog
-
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.expiration import clock_jumped, expires_at
-from controllers.model.results import Fenced, KubeFailed
 from controllers.model.steps import DeleteClaim, Event
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
@@ -21,12 +18,11 @@ from provisioner.api.time import rfc3339
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_deletion import Deletion, delete_claim
 from .provisioner import DemandCaches
 
 # A wall clock can be set: the time that is left is computed again after an hour at the latest.
 RESYNC_SECONDS = 3600.0
-
-log = structlog.get_logger("disruption")
 
 
 class ExpirationController:
@@ -78,16 +74,14 @@ class ExpirationController:
             return RESYNC_SECONDS
         message = f"Disrupting NodeClaim: Expired at {rfc3339(at)} (spec.expireAfter {claim.spec.expire_after})"
         event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message)
-        match await self._actuator.write(DeleteClaim(claim=claim, cause="expired", event=event), None):
-            case KubeFailed(error=error) if not (error.not_found or error.conflict):
-                raise error
-            case KubeFailed():
-                return STALE_SECONDS
-            case Fenced():
+        match await delete_claim(self._actuator, DeleteClaim(claim=claim, cause="expired", event=event)):
+            case Deletion.FENCED:
                 return FENCED_SECONDS
-        self._disrupted(claim, "expired")
-        log.info("disrupting nodeclaim", NodeClaim={"name": name}, reason="expired")
-        return None
+            case Deletion.CHANGED:
+                return STALE_SECONDS
+            case Deletion.DELETED:
+                self._disrupted(claim, "expired")
+                return None
 
     def _jumped(self) -> bool:
         """Whether the wall clock was set since the first pass."""

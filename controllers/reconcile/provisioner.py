@@ -15,7 +15,6 @@ import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed
 from controllers.model.steps import DeleteClaim, Event
 from controllers.model.storage import Storage
 from controllers.provisioning.batch import Batch
@@ -38,6 +37,7 @@ from provisioner.runtime.compute import Compute
 from provisioner.runtime.reflector import Reflector
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
+from .claim_deletion import Deletion, delete_claim
 from .launch_gate import LaunchGate
 from .omissions import OmissionEvents
 from .scheduling_events import SchedulingEvents
@@ -282,17 +282,10 @@ class Provisioner:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, other machines are created for its pods: {launched.message if launched else ''}"
             event = Event(type="Warning", reason=reasons.INSUFFICIENT_CAPACITY, message=message)
-            result = await self._actuator.write(
-                DeleteClaim(claim=claim, cause="insufficient-capacity", event=event), None
-            )
-            match result:
-                case KubeFailed(error=error) if not (error.not_found or error.conflict):
-                    raise error
-                case Fenced():
-                    self._retry_at = _now() + FENCED_SECONDS
-                    return False
-                case _:
-                    log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause="insufficient-capacity")
+            step = DeleteClaim(claim=claim, cause="insufficient-capacity", event=event)
+            if await delete_claim(self._actuator, step) is Deletion.FENCED:
+                self._retry_at = _now() + FENCED_SECONDS
+                return False
         return True
 
 

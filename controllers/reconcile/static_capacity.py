@@ -7,16 +7,13 @@ Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#
 """
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
-
-import structlog
+from collections.abc import Callable, Iterable, Sequence
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed, ReadClaims, Result
-from controllers.model.steps import CreateClaim, DeleteClaim, Event, LookUpClaims
+from controllers.model.results import KubeFailed, ReadClaims
+from controllers.model.steps import DeleteClaim, Event, LookUpClaims
 from controllers.nodepool.static_capacity import Replica, scale
 from controllers.provisioning.instances import InstanceTypes
-from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import bound
 from controllers.provisioning.static_machine import static_machine
@@ -25,12 +22,11 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
-from .claim_creator import FENCED_SECONDS, OWN_WRITE_SECONDS, STALE_SECONDS
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
+from .claim_deletion import Deletion, delete_claim
 from .provisioner import DemandCaches
 
 RESYNC_SECONDS = 60.0
-
-log = structlog.get_logger("provisioner")
 
 
 class StaticCapacity:
@@ -48,8 +44,7 @@ class StaticCapacity:
         self._actuator = actuator
         self._instance_types = instance_types
         self._wake = wake
-        # The NodeClaims that were created and that the cache does not show yet, and when the last one was created.
-        self._created: dict[str, tuple[set[str], float]] = {}
+        self._creators: dict[str, ClaimCreator] = {}
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         """Subscribe this to the cache of NodePools."""
@@ -72,18 +67,21 @@ class StaticCapacity:
         """
         pool = next((one for one in self._caches.node_pools() if one.name == name), None)
         if pool is None or pool.spec.replicas is None or pool.metadata.deleting:
-            self._created.pop(name, None)
+            self._creators.pop(name, None)
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        if (seconds := self._unobserved(name)) > 0:
+        creator = self._creators.setdefault(
+            name, ClaimCreator(self._caches.claims, self._caches.node_pools, self._actuator)
+        )
+        if (seconds := await creator.unobserved(_now())) is not None:
             return seconds
         claims = self._caches.claims.items()
         wanted = scale(pool, self._replicas(pool, claims))
         if wanted.delete:
             return await self._delete(pool)
         if wanted.create and not why_unusable(pool):
-            return await self._create(pool, wanted.create, [claim.name for claim in claims])
+            return await self._create(creator, pool, wanted.create, claims)
         return RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
@@ -103,35 +101,19 @@ class StaticCapacity:
             )
         return tuple(found)
 
-    async def _create(self, pool: NodePool, count: int, names: Collection[str]) -> float | None:
+    async def _create(
+        self, creator: ClaimCreator, pool: NodePool, count: int, claims: Sequence[NodeClaim]
+    ) -> float | None:
         types = self._instance_types()
         if types is None:
             return STALE_SECONDS
         machine = static_machine(pool, types)
         if machine is None:
             return RESYNC_SECONDS
-        taken = {*names}
-        for _ in range(count):
-            name = claim_name(pool.name, taken)
-            body = manifest(machine, pool, name, types.well_known)
-            result = await self._actuator.write(CreateClaim(name=name, manifest=body), None)
-            if isinstance(result, KubeFailed) and result.error.conflict:
-                log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
-                self._caches.claims.invalidate()
-                return STALE_SECONDS
-            if (seconds := _refused(result)) is not None:
-                return seconds
-            taken.add(name)
-            self._created[pool.name] = {*self._created.get(pool.name, (set(), 0.0))[0], name}, _now()
-            log.info(
-                "created nodeclaim",
-                NodeClaim={"name": name},
-                NodePool={"name": pool.name},
-                replicas=pool.spec.replicas,
-                instance_types=machine.instance_types[:5],
-                price=machine.price,
-            )
-        return RESYNC_SECONDS
+        if (seconds := await creator.stale(claims)) is not None:
+            return seconds
+        created = await creator.create([machine] * count, claims, types.well_known)
+        return RESYNC_SECONDS if created.again_seconds is None else created.again_seconds
 
     async def _delete(self, pool: NodePool) -> float | None:
         """Delete what is too much by a fresh LIST: the cache may lack deletions of the last pass."""
@@ -143,36 +125,10 @@ class StaticCapacity:
         for claim in scale(pool, self._replicas(pool, listed.claims)).delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
             event = Event(type="Normal", reason=reasons.SCALED_DOWN, message=message)
-            result = await self._actuator.write(DeleteClaim(claim=claim, cause="scaled-down", event=event), None)
-            if isinstance(result, KubeFailed) and (result.error.not_found or result.error.conflict):
-                continue
-            if (seconds := _refused(result)) is not None:
-                return seconds
-            log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause="scaled-down")
+            step = DeleteClaim(claim=claim, cause="scaled-down", event=event)
+            if await delete_claim(self._actuator, step) is Deletion.FENCED:
+                return FENCED_SECONDS
         return RESYNC_SECONDS
-
-    def _unobserved(self, name: str) -> float:
-        """Seconds to wait for the cache to show the NodeClaims that were created; 0 if it shows all."""
-        names, at = self._created.get(name, (set(), 0.0))
-        missing = {one for one in names if self._caches.claims.get(one) is None}
-        left = at + OWN_WRITE_SECONDS - _now()
-        if not missing or left <= 0:
-            # One that was deleted at once never appears; one that exists has its name refused.
-            self._created.pop(name, None)
-            return 0.0
-        self._created[name] = missing, at
-        return left
-
-
-def _refused(result: Result) -> float | None:
-    """Seconds to wait after a write that was not performed; None after one that was. Raises KubeError."""
-    match result:
-        case KubeFailed(error=error):
-            raise error
-        case Fenced():
-            return FENCED_SECONDS
-        case _:
-            return None
 
 
 def _now() -> float:

@@ -10,7 +10,7 @@ from controllers.reconcile.expiration import ExpirationController
 from controllers.reconcile.provisioner import DemandCaches
 from controllers.reconcile.static_capacity import StaticCapacity
 from provisioner.metrics.observers.observer import Observer
-from provisioner.runtime.controller import Controller
+from provisioner.runtime.controller import Controller, Reconcile
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
@@ -32,13 +32,7 @@ def build_static_capacity(
     capacity = StaticCapacity(demand, actuator, instance_types=instance_types, wake=queue.add)
     caches.node_pools.add_event_handler(capacity.pool_changed)
     caches.claims.add_event_handler(capacity.claim_changed)
-    return Controller(
-        "static-capacity",
-        queue,
-        capacity.reconcile,
-        workers=1,
-        metrics=clients.metrics.controller("static-capacity"),
-    )
+    return _controller("static-capacity", queue, capacity.reconcile, clients)
 
 
 def build_emptiness(
@@ -66,13 +60,7 @@ def build_emptiness(
     caches.claims.add_event_handler(emptiness.claim_changed)
     caches.nodes.add_event_handler(emptiness.node_changed)
     demand.pods.add_event_handler(emptiness.pod_changed, on_synced=emptiness.pods_synced)
-    return Controller(
-        "emptiness",
-        queue,
-        emptiness.reconcile,
-        workers=1,
-        metrics=clients.metrics.controller("emptiness"),
-    )
+    return _controller("emptiness", queue, emptiness.reconcile, clients)
 
 
 def build_expiration(
@@ -84,10 +72,8 @@ def build_expiration(
         demand, actuator, disrupted=observer.disrupted, wake=queue.add, clock=clients.clock
     )
     caches.claims.add_event_handler(expiration.claim_changed)
-    return Controller(
-        "expiration",
-        queue,
-        expiration.reconcile,
-        workers=1,
-        metrics=clients.metrics.controller("expiration"),
-    )
+    return _controller("expiration", queue, expiration.reconcile, clients)
+
+
+def _controller(name: str, queue: WorkQueue, reconcile: Reconcile, clients: Clients) -> Controller:
+    return Controller(name, queue, reconcile, workers=1, metrics=clients.metrics.controller(name))
