@@ -41,9 +41,9 @@ def test_in_the_simulator(name: str) -> None:
             await sim.start_controller()
         await ALL[name](Scene(sim, name, a_while_seconds=600.0))
         await sim.settled(quiet_seconds=70.0)
-        assert not [str(call) for call in sim.audit_log.writes() if call.status == 404], (
-            "it wrote to what it had released"
-        )
+        # A NodePool has no finalizer: the user can delete it while a write of its status is on its way.
+        lost = [call for call in sim.audit_log.writes() if call.status == 404 and call.target.kind != "nodepools"]
+        assert not [str(call) for call in lost], "it wrote to what it had released"
 
     simulate(story, azure=FAST)
 
