@@ -47,8 +47,8 @@ NODES = NodeSettings(
     unresponsive_seconds=4.0,
     node_manager_seconds=0.5,
 )
-# Requests that do not depend on the number of claims.
-FIXED_KINDS = frozenset({"leases"})
+# Requests that do not depend on the number of claims: of NodePools and their classes, only watches list.
+FIXED_KINDS = frozenset({"leases", "nodepools", "agentpoolnodeclasses"})
 
 
 class Call(NamedTuple):
