@@ -55,7 +55,7 @@ def emptied(first: list[int], last: list[int]) -> Story:
     return story
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_killed_at_every_write_of_the_removal(phase: str) -> None:
     """A successor counts the machines that are going before it removes another one."""

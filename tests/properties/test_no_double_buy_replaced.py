@@ -110,7 +110,7 @@ def writes_of(story: Story, claims: int) -> int:
     return counted[0]
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_killed_at_every_write(phase: str, name: str) -> None:
@@ -160,7 +160,7 @@ def test_lost_events(name: str) -> None:
         simulate(lossy, **QUICK)
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("name", STORIES)
 @pytest.mark.parametrize("seed", range(1, 5))
 def test_two_replicas_without_a_lease(seed: int, name: str) -> None:
@@ -173,7 +173,7 @@ def test_two_replicas_without_a_lease(seed: int, name: str) -> None:
     simulate(twice, seed=seed, latency_seconds=(0.0005, 1.0), **QUICK)
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("name", STORIES)
 def test_another_leader(name: str) -> None:
     """The leader releases the lease in the middle of a batch; the follower continues at once, with its own caches."""

@@ -63,7 +63,7 @@ def writes_of_all() -> int:
     return counted[0]
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_killed_at_every_write(phase: str, reset: bool) -> None:

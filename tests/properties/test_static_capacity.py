@@ -35,7 +35,7 @@ def story_counting(counted: list[int]) -> Story:
     return story
 
 
-@pytest.mark.matrix(quick=1)
+@pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("phase", ["before", "after"])
 def test_killed_at_every_write(phase: str) -> None:
     """A successor creates and deletes what is missing, and nothing besides."""

@@ -6,6 +6,8 @@ from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from provisioner.api import labels
 from tests.world.cli.test_uninstall import DRAIN, lease
 from tests.world.commands import command, written
@@ -13,6 +15,8 @@ from tests.world.demand import claims_of, node_class, node_pool, pending, pod
 from tests.world.garbagecollection.test_garbage import FOREIGN
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.transcript import CLAIMS, FAST, MINUTE
+
+pytestmark = pytest.mark.matrix(quick=0)
 
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
 

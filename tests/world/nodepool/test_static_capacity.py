@@ -2,10 +2,14 @@
 
 from typing import Any
 
+import pytest
+
 from provisioner.simulator.azure import faults
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
 from tests.world.harness import Sim, simulated
+
+pytestmark = pytest.mark.matrix(quick=0)
 
 POOLS = "nodepools.karpenter.sh"
 SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]

@@ -14,6 +14,8 @@ from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS, used_actions
 from tests.world.demand import T4, claims_of, node_pool, pending, pod, pod_events, sizes, with_node_pool
 from tests.world.harness import Sim, simulated
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 READABLE = AzureSettings(actions=AZURE_ACTIONS | QUOTA_ACTIONS)
 T4_FAMILY = "StandardNCAST4v3Family"
 NO_QUOTA = dataclasses.replace(READABLE, family_cores={T4_FAMILY: 3})
