@@ -51,16 +51,22 @@ class Emptiness(msgspec.Struct, frozen=True, kw_only=True):
     after: float = math.inf
 
 
-def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptiness:
-    """`machines`: all of the NodePool."""
+def consolidate_after(pool: NodePool) -> float | None:
+    """Seconds for which a machine of the NodePool is empty before it is removed; None: its machines are kept."""
     after = pool.spec.disruption.consolidate_after
     seconds = None if after == NEVER else parse_duration(after)
     if seconds is None or pool.spec.replicas is not None or pool.metadata.deleting:
+        return None
+    return max(0.0, seconds)
+
+
+def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptiness:
+    """`machines`: all of the NodePool."""
+    seconds = consolidate_after(pool)
+    if seconds is None:
         return Emptiness()
     waiting = {
-        one.claim.uid: max(
-            max(0.0, seconds) + VALIDATION_SECONDS - (now - _since(one)).total_seconds(), one.nominated_seconds
-        )
+        one.claim.uid: max(seconds + VALIDATION_SECONDS - (now - _since(one)).total_seconds(), one.nominated_seconds)
         for one in machines
         if _is_candidate(one)
     }

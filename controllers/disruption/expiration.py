@@ -13,7 +13,7 @@ from datetime import datetime
 from provisioner.api.meta import ZERO_TIME
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import is_owned_by
 from provisioner.api.time import parse_duration, shifted
 
 # More than the correction of a clock that is synchronized.
@@ -22,8 +22,7 @@ CLOCK_SECONDS = 300.0
 
 def expires_at(claim: NodeClaim, pools: Iterable[NodePool]) -> datetime | None:
     """When the NodeClaim expires; None if it does not. `pools`: the NodePools of this controller."""
-    owner = nodepool_of(claim)
-    pool = next((one for one in pools if owner is not None and one.metadata.uid == owner.uid), None)
+    pool = next((one for one in pools if is_owned_by(claim, one)), None)
     if pool is None or pool.spec.replicas is not None or claim.deleting:
         return None
     seconds, created = parse_duration(claim.spec.expire_after or ""), claim.metadata.creation_timestamp

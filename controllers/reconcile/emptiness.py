@@ -14,7 +14,7 @@ from datetime import datetime
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.emptiness import Emptiness, Machine, decide
+from controllers.disruption.emptiness import Emptiness, Machine, consolidate_after, decide
 from controllers.model.results import KubeFailed, ReadPods
 from controllers.model.steps import DeleteClaim, Event, ReadDrain
 from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
@@ -24,7 +24,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import is_owned_by, nodepool_of
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
@@ -108,8 +108,9 @@ class EmptinessController:
         Raises KubeError for a request that can succeed when it is repeated.
         """
         pool = next((one for one in self._caches.node_pools() if one.name == name), None)
-        if pool is None:
-            return None
+        if pool is None or consolidate_after(pool) is None:
+            self._blocked_at.pop(name, None)
+            return None  # nothing need be counted
         if not self._caches.current:
             return STALE_SECONDS
         found = decide(pool, self._machines(pool), self._clock.now())
@@ -123,7 +124,7 @@ class EmptinessController:
 
     def _machines(self, pool: NodePool) -> tuple[Machine, ...]:
         now = _now()
-        claims = [claim for claim in self._caches.claims.items() if _owned(claim, pool)]
+        claims = [claim for claim in self._caches.claims.items() if is_owned_by(claim, pool)]
         # What the cache shows as deleting, or not at all, need not be remembered.
         shown = {claim.uid for claim in self._caches.claims.items() if not claim.deleting}
         self._removed &= shown
@@ -185,11 +186,6 @@ class EmptinessController:
             event = Event(type="Normal", reason=reasons.DISRUPTION_BLOCKED, message=message)
             if self._actuator.record_event(pool, event):
                 self._blocked_at[pool.name] = _now()
-
-
-def _owned(claim: NodeClaim, pool: NodePool) -> bool:
-    owner = nodepool_of(claim)
-    return owner is not None and owner.uid == pool.metadata.uid
 
 
 def _now() -> float:

@@ -20,7 +20,7 @@ from controllers.provisioning.static_machine import static_machine
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import is_owned_by
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion, delete_claim
@@ -88,8 +88,7 @@ class StaticCapacity:
         pods = bound(self._caches.pods.items())
         found = []
         for claim in claims:
-            owner = nodepool_of(claim)
-            if owner is None or owner.uid != pool.metadata.uid:
+            if not is_owned_by(claim, pool):
                 continue
             node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
             found.append(

@@ -6,6 +6,7 @@ Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates.
 from . import labels
 from .meta import OwnerReference
 from .nodeclaim import NodeClaim
+from .nodepool import NodePool
 
 _KAITO = (
     ("Workspace", labels.KAITO_WORKSPACE, labels.KAITO_WORKSPACE_NAMESPACE),
@@ -36,3 +37,9 @@ def nodepool_of(claim: NodeClaim) -> OwnerReference | None:
     """The NodePool that the claim was created for; None for a claim of KAITO or of a user."""
     owners = claim.metadata.owner_references
     return next((one for one in owners if (one.api_version, one.kind) == ("karpenter.sh/v1", "NodePool")), None)
+
+
+def is_owned_by(claim: NodeClaim, pool: NodePool) -> bool:
+    """Whether the claim was created for this NodePool, and not for an earlier one of the same name."""
+    owner = nodepool_of(claim)
+    return owner is not None and owner.uid == pool.metadata.uid
