@@ -10,22 +10,24 @@ import msgspec
 
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.object_conditions import root, updated, warnings
-from controllers.model.pool_steps import PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
+from controllers.model.pool_steps import AnnotateNodeClaim, PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import READY
+from provisioner.api.conditions import DRIFTED, READY
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
+from .hash import HASH_VERSION, hash_annotations
 from .validation import errors
 
 SHOWN_CLAIMS = 3
 
 
 class NodeClassFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`claims`: the names of all claims that refer to the node class, or of a NodePool's that do."""
+    """`claims`: all claims that refer to the node class, by name."""
 
     node_class: AgentPoolNodeClass
     now: datetime
-    claims: tuple[str, ...] = ()
+    claims: tuple[NodeClaim, ...] = ()
 
 
 def plan(f: NodeClassFacts) -> PoolStep | None:
@@ -40,11 +42,24 @@ def plan(f: NodeClassFacts) -> PoolStep | None:
     if found.metadata.deleting and not f.claims:
         kept = tuple(one for one in found.metadata.finalizers if one != labels.NODECLASS_FINALIZER)
         return SetNodeClassFinalizers(node_class=found, finalizers=kept)
+    if (behind := _other_version(f)) is not None:
+        kept = () if behind.condition(DRIFTED) is None else (labels.NODECLASS_HASH,)
+        annotations = {key: value for key, value in hash_annotations(found).items() if key not in kept}
+        if annotations:
+            return AnnotateNodeClaim(claim=behind, annotations=annotations)
     conditions = updated(found.status.conditions, _updates(f), generation=found.metadata.generation, now=f.now)
     if conditions == found.status.conditions:
         return None
     events = warnings(found.status.conditions, conditions)
     return PatchNodeClassStatus(node_class=found, conditions=conditions, events=events)
+
+
+def _other_version(f: NodeClassFacts) -> NodeClaim | None:
+    """A claim whose hash another version computed."""
+    hashed = (one for one in f.claims if labels.NODECLASS_HASH_VERSION in one.metadata.annotations and not one.deleting)
+    return next(
+        (one for one in hashed if one.metadata.annotations[labels.NODECLASS_HASH_VERSION] != HASH_VERSION), None
+    )
 
 
 def _updates(f: NodeClassFacts) -> dict[str, ConditionUpdate]:
@@ -58,7 +73,7 @@ def _updates(f: NodeClassFacts) -> dict[str, ConditionUpdate]:
     updates = {reasons.VALIDATION_SUCCEEDED: valid}
     ready = root(updates, reasons.VALIDATION_SUCCEEDED)
     if f.node_class.metadata.deleting:
-        names = ", ".join(f.claims[:SHOWN_CLAIMS])
+        names = ", ".join(claim.name for claim in f.claims[:SHOWN_CLAIMS])
         more = f" and {len(f.claims) - SHOWN_CLAIMS} more" if len(f.claims) > SHOWN_CLAIMS else ""
         message = f"waiting for NodeClaims that refer to it to be deleted: {names}{more}; delete them"
         ready = ConditionUpdate(status="False", reason=reasons.NODECLASS_IN_USE, message=message)

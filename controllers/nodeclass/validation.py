@@ -6,14 +6,19 @@ Source: docs/references/agent-pools.md#request-body.
 import re
 from collections.abc import Iterator
 
+from provisioner.api import readiness_errors
 from provisioner.api.crd_nodeclass import PRICE, RESERVATION_GROUP, SUBNET
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import (
     DISK_CEILING_GIB,
     DISK_FLOOR_GIB,
+    GPU_MODES,
     IMAGE_FAMILIES,
     MAX_PODS,
     MIG_PROFILES,
+    MIG_STRATEGIES,
+    SHARED_REPLICAS,
+    SHARED_RESOURCES,
     NodeClassSpec,
 )
 
@@ -24,7 +29,10 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
         ("imageFamily", spec.image_family, IMAGE_FAMILIES),
         ("osDiskType", spec.os_disk_type, ("", "Managed", "Ephemeral")),
         ("gpu.driver", spec.gpu.driver, ("Install", "None")),
+        ("gpu.mode", spec.gpu.mode, GPU_MODES),
         ("gpu.migProfile", spec.gpu.mig_profile, ("", *MIG_PROFILES)),
+        ("gpu.migStrategy", spec.gpu.mig_strategy, MIG_STRATEGIES),
+        ("gpu.sharedResource", spec.gpu.shared_resource, SHARED_RESOURCES),
         # A deallocated machine counts against the quota, and the pool still counts it as one.
         ("spot.evictionPolicy", spec.spot.eviction_policy, ("Delete",)),
     ):
@@ -33,6 +41,7 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
     for field, number, (least, most) in (
         ("osDiskSizeGB", spec.os_disk_size_gb, (DISK_FLOOR_GIB, DISK_CEILING_GIB)),
         ("maxPods", spec.max_pods, MAX_PODS),
+        ("gpu.sharedReplicas", spec.gpu.shared_replicas, SHARED_REPLICAS),
     ):
         if number is not None and not least <= number <= most:
             yield _error(field, str(number), "it is out of range", f"set it to {least} to {most}")
@@ -49,6 +58,13 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
     if spec.gpu.driver == "None" and spec.gpu.mig_profile:
         remedy = "set gpu.driver to Install, or remove gpu.migProfile"
         yield _error("gpu.migProfile", spec.gpu.mig_profile, "AKS cannot partition GPUs without its driver", remedy)
+    if spec.gpu.shared_resource != SHARED_RESOURCES[0] and spec.gpu.shared_replicas == 1:
+        remedy = "set gpu.sharedReplicas to 2 or more, or remove gpu.sharedResource"
+        yield _error("gpu.sharedResource", spec.gpu.shared_resource, "devices of one pod are not shared", remedy)
+    if spec.gpu.mode == "DRA" and (spec.gpu.mig_profile or spec.gpu.shared_replicas != 1):
+        remedy = "remove gpu.migProfile and gpu.sharedReplicas, or set gpu.mode to DevicePlugin"
+        yield _error("gpu.mode", spec.gpu.mode, "it requires whole GPUs", remedy)
+    yield from readiness_errors.errors(spec.readiness, "spec.readiness")
 
 
 def _error(field: str, value: str, message: str, remedy: str) -> FieldError:

@@ -8,18 +8,17 @@ Source: docs/references/karpenter.md#nodepool,
 https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/nodepool/hash/controller.go.
 """
 
-import hashlib
-
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.canonical import digest
 from provisioner.api.nodepool import NodePool
 
-HASH_VERSION = "gpu-provisioner-v1"
+HASH_VERSION = "gpu-provisioner-v2"
 
 
 def template_hash(pool: NodePool) -> str:
-    """16 hexadecimal digits, equal for templates that differ only in their requirements or the order of taints."""
+    """16 hexadecimal digits, equal for templates that differ in requirements, written defaults or order of taints."""
     template = pool.spec.template
     spec = msgspec.structs.replace(
         template.spec,
@@ -27,8 +26,7 @@ def template_hash(pool: NodePool) -> str:
         taints=tuple(sorted(template.spec.taints, key=str)),
         startup_taints=tuple(sorted(template.spec.startup_taints, key=str)),
     )
-    content = msgspec.json.encode(msgspec.structs.replace(template, spec=spec), order="sorted")
-    return hashlib.sha256(content).hexdigest()[:16]
+    return digest(msgspec.structs.replace(template, spec=spec))
 
 
 def hash_annotations(pool: NodePool) -> dict[str, str]:

@@ -12,7 +12,6 @@ from typing import Literal
 
 import msgspec
 
-from controllers.disruption import budgets
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
@@ -23,7 +22,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 
-from . import validation
+from . import budgets, validation
 from .counter import usage
 from .hash import HASH_VERSION, hash_annotations
 from .static_capacity import surplus_replicas

@@ -2,7 +2,8 @@
 
 A static NodePool has `spec.replicas` NodeClaims, whether or not pods need them. A NodeClaim whose launch fails counts
 too: it tries its offerings again, so that a shortage leads to one NodeClaim with a cause and not to a series of them.
-NodeClaims that are being deleted count towards `spec.limits` only.
+NodeClaims that are being deleted count towards `spec.limits` only. One that is being replaced is neither lacking nor
+too many, so that the NodePool has one more until the replacement is Initialized.
 
 Source: docs/references/karpenter.md#static-nodepools.
 """
@@ -11,7 +12,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from provisioner.api.conditions import READY
+from provisioner.api.conditions import DISRUPTION_REASON, READY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
@@ -40,17 +41,18 @@ def scale(pool: NodePool, replicas: Sequence[Replica]) -> Scale:
     if wanted is None:
         return Scale()
     running = [one for one in replicas if not one.claim.deleting]
-    surplus = len(running) - wanted
+    active = [one for one in running if one.claim.condition(DISRUPTION_REASON, "True") is None]
+    surplus = len(active) - wanted
     if surplus > 0:
-        return Scale(delete=tuple(one.claim for one in sorted(running, key=_last_to_keep)[:surplus]))
-    room = max(0, _limit(pool, default=wanted + len(replicas)) - len(replicas))
-    return Scale(create=min(-surplus, room))
+        return Scale(delete=tuple(one.claim for one in sorted(active, key=_last_to_keep)[:surplus]))
+    room = max(0, node_limit(pool, default=wanted + len(replicas)) - len(replicas))
+    return Scale(create=max(0, min(wanted - len(running), room)))
 
 
 def surplus_replicas(pool: NodePool) -> int:
     """How many of `spec.replicas` the limit on Nodes does not allow."""
     wanted = pool.spec.replicas or 0
-    return max(0, wanted - _limit(pool, default=wanted))
+    return max(0, wanted - node_limit(pool, default=wanted))
 
 
 def _last_to_keep(one: Replica) -> tuple[bool, bool, bool, float]:
@@ -59,7 +61,7 @@ def _last_to_keep(one: Replica) -> tuple[bool, bool, bool, float]:
     return ready, not one.empty, one.protected, -one.claim.metadata.creation_timestamp.timestamp()
 
 
-def _limit(pool: NodePool, *, default: int) -> int:
+def node_limit(pool: NodePool, *, default: int) -> int:
     """The limit on the number of Nodes; an invalid one is a condition of the NodePool and not obeyed."""
     try:
         return int(parse_quantity(pool.spec.limits[NODES]))

@@ -1,7 +1,7 @@
 """The CustomResourceDefinition of AgentPoolNodeClass (`gpu-provisioner.sh/v1alpha1`).
 
-The fields are those of an AKS agent pool that concern all machines of a node class. Fields that the API of AKS does
-not have are not part of it.
+Most fields are those of an AKS agent pool that concern all machines of a node class. The others say how its GPUs are
+offered to pods, and what a new Node waits for.
 
 Source: docs/references/agent-pools.md#request-body.
 """
@@ -10,7 +10,19 @@ from typing import Any
 
 from . import labels
 from .crd_parts import conditions
-from .nodeclass import DISK_CEILING_GIB, DISK_FLOOR_GIB, IMAGE_FAMILIES, MAX_PODS, MIG_PROFILES, TAGS_MAX
+from .crd_readiness import readiness_rules
+from .nodeclass import (
+    DISK_CEILING_GIB,
+    DISK_FLOOR_GIB,
+    GPU_MODES,
+    IMAGE_FAMILIES,
+    MAX_PODS,
+    MIG_PROFILES,
+    MIG_STRATEGIES,
+    SHARED_REPLICAS,
+    SHARED_RESOURCES,
+    TAGS_MAX,
+)
 from .schema import Schema, column, definition, rules, structure, text, type_meta
 
 SUBNET = (
@@ -71,6 +83,7 @@ def _spec() -> Schema:
                 "The kind of the OS disk; none means Ephemeral where the size has room for it, else Managed.",
                 enum=["Managed", "Ephemeral"],
             ),
+            "readiness": readiness_rules(),
             "spot": _spot(),
             "tags": _tags(),
             "vnetSubnetID": _resource_id(
@@ -96,12 +109,42 @@ def _gpu() -> Schema:
                 "The profile into which AKS partitions each GPU, on sizes that support MIG; none means whole GPUs.",
                 enum=list(MIG_PROFILES),
             ),
+            "migStrategy": text(
+                "How the device plugin names slices: Single as nvidia.com/gpu, Mixed as nvidia.com/mig-<profile>.",
+                default="Single",
+                enum=list(MIG_STRATEGIES),
+            ),
+            "mode": text(
+                "How GPUs are offered to pods: by a device plugin, or by a driver for dynamic resource allocation.",
+                default="DevicePlugin",
+                enum=list(GPU_MODES),
+            ),
+            "sharedReplicas": _whole(
+                "How many pods share one device, as the device plugin is configured for time-slicing or MPS.",
+                *SHARED_REPLICAS,
+            )
+            | {"default": 1},
+            "sharedResource": text(
+                "The name under which the device plugin offers shared devices.",
+                default="nvidia.com/gpu",
+                enum=list(SHARED_RESOURCES),
+            ),
         },
     ) | rules(
         (
             "!has(self.migProfile) || !has(self.driver) || self.driver != 'None'",
             "migProfile requires driver Install: AKS cannot partition GPUs without its driver",
-        )
+        ),
+        (
+            "!has(self.mode) || self.mode != 'DRA' || (!has(self.migProfile)"
+            " && (!has(self.sharedReplicas) || self.sharedReplicas == 1))",
+            "mode DRA requires whole GPUs: remove migProfile and sharedReplicas, or set mode to DevicePlugin",
+        ),
+        (
+            "!has(self.sharedResource) || self.sharedResource == 'nvidia.com/gpu'"
+            " || (has(self.sharedReplicas) && self.sharedReplicas > 1)",
+            "sharedResource nvidia.com/gpu.shared requires sharedReplicas of 2 or more",
+        ),
     )
 
 

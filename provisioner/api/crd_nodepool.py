@@ -1,7 +1,8 @@
 """The CustomResourceDefinition of NodePool (`karpenter.sh/v1`).
 
 The schema has the fields, patterns, enums, defaults, list types, columns, subresources and CEL rules of Karpenter
-v1.14.1, and bounds the number of taints besides.
+v1.14.1, and bounds the number of taints besides. Only `consolidationPolicy` has no default: where it is missing, it
+depends on whether a machine has GPUs.
 
 Source: docs/references/karpenter.md#nodepool.
 """
@@ -181,8 +182,8 @@ def _disruption() -> Schema:
                 "How long a machine must be underutilized before it is removed, or Never.", pattern=DURATION_OR_NEVER
             ),
             "consolidationPolicy": text(
-                "Which machines consolidation may remove.",
-                default="WhenEmptyOrUnderutilized",
+                "Which machines consolidation may remove. Without it, machines with GPUs only when they are empty"
+                " (WhenEmpty), others also when that saves money (WhenEmptyOrUnderutilized).",
                 enum=["WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"],
             ),
         },

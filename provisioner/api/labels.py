@@ -19,6 +19,8 @@ NODEPOOL_HASH = "karpenter.sh/nodepool-hash"
 NODEPOOL_HASH_VERSION = "karpenter.sh/nodepool-hash-version"
 DISRUPTED_TAINT = "karpenter.sh/disrupted"
 UNREGISTERED_TAINT = "karpenter.sh/unregistered"
+# On a claim: the DRA drivers that must have published their devices, separated by commas.
+DRA_DRIVERS = "karpenter.sh/requested-dra-drivers"
 
 # Kubernetes
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
@@ -32,6 +34,7 @@ NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
+POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 # KAITO and Azure/gpu-provisioner
 KAITO_WORKSPACE = "kaito.sh/workspace"
@@ -56,9 +59,14 @@ AKS_SPOT = "kubernetes.azure.com/scalesetpriority"
 # (docs/references/rules.md#ownership-marks).
 OWN_DOMAIN = "gpu-provisioner.sh"
 NODECLASS_KIND = "AgentPoolNodeClass"
+# Set on a claim of a NodePool: the hash of its node class when it was created, and the version of the algorithm.
+NODECLASS_HASH = "gpu-provisioner.sh/agentpoolnodeclass-hash"
+NODECLASS_HASH_VERSION = "gpu-provisioner.sh/agentpoolnodeclass-hash-version"
 NODECLASS_FINALIZER = "gpu-provisioner.sh/termination"
 CLAIM_UID = "gpu-provisioner.sh/nodeclaim-uid"
 GPU_READINESS = "gpu-provisioner.sh/gpu-readiness"
+# Set on a claim: the taints of readiness rules that its Node bears from its registration, separated by commas.
+READINESS_TAINTS = "gpu-provisioner.sh/readiness-taints"
 # Set by a user on a claim: the UID of the former claim whose pool it adopts.
 ADOPT = "gpu-provisioner.sh/adopt"
 # Set by a user on a claim: a new value ends the back-off.
@@ -69,12 +77,21 @@ HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
 # Set on the Lease: inferred removals of the last minutes, for the next leader.
 INFERRED_REMOVALS = "gpu-provisioner.sh/inferred-removals"
-# On a claim: "disabled", set by a user, prevents repair.
+# Set on the Lease: repairs of young machines of the last hour, for the next leader.
+RECENT_REPAIRS = "gpu-provisioner.sh/recent-repairs"
+# On a claim, set by a user: "disabled" prevents repair, "enabled" allows it although it is suspended.
 REPAIR = "gpu-provisioner.sh/repair"
 # Set on a claim: the labels that the controller copied from its machine, as key=value, separated by commas.
 INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 # Set on a claim that repair deletes: the deadline of the drain (RFC 3339).
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
+# Set on a Node that repair has cordoned because some of its GPUs are missing: when (RFC 3339).
+CORDONED_AT = "gpu-provisioner.sh/cordoned-at"
+# Set on a Node: when repair restarted the device plugin's pod (RFC 3339), and the name of the pod.
+PLUGIN_RESTARTED = "gpu-provisioner.sh/plugin-restarted"
+# Set on a claim: the UIDs of the claims that it replaces, separated by commas, and how many claims replace them.
+REPLACES = "gpu-provisioner.sh/replaces"
+REPLACEMENTS = "gpu-provisioner.sh/replacements"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"

@@ -24,12 +24,18 @@ class NodeCondition(Struct, frozen=True, kw_only=True):
 class NodeSpec(Struct, frozen=True, kw_only=True):
     provider_id: str = msgspec.field(default="", name="providerID")
     taints: tuple[Taint, ...] = ()
+    unschedulable: bool = False
+
+
+class NodeInfo(Struct, frozen=True, kw_only=True):
+    boot_id: str = msgspec.field(default="", name="bootID")
 
 
 class NodeStatus(Struct, frozen=True, kw_only=True):
     capacity: Mapping[str, str] = EMPTY
     allocatable: Mapping[str, str] = EMPTY
     conditions: tuple[NodeCondition, ...] = ()
+    node_info: NodeInfo = NodeInfo()
 
 
 class Node(Struct, frozen=True, kw_only=True):
@@ -59,7 +65,11 @@ class Node(Struct, frozen=True, kw_only=True):
     @property
     def ready_condition(self) -> NodeCondition | None:
         """The Ready condition; None before the kubelet has posted a status."""
-        return next((c for c in self.status.conditions if c.type == "Ready"), None)
+        return self.condition("Ready")
+
+    def condition(self, kind: str) -> NodeCondition | None:
+        """The condition of this type."""
+        return next((c for c in self.status.conditions if c.type == kind), None)
 
     @property
     def ready(self) -> bool:

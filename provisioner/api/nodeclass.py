@@ -1,6 +1,7 @@
 """The AgentPoolNodeClass (`gpu-provisioner.sh/v1alpha1`): properties of the agent pools of NodeClaims that refer to it.
 
-Each field is one of an AKS agent pool. Absent fields have the defaults of the CRD, or are left to AKS.
+Most fields are those of an AKS agent pool; the others say how its GPUs are offered, and what a new Node waits for.
+Absent fields have the defaults of the CRD, or are left to AKS.
 
 Source: docs/references/agent-pools.md#request-body.
 """
@@ -12,10 +13,16 @@ import msgspec
 from . import labels
 from .meta import EMPTY, Condition, ObjectMeta, Struct
 from .nodeclaim import NodeClassReference
+from .readiness import ReadinessRule
 
 # The names of AKS; Ubuntu and AzureLinux select the version that AKS recommends.
 IMAGE_FAMILIES = ("Ubuntu", "AzureLinux", "Ubuntu2204", "Ubuntu2404", "AzureLinux3")
 MIG_PROFILES = ("MIG1g", "MIG2g", "MIG3g", "MIG4g", "MIG7g")
+MIG_STRATEGIES = ("Single", "Mixed")
+GPU_MODES = ("DevicePlugin", "DRA")
+# The names under which a device plugin offers shared GPUs (docs/references/kubernetes.md#gpu-resource-names).
+SHARED_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+SHARED_REPLICAS = (1, 64)
 DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
 MAX_PODS = (10, 250)
 # A resource of Azure has at most 50 tags, three of which are the controller's.
@@ -23,10 +30,18 @@ TAGS_MAX = 47
 
 
 class GpuSettings(Struct, frozen=True, kw_only=True):
-    """`mig_profile` "": whole GPUs."""
+    """How GPUs are offered to pods.
+
+    `mode`: by a device plugin, or by a driver for dynamic resource allocation (DRA). `mig_profile` "": whole GPUs;
+    `mig_strategy`: how the device plugin names their slices. `shared_replicas`: how many pods share one device.
+    """
 
     driver: str = "Install"
+    mode: str = "DevicePlugin"
     mig_profile: str = ""
+    mig_strategy: str = "Single"
+    shared_replicas: int = 1
+    shared_resource: str = "nvidia.com/gpu"
 
 
 class SpotSettings(Struct, frozen=True, kw_only=True):
@@ -48,6 +63,7 @@ class NodeClassSpec(Struct, frozen=True, kw_only=True):
     gpu: GpuSettings = GpuSettings()
     spot: SpotSettings = SpotSettings()
     capacity_reservation_group_id: str = msgspec.field(default="", name="capacityReservationGroupID")
+    readiness: tuple[ReadinessRule, ...] = ()
 
 
 class NodeClassStatus(Struct, frozen=True, kw_only=True):

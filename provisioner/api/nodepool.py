@@ -50,9 +50,13 @@ class Budget(Struct, frozen=True, kw_only=True):
 
 
 class Disruption(Struct, frozen=True, kw_only=True):
-    """`consolidate_after`: how long a machine is empty before it is removed, or Never."""
+    """`consolidate_after`: how long a machine is empty before it is removed, or Never.
+
+    `consolidation_policy` None: WhenEmpty for machines with GPUs, WhenEmptyOrUnderutilized for others.
+    """
 
     consolidate_after: str = "0s"
+    consolidation_policy: str | None = None
     budgets: tuple[Budget, ...] = (Budget(),)
 
 

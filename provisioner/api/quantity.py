@@ -7,6 +7,7 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/q
 docs/references/kaito.md#its-agent-pools.
 """
 
+import functools
 import re
 from decimal import ROUND_CEILING, ROUND_UP, Context, Decimal, localcontext
 
@@ -26,8 +27,11 @@ _MULTIPLIERS = {
 # Enough for 2^63-1 in steps of a nano; the bound keeps all arithmetic exact.
 _LENGTH = 100
 _EXACT = Context(prec=200, traps=[])
+# The machines of a cluster have few different capacities.
+_KEPT = 4096
 
 
+@functools.lru_cache(maxsize=_KEPT)
 def parse_quantity(value: str | int | float) -> Decimal:
     """The quantity as a number. Raises ValueError with the value if Kubernetes would reject it."""
     text = value if isinstance(value, str) else repr(value)

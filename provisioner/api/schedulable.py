@@ -7,7 +7,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from .meta import EMPTY, ObjectMeta, Struct
+from .deviceclaim import ClaimName
+from .meta import EMPTY, ObjectMeta, Struct, Time
 from .pod import Toleration, Volume
 
 Quantities = Mapping[str, str | int | float]
@@ -109,6 +110,21 @@ class SchedulingGate(Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
+class PodResourceClaim(Struct, frozen=True, kw_only=True):
+    """Devices that are allocated by dynamic resource allocation: of a claim, or of a template for one of its own."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+    resource_claim_template_name: str = ""
+
+
+class ClaimStatus(Struct, frozen=True, kw_only=True):
+    """The claim that was created from a template for the pod."""
+
+    name: str = ""
+    resource_claim_name: str = ""
+
+
 class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
     node_name: str = ""
     scheduler_name: str = "default-scheduler"
@@ -122,6 +138,8 @@ class SchedulablePodSpec(Struct, frozen=True, kw_only=True):
     resources: Resources | None = None
     overhead: Quantities = EMPTY
     volumes: tuple[Volume, ...] = ()
+    priority: int | None = None
+    resource_claims: tuple[PodResourceClaim, ...] = ()
 
 
 class PodCondition(Struct, frozen=True, kw_only=True):
@@ -136,6 +154,8 @@ class SchedulablePodStatus(Struct, frozen=True, kw_only=True):
     phase: str = ""
     conditions: tuple[PodCondition, ...] = ()
     nominated_node_name: str = ""
+    start_time: Time | None = None
+    resource_claim_statuses: tuple[ClaimStatus, ...] = ()
 
 
 class SchedulablePod(Struct, frozen=True, kw_only=True):
@@ -160,6 +180,20 @@ class SchedulablePod(Struct, frozen=True, kw_only=True):
             elif one.ephemeral is not None:
                 found.append(f"{self.name}-{one.name}")
         return tuple(dict.fromkeys(found))
+
+    @property
+    def device_claims(self) -> tuple[ClaimName, ...]:
+        """What its devices are claimed by."""
+        namespace = self.metadata.namespace or "default"
+        generated = {one.name: one.resource_claim_name for one in self.status.resource_claim_statuses}
+        return tuple(
+            ClaimName(
+                claim=f"{namespace}/{one.resource_claim_name}" if one.resource_claim_name else "",
+                template=f"{namespace}/{one.resource_claim_template_name}" if one.resource_claim_template_name else "",
+                generated=f"{namespace}/{name}" if (name := generated.get(one.name)) else "",
+            )
+            for one in self.spec.resource_claims
+        )
 
 
 class PodTemplate(Struct, frozen=True, kw_only=True):

@@ -72,6 +72,9 @@ def test_every_field_is_optional() -> None:
     assert spec["spot"]["properties"]["maxPrice"]["default"] == defaults.spot.max_price
 
 
+TAINT = {"key": "example.com/not-ready", "effect": "NoSchedule"}
+GPU_READY = {"condition": {"type": "GPUReady"}}
+OBJECT = {"group": "gkm.io", "version": "v1alpha1", "resource": "gkmcachenodes", "jsonPath": "{.status.nodeName}"}
 FULL = node_class(
     imageFamily="AzureLinux",
     osDiskSizeGB=512,
@@ -101,6 +104,34 @@ def test_a_full_class_is_accepted_and_decoded() -> None:
         ({"vnetSubnetID": f"{SUBNET}/more"}, "must be the ID of a subnet"),
         ({"capacityReservationGroupID": SUBNET}, "must be the ID of a capacity reservation group"),
         ({"gpu": {"driver": "None", "migProfile": "MIG1g"}}, "migProfile requires driver Install"),
+        ({"gpu": {"mode": "DRA", "migProfile": "MIG1g"}}, "mode DRA requires whole GPUs"),
+        ({"gpu": {"mode": "DRA", "sharedReplicas": 2}}, "mode DRA requires whole GPUs"),
+        ({"gpu": {"sharedResource": "nvidia.com/gpu.shared"}}, "requires sharedReplicas of 2 or more"),
+        ({"readiness": [{"taint": TAINT, "until": {}}]}, "set exactly one of condition, resource, pod, object"),
+        ({"readiness": [{"taint": TAINT, "until": GPU_READY | {"resource": {"name": "a/b"}}}]}, "set exactly one of"),
+        ({"readiness": [{"taint": TAINT, "until": GPU_READY}] * 2}, "two rules are the same"),
+        (
+            {
+                "readiness": [
+                    {"taint": TAINT, "until": GPU_READY},
+                    {"taint": TAINT | {"value": "b"}, "until": {"resource": {"name": "a/b"}}},
+                ]
+            },
+            "two rules have the same taint with different values",
+        ),
+        (
+            {"readiness": [{"taint": TAINT, "until": {"object": OBJECT | {"jsonPath": "{.kind}"}}}]},
+            "as of kubectl that",
+        ),
+        (
+            {"readiness": [{"taint": TAINT, "until": {"object": OBJECT | {"jsonPath": ".status["}}}]},
+            "as of kubectl that",
+        ),
+        ({"readiness": [{"taint": TAINT, "until": {"object": OBJECT | {"equals": "a", "oneOf": ["b"]}}}]}, "not both"),
+        (
+            {"readiness": [{"taint": TAINT | {"key": "readiness.k8s.io/gpu"}, "until": GPU_READY}]},
+            "belong to other controllers",
+        ),
         ({"spot": {"evictionPolicy": "Deallocate"}}, "evictionPolicy must be Delete: a deallocated machine"),
         ({"spot": {"maxPrice": "0"}}, "maxPrice must be -1 or more than 0"),
         ({"spot": {"maxPrice": "0.000001"}}, "maxPrice must be -1 or more than 0"),
@@ -130,6 +161,20 @@ def test_a_rule_names_what_is_allowed(spec: dict[str, Any], message: str) -> Non
         {"tags": {"a": "b" * 257}},
         {"tags": {f"t{number}": "v" for number in range(48)}},
         {"gpu": {"migProfile": "MIG5g"}},
+        {"gpu": {"sharedReplicas": 0}},
+        {"gpu": {"sharedReplicas": 65}},
+        {"gpu": {"mode": "Plugin"}},
+        {"gpu": {"sharedResource": "gpu", "sharedReplicas": 2}},
+        {"readiness": [{"taint": TAINT | {"effect": "Never"}, "until": GPU_READY}]},
+        {"readiness": [{"taint": TAINT, "until": {"condition": {"type": "a b"}}}]},
+        {"readiness": [{"taint": TAINT, "until": {"resource": {"name": "gpu"}}}]},
+        {"readiness": [{"taint": TAINT, "until": GPU_READY, "timeoutSeconds": 0}]},
+        {"readiness": [{"taint": TAINT, "until": GPU_READY, "onTimeout": "Delete"}]},
+        {
+            "readiness": [
+                {"taint": {"key": f"k{number}", "effect": "NoSchedule"}, "until": GPU_READY} for number in range(9)
+            ]
+        },
         {"spot": {"maxPrice": 1.5}},
         {"vnetSubnetID": "/" * 1025},
     ],

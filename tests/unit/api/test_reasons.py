@@ -10,7 +10,7 @@ import pytest
 from controllers.model.steps import PatchStatus
 from controllers.planner.plan import plan
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, READY, STALLED
+from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, DRIFTED, READY, STALLED
 from tests.unit.builders import facts
 from tests.unit.controllers.planner.test_plan import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
 from tests.world.messages import explained, explained_event
@@ -40,8 +40,8 @@ def test_descriptions_are_unique() -> None:
 
 
 def test_a_reason_of_a_fault_has_a_remedy() -> None:
-    """True is the healthy status of all conditions but Stalled."""
-    healthy = {(r.on, r.name) for r in REASONS if r.statuses == ("True",) and r.on != STALLED}
+    """True is the healthy status of all conditions but Stalled and Drifted."""
+    healthy = {(r.on, r.name) for r in REASONS if r.statuses == ("True",) and r.on not in (STALLED, DRIFTED)}
     assert [r.name for r in REASONS if (r.on, r.name) not in healthy and not (r.look and r.remedy)] == []
     assert [r.name for r in REASONS if (r.on, r.name) in healthy and r.look] == []
 

@@ -1,13 +1,16 @@
 """The table of the controller of AgentPoolNodeClasses: from what is known of one to the next write."""
 
+import hashlib
 from datetime import UTC, datetime
 from typing import Any
 
 import msgspec
 import pytest
 
-from controllers.model.pool_steps import PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
+from controllers.model.pool_steps import AnnotateNodeClaim, PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
+from controllers.nodeclass.hash import HASH_VERSION, hash_annotations, spec_hash
 from controllers.nodeclass.nodeclass import NodeClassFacts, plan
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -22,7 +25,8 @@ def node_class(*finalizers: str, spec: dict[str, Any] | None = None, **metadata:
 
 
 def planned(found: AgentPoolNodeClass, *claims: str) -> PoolStep | None:
-    return plan(NodeClassFacts(node_class=found, now=NOW, claims=claims))
+    named = tuple(msgspec.convert({"metadata": {"name": name}}, NodeClaim) for name in claims)
+    return plan(NodeClassFacts(node_class=found, now=NOW, claims=named))
 
 
 FINALIZERS: list[tuple[str, AgentPoolNodeClass, tuple[str, ...], tuple[str, ...] | None]] = [
@@ -112,3 +116,56 @@ def test_the_claims_that_a_deleting_class_waits_for() -> None:
     assert isinstance(step, PatchNodeClassStatus)
     (ready,) = [one for one in step.conditions if one.type == "Ready"]
     assert "a, b, c and 2 more" in ready.message
+
+
+HASH, VERSION = "gpu-provisioner.sh/agentpoolnodeclass-hash", "gpu-provisioner.sh/agentpoolnodeclass-hash-version"
+
+
+def hashed(version: str, *, drifted: bool = False, **metadata: Any) -> NodeClaim:
+    annotations = {HASH: "123", VERSION: version} if version else {}
+    condition = {"type": "Drifted", "status": "True", "lastTransitionTime": MOMENT}
+    body = {"metadata": {"name": "a", "annotations": annotations, **metadata}, "status": {"conditions": [condition]}}
+    return msgspec.convert(body if drifted else {"metadata": body["metadata"]}, NodeClaim)
+
+
+@pytest.mark.parametrize(
+    ("claim", "keys"),
+    [
+        (hashed("v0"), {HASH, VERSION}),
+        (hashed("v0", drifted=True), {VERSION}),
+        (hashed(HASH_VERSION), None),
+        (hashed(""), None),
+        (hashed("v0", deletionTimestamp=MOMENT), None),
+    ],
+    ids=["another version", "Drifted: the hash is kept", "this version", "without a hash", "being deleted"],
+)
+def test_another_version_of_the_hash(claim: NodeClaim, keys: set[str] | None) -> None:
+    """No claim looks drifted because of the version."""
+    found = node_class(OURS)
+    step = plan(NodeClassFacts(node_class=found, now=NOW, claims=(claim,)))
+    if keys is None:
+        assert isinstance(step, PatchNodeClassStatus)
+    else:
+        assert isinstance(step, AnnotateNodeClaim)
+        assert step.annotations == {key: value for key, value in hash_annotations(found).items() if key in keys}
+
+
+def test_the_hash() -> None:
+    """Equal for equal settings, however they are written; none if a field cannot be decoded."""
+    same = node_class(spec={"tags": {"a": "1", "b": "2"}, "imageFamily": "Ubuntu"})
+    assert spec_hash(same) == spec_hash(node_class(spec={"tags": {"b": "2", "a": "1"}}))
+    assert spec_hash(same) != spec_hash(node_class(spec={"tags": {"a": "1", "b": "2"}, "maxPods": 30}))
+    broken = msgspec.structs.replace(same, metadata=msgspec.structs.replace(same.metadata, unreadable=("spec.gpu",)))
+    assert hash_annotations(broken) == hash_annotations(None) == {}
+
+
+def test_a_new_field_does_not_change_the_hash() -> None:
+    """Defaults are left out, and readiness rules are no part of it."""
+    taint = {"key": "example.com/not-ready", "effect": "NoSchedule"}
+    rule = {"taint": taint, "until": {"condition": {"type": "GPUReady"}}}
+    empty = hashlib.sha256(b"{}").hexdigest()[:16]
+    assert spec_hash(node_class(spec={"gpu": {"mode": "DevicePlugin"}, "readiness": [rule]})) == empty
+    written = {"mode": "DevicePlugin", "migStrategy": "Single", "sharedReplicas": 1, "sharedResource": "nvidia.com/gpu"}
+    plugin = {"migStrategy": "Mixed", "sharedReplicas": 4, "sharedResource": "nvidia.com/gpu.shared"}
+    assert {spec_hash(node_class(spec={"gpu": gpu})) for gpu in (written, plugin)} == {empty}
+    assert spec_hash(node_class(spec={"gpu": {"migProfile": "MIG1g"}})) != empty

@@ -71,6 +71,15 @@ def test_nodepools_that_are_not_written(pool: NodePool) -> None:
     assert planned(pool, machines=(claim("a", version="v3"),)) is None
 
 
+def test_a_written_default_does_not_change_the_hash() -> None:
+    """Such as the empty value of a taint, which `kubectl apply` may add or remove."""
+    absent = {"taints": [{"key": "sku", "effect": "NoSchedule"}]}
+    written = {"taints": [{"key": "sku", "value": "", "effect": "NoSchedule"}], "startupTaints": []}
+    one, other = (node_pool(template=spec) for spec in (absent, written))
+    assert hash_annotations(one) == hash_annotations(other)
+    assert hash_annotations(one) != hash_annotations(node_pool())
+
+
 def test_the_hash_comes_first() -> None:
     """A new NodePool is annotated before its conditions are written."""
     pool = node_pool(hashed=False)

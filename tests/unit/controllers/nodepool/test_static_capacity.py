@@ -13,12 +13,13 @@ READY = ("Launched", "Registered", "Initialized", "Ready")
 
 
 def replica(
-    name: str, *, ready: bool = True, deleting: bool = False, empty: bool = True, protected: bool = False, age: int = 0
+    name: str, *, ready: bool = True, deleting: bool = False, replaced: bool = False, age: int = 0, **known: bool
 ) -> Replica:
     """A machine that is `age` minutes old."""
-    made = claim(name=name, uid=name, up=READY if ready else (), deleting=deleting)
+    up = (*(READY if ready else ()), *(("DisruptionReason",) if replaced else ()))
+    made = claim(name=name, uid=name, up=up, deleting=deleting)
     meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN - timedelta(minutes=age))
-    return Replica(claim=msgspec.structs.replace(made, metadata=meta), empty=empty, protected=protected)
+    return Replica(claim=msgspec.structs.replace(made, metadata=meta), **known)
 
 
 def static(replicas: int | None, **limits: str) -> NodePool:
@@ -35,6 +36,11 @@ def static(replicas: int | None, **limits: str) -> NodePool:
         (static(2), [replica("a"), replica("b", deleting=True)], 1, ()),
         (static(2), [replica("a"), replica("b")], 0, ()),
         (static(0), [replica("a"), replica("b", deleting=True)], 0, ("a",)),
+        # One that is being replaced, before and after its replacement is created.
+        (static(2), [replica("a"), replica("b", replaced=True)], 0, ()),
+        (static(2), [replica("a"), replica("b", replaced=True), replica("c", ready=False)], 0, ()),
+        (static(2), [replica("b", replaced=True)], 1, ()),
+        (static(1), [replica("a"), replica("b", replaced=True), replica("c", ready=False)], 0, ("c",)),
         # Those being deleted still use the limit.
         (static(3, nodes="3"), [replica("a"), replica("b", deleting=True)], 1, ()),
         (static(3, nodes="2"), [replica("a"), replica("b", deleting=True)], 0, ()),

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controllers.disruption.budgets import Reason, allowed, errors
+from controllers.nodepool.budgets import Reason, allowed, errors
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 
 # A Sunday.

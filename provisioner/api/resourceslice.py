@@ -1,0 +1,72 @@
+"""The fields of a ResourceSlice (`resource.k8s.io/v1`) that the program uses; others are dropped when decoding.
+
+Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/resource-slice-v1/,
+docs/references/kubernetes.md#dynamic-resource-allocation.
+"""
+
+from collections.abc import Mapping
+
+import msgspec
+
+from .meta import ObjectMeta, Struct, Taint
+
+# The drivers of the GPU vendors, and what they call a whole GPU in the attribute `type`. Partitions have other types.
+NVIDIA_DRIVER, AMD_DRIVER = "gpu.nvidia.com", "gpu.amd.com"
+GPU_TYPES: Mapping[str, str] = {NVIDIA_DRIVER: "gpu", AMD_DRIVER: "amdgpu"}
+TYPE = "type"
+NO_EXECUTE = "NoExecute"
+
+
+class DeviceAttribute(Struct, frozen=True, kw_only=True):
+    """An attribute of a device; only texts are kept."""
+
+    string: str | None = None
+
+
+class Device(Struct, frozen=True, kw_only=True):
+    name: str = ""
+    attributes: Mapping[str, DeviceAttribute] = {}
+    taints: tuple[Taint, ...] = ()
+
+
+class DevicePool(Struct, frozen=True, kw_only=True):
+    """A pool at its highest generation is complete with `resource_slice_count` slices."""
+
+    name: str = ""
+    generation: int = 0
+    resource_slice_count: int = 0
+
+
+class ResourceSliceSpec(Struct, frozen=True, kw_only=True):
+    """`node_name` is "" for devices that are not those of one Node."""
+
+    driver: str = ""
+    pool: DevicePool = DevicePool()
+    node_name: str = ""
+    devices: tuple[Device, ...] = ()
+
+
+class ResourceSlice(Struct, frozen=True, kw_only=True):
+    """A part of the devices that a driver publishes."""
+
+    api_version: str = "resource.k8s.io/v1"
+    kind: str = "ResourceSlice"
+    metadata: ObjectMeta = ObjectMeta()
+    spec: ResourceSliceSpec = ResourceSliceSpec()
+
+
+def digest(found: ResourceSlice) -> ResourceSlice:
+    """The slice without what no rule reads: of the devices only their names, types and taints."""
+    devices = tuple(
+        msgspec.structs.replace(one, attributes={TYPE: one.attributes[TYPE]} if TYPE in one.attributes else {})
+        for one in found.spec.devices
+    )
+    meta = found.metadata
+    kept = ObjectMeta(name=meta.name, uid=meta.uid, resource_version=meta.resource_version, unreadable=meta.unreadable)
+    return msgspec.structs.replace(found, metadata=kept, spec=msgspec.structs.replace(found.spec, devices=devices))
+
+
+def is_whole_gpu(device: Device, driver: str) -> bool:
+    """Whether the device is a whole GPU, neither a partition nor a GPU that is passed through to a virtual machine."""
+    found = device.attributes.get(TYPE) or device.attributes.get(f"{driver}/{TYPE}")
+    return found is not None and found.string == GPU_TYPES.get(driver)
