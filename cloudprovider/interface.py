@@ -64,11 +64,15 @@ class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
-    """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data."""
+    """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data.
+
+    `slices`: the MIG profiles that the size supports, such as MIG1g, with the name of a slice, such as 1g.10gb.
+    """
 
     resource: str = ""
     count: int = 0
     known: bool = True
+    slices: Mapping[str, str] = NO_LABELS
 
 
 class InstanceState(StrEnum):
@@ -127,6 +131,7 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
     mode: str = "User"
     count: int = 1
     image_version: str = ""
+    kubernetes_version: str = ""
     power_state: str = "Running"
     labels: Mapping[str, str] = NO_LABELS
     tags: Mapping[str, str] = NO_LABELS
@@ -158,7 +163,8 @@ BUSY_STATES = frozenset(
 class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The managed cluster. Inferred removals wait unless it is `running`.
 
-    `max_pools` and `max_nodes` are limits of AKS; None if there is none.
+    `max_pools` and `max_nodes` are limits of AKS; None if there is none. `kubernetes_version` is that of the control
+    plane.
     """
 
     running: bool
@@ -167,6 +173,14 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     max_pools: int = 100
     max_nodes: int | None = None
     location: str = ""
+    kubernetes_version: str = ""
+
+
+class Newest(msgspec.Struct, frozen=True):
+    """A version that new machines get, and since when this process knows it (wall time)."""
+
+    version: str
+    since: datetime
 
 
 BeforePage = Callable[[], Awaitable[None]]
@@ -229,6 +243,12 @@ class CloudProvider(Protocol):
         """The known VM sizes that the cluster's location offers, by name in lower case.
 
         Raises Retryable with status 403 if the identity must not read them.
+        """
+
+    async def latest_image(self, name: str) -> str:
+        """The newest node image for this agent pool, "" if the cloud names none.
+
+        Raises Retryable with status 403 if the identity must not read it.
         """
 
     async def close(self) -> None:

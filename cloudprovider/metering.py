@@ -75,6 +75,9 @@ class InstrumentedProvider:
     async def skus(self) -> Mapping[str, ResourceSku]:
         return await self._observe("skus", self._provider.skus())
 
+    async def latest_image(self, name: str) -> str:
+        return await self._observe("image", self._provider.latest_image(name))
+
     async def close(self) -> None:
         await self._provider.close()
 

@@ -154,6 +154,15 @@ class RateLimitedProvider:
         await self._acquire(call)
         return await self._send(call, self._provider.skus())
 
+    async def latest_image(self, name: str) -> str:
+        wait = GET_MAX_WAIT_SECONDS
+        call = Call(
+            f"GET of the newest image of pool {name}", AKS, ARM_READS, max_wait_seconds=wait, flow=self._get_flow
+        )
+        await self._acquire(call)
+        self._get_flow.served(_now())
+        return await self._send(call, self._provider.latest_image(name))
+
     async def close(self) -> None:
         await self._provider.close()
 

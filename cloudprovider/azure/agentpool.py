@@ -9,6 +9,7 @@ docs/references/kaito.md#its-agent-pools, docs/references/kaito.md#contract (K2,
 docs/references/rules.md#deterministic-names, docs/references/rules.md#ownership-marks.
 """
 
+import functools
 import hashlib
 import re
 from collections.abc import Iterator, Mapping
@@ -59,6 +60,8 @@ STATES: Mapping[str, InstanceState] = {
     "Failed": InstanceState.FAILED,
 }
 # The case of the states is not specified; `Instance.busy` compares the spelling above.
+# All claims of a large cluster are counted again and again.
+_NAMES_KEPT = 4096
 _CASINGS = {state.casefold(): state for state in STATES}
 
 
@@ -66,7 +69,12 @@ def pool_name(claim: NodeClaim) -> str:
     """The name of the claim if it is valid for a pool, else `c` and 11 characters of the hash of its UID."""
     if POOL_NAME.fullmatch(claim.name):
         return claim.name
-    number = int.from_bytes(hashlib.sha256(claim.uid.encode()).digest()[:8])
+    return _derived_name(claim.uid)
+
+
+@functools.lru_cache(maxsize=_NAMES_KEPT)
+def _derived_name(uid: str) -> str:
+    number = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:8])
     digits = ""
     for _ in range(DERIVED_DIGITS):
         number, digit = divmod(number, 36)
@@ -198,6 +206,7 @@ def from_agent_pool(body: Mapping[str, Any]) -> Instance:
         mode=str(properties.get("mode") or "User"),
         count=int(properties.get("count") or 0),
         image_version=str(properties.get("nodeImageVersion") or ""),
+        kubernetes_version=str(properties.get("currentOrchestratorVersion") or ""),
         power_state=str(_map(properties.get("powerState")).get("code") or "Running"),
         labels=node_labels,
         tags=tags,

@@ -14,10 +14,7 @@ from provisioner.api import reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import NodeClassSpec
 
-from .instance_types import lookup
-
-# The models that AKS partitions (https://learn.microsoft.com/en-us/azure/aks/gpu-multi-instance).
-MIG_MODELS = ("A100", "H100", "H200")
+from .instance_types import gpus_of, is_gpu_size, lookup
 
 
 def properties(offering: Offering, settings: NodeClassSpec) -> dict[str, Any]:
@@ -51,16 +48,25 @@ def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError
             settings.capacity_reservation_group_id,
             "create the claim with karpenter.sh/capacity-type In [on-demand], or with another node class",
         )
-    if size is None:
-        return
     profile = settings.gpu.mig_profile
-    if profile and not any(size.model.startswith(model) for model in MIG_MODELS):
+    if profile and is_gpu_size(offering.size) and profile not in gpus_of(offering.size).slices:
+        known = "does not support MIG" if size is not None else "has no known MIG profiles"
         yield FieldError(
             "AgentPoolNodeClass.spec.gpu.migProfile",
             reasons.NODECLASS_CONTRADICTS_OFFERING,
-            f"{profile}: {size.name} does not support MIG",
+            f"{profile}: {size.name if size is not None else offering.size} {known}",
             profile,
             "create the claim with a size with A100, H100 or H200, or with another node class",
+        )
+    if size is None:
+        return
+    if settings.gpu.shared_replicas > 1 and size.vendor != "nvidia":
+        yield FieldError(
+            "AgentPoolNodeClass.spec.gpu.sharedReplicas",
+            reasons.NODECLASS_CONTRADICTS_OFFERING,
+            f"{settings.gpu.shared_replicas}: the GPUs of {size.name} are not shared by NVIDIA's device plugin",
+            str(settings.gpu.shared_replicas),
+            "create the claim with a size with NVIDIA GPUs, or with a node class without sharedReplicas",
         )
     if settings.image_family != "Ubuntu" and size.vendor == "amd":
         yield FieldError(

@@ -7,11 +7,13 @@ Source: docs/references/agent-pools.md#gpu-sizes.
 """
 
 import re
+from collections.abc import Mapping
 from typing import Literal
 
 import msgspec
 
-from cloudprovider.interface import Gpus
+from cloudprovider.interface import NO_LABELS, Gpus
+from provisioner.api.nodeclass import MIG_PROFILES
 
 Vendor = Literal["nvidia", "amd"]
 AMD64, ARM64 = "amd64", "arm64"
@@ -33,6 +35,14 @@ class InstanceType(msgspec.Struct, frozen=True):
     def resource(self) -> str:
         """The extended resource of the device plugin."""
         return RESOURCES[self.vendor]
+
+    @property
+    def slices(self) -> Mapping[str, str]:
+        """The MIG profiles of AKS that the size supports, each with the name of a slice; empty without MIG.
+
+        Source: docs/references/agent-pools.md#mig-slices.
+        """
+        return _SLICES.get(self.model, NO_LABELS)
 
 
 _INSTANCE_TYPES = (
@@ -66,6 +76,20 @@ _INSTANCE_TYPES = (
     InstanceType("Standard_NG32adms_V620_v1", "amd", 1, "V620", 32),
 )
 
+
+def _slices(*names: str) -> Mapping[str, str]:
+    return dict(zip(MIG_PROFILES, names, strict=True))
+
+
+# The slices into which AKS partitions a GPU, by the model in the table above; other models have none.
+_SLICES = {
+    "A100 40": _slices("1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"),
+    "A100 80": _slices("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    "H100 80": _slices("1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"),
+    "H100 94": _slices("1g.12gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"),
+    "H100 NVL 94": _slices("1g.12gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"),
+    "H200 141": _slices("1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"),
+}
 _ARM = re.compile(r"(standard|basic)_[a-z]+\d+(-\d+)?[a-o]*p")
 _BY_NAME = {sku.name.lower(): sku for sku in _INSTANCE_TYPES}
 
@@ -73,6 +97,11 @@ _BY_NAME = {sku.name.lower(): sku for sku in _INSTANCE_TYPES}
 def lookup(size: str) -> InstanceType | None:
     """The data of a size; the case of the name is ignored (AKS returns that of the PUT)."""
     return _BY_NAME.get(size.lower())
+
+
+def gpu_sizes() -> tuple[InstanceType, ...]:
+    """All sizes of the table."""
+    return _INSTANCE_TYPES
 
 
 def arch_of(size: str) -> str:
@@ -95,5 +124,5 @@ def gpus_of(size: str) -> Gpus:
     """The GPUs of a size; count 0 for a size without GPUs, `known` False for a GPU size without data."""
     sku = lookup(size)
     if sku is not None:
-        return Gpus(resource=sku.resource, count=sku.gpus)
+        return Gpus(resource=sku.resource, count=sku.gpus, slices=sku.slices)
     return Gpus(known=not is_gpu_size(size))

@@ -10,30 +10,16 @@ docs/references/agent-pools.md#labels-and-taints.
 """
 
 import re
-from collections.abc import Mapping
 
 from provisioner.api import labels
 from provisioner.api.restricted_labels import is_excluded, refused_key
 
+from .gpu_products import product
 from .pricing import Size
 
 DOMAIN = "karpenter.azure.com"
 ACCELERATOR = "accelerator"
 GPU_PRODUCT = "nvidia.com/gpu.product"
-
-# The name of the model in NVML, with dashes for blanks. A10 machines report a GRID profile that depends on the driver,
-# and the others are not documented.
-PRODUCTS: Mapping[str, str] = {
-    "T4": "Tesla-T4",
-    "A100 80": "NVIDIA-A100-80GB-PCIe",
-    "H100 NVL 94": "NVIDIA-H100-NVL",
-    "H100 80": "NVIDIA-H100-80GB-HBM3",
-    "H200 141": "NVIDIA-H200",
-    "GB200": "NVIDIA-GB200",
-    "GB300": "NVIDIA-GB300",
-}
-# Machines of the ND series have the SXM form of the A100.
-SXM_PRODUCTS: Mapping[str, str] = {"A100 40": "NVIDIA-A100-SXM4-40GB", "A100 80": "NVIDIA-A100-SXM4-80GB"}
 
 _NAME = re.compile(r"Standard_([A-Z]+)(\d+)(?:-\d+)?([a-z]*)_(?:.*_)?v(\d+)")
 
@@ -66,8 +52,5 @@ def pool_machine_labels(size: Size) -> dict[str, str]:
 
 
 def _product(size: Size) -> str:
-    if size.gpu_vendor != "nvidia":
-        return ""
-    if size.name.startswith("Standard_ND") and size.gpu_model in SXM_PRODUCTS:
-        return SXM_PRODUCTS[size.gpu_model]
-    return PRODUCTS.get(size.gpu_model, "")
+    """The value of GPU feature discovery: dashes for blanks."""
+    return product(size.name, size.gpu_model).replace(" ", "-") if size.gpu_vendor == "nvidia" else ""

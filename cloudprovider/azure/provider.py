@@ -183,6 +183,7 @@ class AzureProvider:
                 else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=_normal(str(body.get("location") or self._config.location)),
+                kubernetes_version=str(properties.get("currentKubernetesVersion") or ""),
             )
 
     async def usages(self) -> Mapping[str, Usage]:
@@ -205,6 +206,13 @@ class AzureProvider:
                     decode=decode_page(lambda name: size_of(name) is not None),
                 )
                 return to_skus([row async for row in rows], self._location)
+
+    async def latest_image(self, name: str) -> str:
+        """A 404 is not one of the pool."""
+        with translate_errors("list", ""):
+            async with asyncio.timeout(CALL_SECONDS):
+                body = await get_object(self._client, self._path("agentPools", name, "upgradeProfiles", "default"))
+                return str(_member(body, "properties").get("latestNodeImageVersion") or "")
 
     async def close(self) -> None:
         """Close the client and `owned`; the failure of one does not prevent the others."""

@@ -227,3 +227,17 @@ async def test_puts_of_a_pool_are_throttled_and_reads_are_not(kind: str) -> None
         assert heard[-1] == (429, "Throttled")
         assert int(azure.last.headers["Retry-After"]) >= 1
         assert (await azure.get("ct16")).name == "ct16"
+
+
+@pytest.mark.asyncio
+async def test_the_upgrade_profile_names_the_newest_image(kind: str) -> None:
+    """A new pool has the newest node image, and the Kubernetes version of the control plane."""
+    async with service(kind) as azure:
+        await azure.put("ct15")
+        pool = await azure.become("ct15", "Succeeded")
+        profile = await azure.pools.get_upgrade_profile(azure.group, azure.cluster, "ct15")
+        assert profile.latest_node_image_version == pool.node_image_version
+        name, _, release = pool.node_image_version.rpartition("-")
+        assert (name.startswith("AKS"), release.count(".")) == (True, 2)
+        cluster = await azure.client.managed_clusters.get(azure.group, azure.cluster)
+        assert pool.current_orchestrator_version == cluster.current_kubernetes_version

@@ -103,6 +103,9 @@ class Cloud:
     async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
+    async def latest_image(self, name: str) -> str:
+        return ""
+
     async def cluster(self) -> Cluster:
         return Cluster(running=True)
 

@@ -70,6 +70,9 @@ class Slow:
     async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
+    async def latest_image(self, name: str) -> str:
+        return ""
+
     async def cluster(self) -> Cluster:
         return await self._answer(Cluster(running=True))
 

@@ -89,6 +89,9 @@ class Arm:
     async def skus(self) -> Mapping[str, ResourceSku]:
         return {}
 
+    async def latest_image(self, name: str) -> str:
+        return ""
+
     async def cluster(self) -> Cluster:
         self._arrived("cluster")
         return Cluster(running=True)

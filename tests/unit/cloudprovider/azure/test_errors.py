@@ -484,7 +484,7 @@ STATUSES = st.sampled_from([200, 302, 400, 401, 403, 404, 404, 404, 408, 409, 41
 
 
 # Drawing nested bodies is slow on a loaded machine; the time of a draw proves nothing about the classification.
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(status=STATUSES, body=BODIES, raw=TEXT, as_text=st.booleans(), verb=st.sampled_from(VERBS))
 @example(status=404, body=errors.pool_not_found(POOL).body, raw="", as_text=False, verb="get")
 def test_any_body_is_classified(status: int, body: Any, raw: str, as_text: bool, verb: Verb) -> None:
@@ -507,7 +507,7 @@ def test_any_body_is_classified(status: int, body: Any, raw: str, as_text: bool,
         assert is_flat or f"/agentpools/{POOL}" in stated.lower()
 
 
-@settings(suppress_health_check=[HealthCheck.too_slow], deadline=None)
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(code=TEXT | st.sampled_from(CODES), message=MESSAGES, details=JSON | st.lists(ERRORS, max_size=3))
 def test_any_provisioning_error_is_classified(code: str, message: str, details: Any) -> None:
     """A Failed pool has a known kind, a valid reason and a message of at most 256 bytes."""
