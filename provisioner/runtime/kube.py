@@ -19,6 +19,7 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_attempt
 from provisioner.api.pod import Pod
 
 from . import access_reviews
+from .api_discovery import ApiResource, ApiResourceList, resources
 from .decoding import ObjectList, decoded, page
 from .kube_errors import KubeError, unexpected
 from .kubernetes_sdk import ApiClient
@@ -204,6 +205,17 @@ class Kube:
     async def version(self) -> str:
         """The API server's version, as in `v1.34.4`."""
         return (await self._review(access_reviews.version(), access_reviews.Version)).git_version
+
+    async def api_resource(self, group: str, version: str, plural: str) -> ApiResource | None:
+        """The resource of this name; None if the API server does not serve it."""
+        request = resources(group, version)
+        try:
+            found = access_reviews.decode(await self._transport.send(request), ApiResourceList, request)
+        except KubeError as error:
+            if error.not_found or error.status == 404:
+                return None
+            raise
+        return next((one for one in found.resources if one.name == plural), None)
 
     async def _review(self, request: Request, kind: type[Review]) -> Review:
         return access_reviews.decode(await self._transport.send(request), kind, request)

@@ -5,6 +5,8 @@ The chart grants exactly these (a test compares them), and `gpu-provisioner chec
 
 from typing import NamedTuple
 
+from provisioner.api.nvsentinel import NVSentinel
+
 
 class Permission(NamedTuple):
     """`resource` is for example `pods` or `pods/eviction`. `on_lease`: in the namespace of the Lease only."""
@@ -31,9 +33,34 @@ NODEPOOL_PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "create"),
     *_permissions("", "pods", "watch"),
     *_permissions("apps", "daemonsets", "list watch"),
+    *_permissions("policy", "poddisruptionbudgets", "list watch"),
     *_permissions("", "persistentvolumeclaims", "list"),
     *_permissions("", "persistentvolumes", "get list"),
     *_permissions("storage.k8s.io", "storageclasses", "list"),
+    *_permissions("resource.k8s.io", "resourceclaims", "list"),
+    *_permissions("resource.k8s.io", "resourceclaimtemplates", "get list"),
+    *_permissions("resource.k8s.io", "deviceclasses", "list"),
+)
+# To delete what the GPU Kernel Manager leaves of Nodes that are gone, if enabled.
+GKM_PERMISSIONS = (
+    *_permissions("gkm.io", "gkmcachenodes", "list watch patch delete"),
+    *_permissions("gkm.io", "clustergkmcachenodes", "list watch patch delete"),
+)
+
+
+def nvsentinel_permissions(names: NVSentinel) -> tuple[Permission, ...]:
+    """To answer the requests of NVSentinel, if enabled."""
+    found: list[Permission] = []
+    for resource in filter(None, (names.terminate_resource, names.reboot_resource)):
+        found += _permissions(names.group, resource, "get list watch")
+        found += _permissions(names.group, f"{resource}/status", "patch")
+    return tuple(found)
+
+
+# For the cause of missing GPUs in conditions, and for the command `doctor`; optional.
+DOCTOR_PERMISSIONS = (
+    *_permissions("apps", "daemonsets", "list"),
+    *_permissions("batch", "jobs", "list"),
 )
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),
@@ -44,6 +71,7 @@ PERMISSIONS = (
     *_permissions("storage.k8s.io", "volumeattachments", "list"),
     *_permissions("", "persistentvolumeclaims", "get"),
     *_permissions("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    *_permissions("resource.k8s.io", "resourceslices", "list watch"),
     *_permissions("", "events", "create get list patch"),
     *_permissions("coordination.k8s.io", "leases", "create get patch", on_lease=True),
 )

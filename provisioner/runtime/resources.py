@@ -13,13 +13,17 @@ from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
+from provisioner.api.deviceclaim import DeviceClass, ResourceClaim, ResourceClaimTemplate
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
+from provisioner.api.workload import DaemonSetWorkload, Job, WorkloadPod
 
 from .objects import CustomResourceDefinition, Event, KubeObject, Lease
 
@@ -81,6 +85,28 @@ PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 # The same pods with the fields that scheduling uses.
 SCHEDULABLE_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=SchedulablePod)
 DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSet)
+# DaemonSets and pods with the fields that tell why a pod is not on a Node, and Jobs.
+WORKLOAD_DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSetWorkload)
+WORKLOAD_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=WorkloadPod)
+JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True, type=Job)
+PODDISRUPTIONBUDGETS = Resource(
+    "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, type=PodDisruptionBudget
+)
+RESOURCESLICES = Resource(
+    "resource.k8s.io", "v1", "resourceslices", "ResourceSlice", namespaced=False, type=ResourceSlice
+)
+RESOURCECLAIMS = Resource(
+    "resource.k8s.io", "v1", "resourceclaims", "ResourceClaim", namespaced=True, type=ResourceClaim
+)
+RESOURCECLAIMTEMPLATES = Resource(
+    "resource.k8s.io",
+    "v1",
+    "resourceclaimtemplates",
+    "ResourceClaimTemplate",
+    namespaced=True,
+    type=ResourceClaimTemplate,
+)
+DEVICECLASSES = Resource("resource.k8s.io", "v1", "deviceclasses", "DeviceClass", namespaced=False, type=DeviceClass)
 EVENTS = Resource("", "v1", "events", "Event", namespaced=True, type=Event)
 LEASES = Resource("coordination.k8s.io", "v1", "leases", "Lease", namespaced=True, type=Lease)
 VOLUMEATTACHMENTS = Resource(

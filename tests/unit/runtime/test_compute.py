@@ -1,6 +1,7 @@
 """Computations beside the event loop."""
 
 import asyncio
+import gc
 import threading
 
 import pytest
@@ -38,3 +39,13 @@ async def test_errors_reach_the_caller() -> None:
     for compute in (ThreadCompute(), inline):
         with pytest.raises(ZeroDivisionError):
             await compute(lambda: 1 // 0)
+
+
+async def test_the_collector_is_paused_for_a_computation_only() -> None:
+    """Also for one that fails: a collection examines every value of a decision, and stops the loop meanwhile."""
+    compute = ThreadCompute()
+    assert not await compute(gc.isenabled)
+    assert gc.isenabled()
+    with pytest.raises(ZeroDivisionError):
+        await compute(lambda: 1 // 0)
+    assert gc.isenabled()

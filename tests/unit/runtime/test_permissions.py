@@ -2,17 +2,22 @@
 
 import pytest
 
-from provisioner.runtime.permissions import NODEPOOL_PERMISSIONS, PERMISSIONS, Permission
+from provisioner.runtime.permissions import DOCTOR_PERMISSIONS, NODEPOOL_PERMISSIONS, PERMISSIONS, Permission
 from tests.cluster import rights
 
 
+@pytest.mark.parametrize("doctor", [True, False])
 @pytest.mark.parametrize("node_pools", [True, False])
-def test_the_chart_grants_what_check_verifies(node_pools: bool) -> None:
-    """One list in two places, with and without NodePools: neither has a permission that the other lacks."""
-    needed = (*PERMISSIONS, *(NODEPOOL_PERMISSIONS if node_pools else ()))
-    granted = rights.granted("gpu-provisioner", {"nodePools": {"enabled": node_pools}})
-    assert {(r.group, r.resource, r.verb) for r in needed} == set(granted)
-    assert len(set(needed)) == len(needed)
+def test_the_chart_grants_what_check_verifies(node_pools: bool, doctor: bool) -> None:
+    """One list in two places, with and without the optional parts: neither has a permission that the other lacks."""
+    parts = [PERMISSIONS]
+    parts += [NODEPOOL_PERMISSIONS] if node_pools else []
+    parts += [DOCTOR_PERMISSIONS] if doctor else []
+    values = {"nodePools": {"enabled": node_pools}, "doctor": {"enabled": doctor}}
+    granted = rights.granted("gpu-provisioner", values)
+    assert {(r.group, r.resource, r.verb) for part in parts for r in part} == set(granted)
+    for part in parts:
+        assert len(set(part)) == len(part)
 
 
 def test_a_right_reads_as_people_write_it() -> None:

@@ -157,7 +157,7 @@ async def test_done_of_an_unprocessed_key_is_an_error() -> None:
         WorkQueue(seeded()).done("a")
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     wishes=st.lists(st.tuples(st.sampled_from("abcd"), st.floats(0, 5), st.booleans()), max_size=40),
     workers=st.integers(1, 4),
