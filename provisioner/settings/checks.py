@@ -29,12 +29,16 @@ _REQUIRED = {
 _IDENTITY = ("tenant-id", "client-id", "federated-token-file")
 
 
-def check(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True) -> tuple[list[FieldError], list[str]]:
+def check(
+    values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool = True, azure: bool = True
+) -> tuple[list[FieldError], list[str]]:
     """All errors and warnings of a complete set of values; `wrong` names the fields that have an error already.
 
-    `acts`: the process itself uses the workload identity, so that all of it is needed.
+    `acts`: the process itself uses the workload identity, so that all of it is needed. `azure`: it needs the cluster in
+    Azure.
     """
-    return [*_missing(values, wrong, acts=acts), *_same_port(values)], [
+    missing = _missing(values, wrong, acts=acts) if azure else []
+    return [*missing, *_same_port(values)], [
         *_azure_warnings(values),
         *_process_warnings(values),
     ]

@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import durationpy
 import msgspec
 
+from . import repair_policies
 from .clouds import CLOUDS, find_cloud
 
 TRUE = frozenset({"1", "t", "true"})
@@ -171,6 +172,7 @@ def _region(written: str) -> str:
 DURATION = Kind(read=_duration, expects="a duration such as 90s, 15m or 1h30m, at most 7 days", lenient=True)
 BOOLEAN = Kind(read=_boolean, expects="true or false", lenient=True)
 PRICES = Kind(read=_prices, expects="a list such as Standard_NC24ads_A100_v4=3.67,Standard_NC24ads_A100_v4/spot=1.47")
+REPAIR_POLICIES = Kind(read=repair_policies.read, expects=repair_policies.EXPECTS)
 GATES = Kind(read=_gates, expects="a list such as NodeRepair=true,StaticCapacity=false")
 CLOUD = Kind(read=_cloud, expects=f"one of {', '.join(cloud.name for cloud in CLOUDS)}")
 ADDRESS = Kind(read=_address, expects="an address such as https://management.azure.com")

@@ -5,6 +5,7 @@ A malformed number, duration or boolean in the environment is replaced by the de
 unless `--strict-config` is set; in a flag or in the file it is an error.
 """
 
+import json
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -46,12 +47,13 @@ def load(
     file: Mapping[str, object] | None = None,
     *,
     acts: bool = True,
+    azure: bool = True,
 ) -> Settings:
     """Settings from flags (by name, without dashes), the environment and the keys of the file. Raises SettingsError.
 
-    `acts`: the process uses the identity of the settings, which is then required.
+    `acts`: the process uses the identity of the settings, which is then required. `azure`: it sends requests to Azure.
     """
-    values, found = _load(argv_flags, env, file, acts=acts)
+    values, found = _load(argv_flags, env, file, acts=acts, azure=azure)
     if found.errors:
         raise SettingsError(found.errors)
     return Settings(**values)
@@ -72,7 +74,12 @@ def load_all(
 
 
 def _load(
-    argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None, *, acts: bool
+    argv_flags: Mapping[str, str],
+    env: Mapping[str, str],
+    file: Mapping[str, object] | None,
+    *,
+    acts: bool,
+    azure: bool = True,
 ) -> tuple[dict[str, Any], _Findings]:
     """The fields of the settings, complete unless there are errors."""
     found = _Findings()
@@ -93,7 +100,7 @@ def _load(
         origins.append((option.field, origin))
     _complete(values)
     azure_cli = _uses_azure_cli(values, dict(origins), env)
-    errors, warnings = check(values, frozenset(found.wrong_fields), acts=acts and not azure_cli)
+    errors, warnings = check(values, frozenset(found.wrong_fields), acts=acts and not azure_cli, azure=azure)
     found.errors += errors
     notes, ignored_warnings = _ignored(argv_flags, env, keys)
     values |= {
@@ -174,8 +181,12 @@ def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:
                 texts[key] = str(value).lower()
             case str() | int() | float():
                 texts[key] = str(value).strip()
+            case list() if key == "readiness-rules":
+                texts[key] = msgspec.json.encode(value).decode()
             case list() | tuple() if all(isinstance(item, str) for item in value):
                 texts[key] = ",".join(value)
+            case list() if key == "repair-policies":
+                texts[key] = json.dumps(value, default=str)
             case Mapping() if key == "feature-gates":
                 texts[key] = ",".join(f"{name}={str(on).lower()}" for name, on in value.items())
             case _:

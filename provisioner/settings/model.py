@@ -11,10 +11,14 @@ from typing import Any, Literal
 import msgspec
 
 from provisioner.api.field_error import FieldError
+from provisioner.api.nvsentinel import NVSentinel
+from provisioner.api.readiness import SelectedReadinessRule
+from provisioner.api.repair_policy import RepairPolicy
 from provisioner.api.text import printable
 from provisioner.api.time import format_duration
 from provisioner.runtime.redaction import MASK, redact
 
+from . import repair_policies
 from .options import OPTIONS, Option
 
 SHOWN_CHARACTERS = 200
@@ -67,6 +71,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     node_pools: bool = True
     feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
     prices: tuple[tuple[str, Decimal], ...] = ()
+    repair_policies: tuple[RepairPolicy, ...] = ()
+    repair_dry_run: bool = False
+    readiness_rules: tuple[SelectedReadinessRule, ...] = ()
+    gkm_cleanup: bool = False
+    nvsentinel: NVSentinel | None = None
 
     launch_seconds: float = 300.0
     creating_seconds: float = 2700.0
@@ -165,6 +174,10 @@ def shown(value: Any) -> str:
             return str(value).lower()
         case float():
             return format_duration(value)
+        case (RepairPolicy(), *_):
+            return repair_policies.text_of(value)
+        case msgspec.Struct() | (msgspec.Struct(), *_):
+            return msgspec.json.encode(value).decode()[:SHOWN_CHARACTERS]
         case tuple():
             return ",".join(f"{name}={shown(on)}" for name, on in value)
     return masked(str(value))

@@ -14,6 +14,8 @@ import msgspec
 
 from . import kinds
 from .kinds import Kind
+from .nvsentinel import NVSENTINEL
+from .readiness_rules import READINESS_RULES
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -139,7 +141,18 @@ _RULES = (
     _option("max-creates-per-minute", "MAX_CREATES_PER_MINUTE", _COUNT, 100, "the maximum rate of created agent pools"),
     _option("node-pools", "NODE_POOLS", kinds.BOOLEAN, True,
             "create NodeClaims for pending Pods by NodePools whose node class is an AgentPoolNodeClass"),
+    _option("readiness-rules", "READINESS_RULES", READINESS_RULES, (),
+            "startup taints of new Nodes, and what must be ready before each is removed", unset="none"),
+    _option("gkm-cleanup", "GKM_CLEANUP", kinds.BOOLEAN, False,
+            "delete what the GPU Kernel Manager leaves of Nodes that are gone"),
+    _option("nvsentinel", "NVSENTINEL", NVSENTINEL, None,
+            "replace machines whose TerminateNodes NVSentinel creates; the names of its resources", unset="disabled"),
     _option("prices", "PRICES", kinds.PRICES, (), "price of a machine per hour by VM size, for metrics"),
+    _option("repair-policies", "REPAIR_POLICIES", kinds.REPAIR_POLICIES, (),
+            "rows of the repair policy, in JSON or YAML; each replaces the built-in rows of its signal",
+            unset="the built-in rows"),
+    _option("repair-dry-run", "REPAIR_DRY_RUN", kinds.BOOLEAN, False,
+            "report by Events and metrics what repair would do, and do nothing"),
     # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
     _option("feature-gates", "FEATURE_GATES", kinds.GATES, (("NodeRepair", True),), "optional features"),
 )  # fmt: skip

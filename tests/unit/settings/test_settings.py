@@ -291,6 +291,8 @@ def test_an_invalid_setting_is_not_reported_as_missing() -> None:
         ("PRICES", "Standard_NC24ads_A100_v4", "_v4=3.67"),
         ("PRICES", "Standard_NC24ads_A100_v4=cheap", "_v4=3.67"),
         ("PRICES", "Standard_NC24ads_A100_v4/Spot=1", "_v4/spot=1.47"),
+        ("REPAIR_POLICIES", "GpuGone", "signal: GpuGone"),
+        ("REPAIR_POLICIES", '[{"toleration": "5m", "action": "Wait"}]', "signal: GpuGone"),
         ("FEATURE_GATES", "NodeRepair=yes", "NodeRepair=true"),
         ("ARM_ENDPOINT", "management.azure.com", "https://"),
         ("ARM_ENDPOINT", "http://management.azure.com", "https://"),
