@@ -17,10 +17,15 @@ from cloudprovider.observations import Absence
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.repair_policy import NOT_READY, RepairPolicy
+from provisioner.api.resourceslice import ResourceSlice
 
+from .diagnosis import Diagnosis, Workloads
 from .drains import NOT_DRAINED, Drain
 from .failures import CloudFailure
 from .policy import Policy
+from .readiness import AppliedRule
+from .recent_repairs import RepairStage
 from .steps import Cause
 
 
@@ -57,6 +62,9 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
         return now - self.since
 
 
+NOT_READY_FOR_TEN_MINUTES = RepairPolicy(
+    signal=NOT_READY, seconds=600.0, action="Replace", agreement="None", group=NOT_READY
+)
 Stage = Literal["Start", "End", "Error"]
 
 
@@ -67,23 +75,52 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
     at: datetime
 
 
+class Sight(msgspec.Struct, frozen=True, kw_only=True):
+    """A group of signals is present since `since`; this process has observed it since `observed_since` (loop times).
+
+    `began`: the former as a moment, computed once, so that messages do not change.
+    """
+
+    group: str
+    since: float
+    observed_since: float
+    began: datetime
+
+
 class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
-    """The claim's Node is not Ready since `since`; this process has observed it since `observed_since` (loop times).
+    """The claim's machine is unhealthy since `since`; this process has observed it since `observed_since` (loop times).
+
+    `policy`: of the rows whose signals are present, the one whose repair is due first, or else the first that is only
+    reported; `replaces`: its action is to replace the machine, and what has to confirm the signal does. `sights`: all
+    groups that are present. `present`: the names of all signals.
 
     `lost`: the Node is gone; the claim says so, and by when it is replaced (`replaced_at`; None while AKS works on it).
     `remedies`: AKS's, as read at `remedies_read_at`; None if the API server does not allow to read them.
+    `gpu_pods`: how many pods with GPUs run on the Node, as read at `gpu_pods_read_at`. `plugin_restarted`: the pod of
+    the device plugin that was deleted.
+    `stage`: size, image and group of a machine that failed young; None of others. `kept`: the claim states already that
+    such machines are not replaced.
     """
 
     node_uid: str = ""
     since: float = 0.0
     observed_since: float = 0.0
+    policy: RepairPolicy = NOT_READY_FOR_TEN_MINUTES
+    replaces: bool = True
+    sights: tuple[Sight, ...] = ()
+    present: tuple[str, ...] = (NOT_READY,)
     lost: bool = False
     replaced_at: datetime | None = None
     remedies: tuple[Remedy, ...] | None = ()
     remedies_read_at: float | None = None
+    gpu_pods: int = 0
+    gpu_pods_read_at: float | None = None
+    plugin_restarted: str = ""
+    stage: RepairStage | None = None
+    kept: bool = False
 
     def age(self, now: float) -> float:
-        """Seconds since the Node was Ready."""
+        """Seconds since the machine was healthy."""
         return now - self.since
 
     def observed_age(self, now: float) -> float:
@@ -94,21 +131,47 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
         """Seconds since the remedies were read, inf if they were not."""
         return math.inf if self.remedies_read_at is None else now - self.remedies_read_at
 
+    def gpu_pods_age(self, now: float) -> float:
+        """Seconds since the pods with GPUs were counted, inf if they were not."""
+        return math.inf if self.gpu_pods_read_at is None else now - self.gpu_pods_read_at
+
+
+class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
+    """What the passes before have seen of the devices of a Node, and of the restarts of its kubelet.
+
+    `published`: `allocatable` was published since the last sign of a restart, which was at `restarted_at`.
+    `ready_since` and `restarts_since`: the transitions of the conditions that are such signs; `was_ready`: the Node has
+    been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
+    """
+
+    node_uid: str
+    boot_id: str = ""
+    ready: bool = False
+    was_ready: bool = False
+    ready_since: datetime | None = None
+    restarts_since: datetime | None = None
+    allocatable: int = 0
+    published: bool = False
+    restarted_at: float = -math.inf
+    mig_since: tuple[datetime, float] | None = None
+
 
 class FirstSights(msgspec.Struct, frozen=True, kw_only=True):
     """The judgements of a key that count from their first sight: remembered from one pass to the next."""
 
     candidate: Candidate | None = None
     unhealthy: Unhealthy | None = None
+    devices: DeviceSight | None = None
     gpu_short_since: float | None = None
 
 
 class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The other unhealthy Nodes, as the repair of one Node needs them once it is due.
 
-    `nodes`: all that were usable once; `unhealthy`: those not Ready; `simultaneous`: the most of these that became
-    unhealthy within one window; `going`: those that are being replaced, except `overdue` ones, whose removal has passed
-    its deadline; `place`: this Node's among the due repairs.
+    `nodes`: all that were usable once; `unhealthy`: those with a signal whose action is to replace; `simultaneous`: the
+    most of these that got a signal of this group within one window; `going`: those that are being replaced, except
+    `overdue` ones, whose removal has passed its deadline; `place`: this Node's among the due repairs. `suspended`:
+    machines of its size and image failed in the same way, so that this one is kept.
     """
 
     nodes: int = 1
@@ -117,6 +180,7 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     going: int = 0
     overdue: int = 0
     place: int = 1
+    suspended: bool = False
 
 
 class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,8 +210,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `refused` maps the steps that the API server refuses to its messages; one of them can be tried again after
     `refused_for` seconds. `drains` are by the Node's UID.
 
-    `candidate`, `unhealthy` and `gpu_short_since` are those of the pass before in what `observe` returns, and those of
-    this pass in what `plan` gets, as are `counts` and `offers`.
+    `candidate`, `unhealthy`, `devices` and `gpu_short_since` are those of the pass before in what `observe` returns,
+    and those of this pass in what `plan` gets, as are `counts` and `offers`. `diagnosis`: why the Node lacks GPUs, as
+    read last; None if it was not read, or may not be read.
     """
 
     key: str
@@ -162,6 +227,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     # Of a claim that refers to an AgentPoolNodeClass. None and known: it does not exist.
     node_class: AgentPoolNodeClass | None = None
     node_class_known: bool = False
+    # The rules for the claim's Node, until it is initialized.
+    readiness: tuple[AppliedRule, ...] = ()
+
+    # Of all Nodes of this key, by any DRA driver. None: they are not known, because of `slices_error` if that is set.
+    slices: tuple[ResourceSlice, ...] | None = None
+    slices_error: str = ""
 
     # How current the caches are.
     kube_synced: bool = True
@@ -198,7 +269,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     candidate: Candidate | None = None
     unhealthy: Unhealthy | None = None
+    devices: DeviceSight | None = None
     gpu_short_since: float | None = None
+    workloads: Workloads | None = None
+    diagnosis: Diagnosis | None = None
     counts: ClusterCounts = ClusterCounts()
     offers: tuple[Offer, ...] = ()
 

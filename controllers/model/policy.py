@@ -4,12 +4,17 @@ from typing import Literal
 
 import msgspec
 
+from provisioner.api.readiness import SelectedReadinessRule
+from provisioner.api.repair_policy import RepairPolicy
+
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
     """Durations are in seconds."""
 
     gpu_readiness: Literal["require", "report"] = "require"
     legacy_pools: Literal["collect", "report"] = "collect"
+    # For claims of any node class, after the rules of an AgentPoolNodeClass.
+    readiness_rules: tuple[SelectedReadinessRule, ...] = ()
 
     # Limits on cost (docs/references/rules.md#limits-on-cost-and-privilege). None: the cluster's own limit minus
     # `pool_headroom`, and no rate limit.
@@ -37,6 +42,17 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # The device manager keeps the devices of a stopped plugin for 5 min; one status period is added
     # (docs/references/kubernetes.md#extended-resources-and-the-device-manager).
     gpu_loss_seconds: float = 360.0
+    # After a sign that a kubelet restarted, a number of GPUs that it published before counts again only after three of
+    # its status periods. A MIG manager that partitions the GPUs again, with a reboot, is waited for.
+    gpu_stale_seconds: float = 30.0
+    mig_config_seconds: float = 900.0
+
+    # GPUs that are missing for so long on a Ready Node are diagnosed, and again at these intervals: at the slower one
+    # once every deadline has passed. A Node whose plugin only restarts is never diagnosed.
+    diagnosis_seconds: float = 90.0
+    diagnosis_poll_seconds: float = 60.0
+    diagnosis_slow_poll_seconds: float = 300.0
+    diagnosis_slow_seconds: float = 1800.0
 
     # The circuit breaker (docs/references/rules.md#circuit-breaker).
     circuit_breaker_floor: int = 3
@@ -52,6 +68,10 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # replaced. AKS auto-repair starts after 5 min and has 20 min for each remedy; after the end of one it has the 5 min
     # after which it would start the next; after an hour it has stopped.
     node_repair: bool = True
+    # Report what repair would do, and delete nothing.
+    repair_dry_run: bool = False
+    # Rows that replace built-in rows of the same signal (`controllers/node/health/repair_policy.py`).
+    repair_policies: tuple[RepairPolicy, ...] = ()
     repair_seconds: float = 600.0
     # A Node that is gone while its pool is at rest: longer than AKS takes for a remedy that makes it register again.
     node_lost_seconds: float = 1800.0
@@ -70,6 +90,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     repair_simultaneous_floor: int = 2
     repair_simultaneous_share: float = 0.5
     repair_simultaneous_seconds: float = 600.0
+    # A machine that lacks some of its GPUs keeps pods that use the others for so long.
+    repair_partial_seconds: float = 3600.0
+    # Machines of one size and node image that failed in the same way, at this age or younger: how many are replaced
+    # within one window before such machines are kept.
+    repair_young_seconds: float = 3600.0
+    repair_alike_seconds: float = 3600.0
+    repair_alike: int = 2
+    # The pod of the device plugin is restarted at most so often on one Node.
+    plugin_restart_seconds: float = 86_400.0
 
     # No removal is inferred from a list of pools, or a state of the cluster, older than one and a half idle intervals.
     stale_list_seconds: float = 90.0

@@ -1,7 +1,7 @@
 """The results of steps: what was written and at which version, what was read, or why the step failed."""
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -11,9 +11,12 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
+from provisioner.api.workload import WorkloadPod
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import CustomResourceDefinition
 
+from .device_claims import DeviceClaims
+from .diagnosis import Workloads
 from .facts import Remedy
 from .storage import Storage
 
@@ -80,6 +83,10 @@ class ReadStorage(msgspec.Struct, frozen=True, kw_only=True):
     storage: Storage
 
 
+class ReadDevices(msgspec.Struct, frozen=True, kw_only=True):
+    devices: DeviceClaims
+
+
 class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
@@ -90,8 +97,24 @@ class ReadEvents(msgspec.Struct, frozen=True, kw_only=True):
     remedies: tuple[Remedy, ...] | None
 
 
+class ReadWorkloads(msgspec.Struct, frozen=True, kw_only=True):
+    workloads: Workloads
+
+
+class ReadFailed(msgspec.Struct, frozen=True, kw_only=True):
+    """Pods that have failed."""
+
+    pods: tuple[WorkloadPod, ...]
+
+
 class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
     pods: tuple[Pod, ...]
+
+
+class ReadGpuPods(msgspec.Struct, frozen=True, kw_only=True):
+    """How many pods that run on a Node request GPUs."""
+
+    count: int
 
 
 class ReadAttached(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,10 +147,26 @@ ReadResult = (
     | ReadClaim
     | ReadClaims
     | ReadStorage
+    | ReadDevices
     | ReadCrd
     | ReadNodes
     | ReadEvents
+    | ReadWorkloads
+    | ReadFailed
     | ReadPods
+    | ReadGpuPods
     | ReadAttached
 )
 Result = Wrote | Evicted | ReadResult | Accepted | CloudFailed | KubeFailed | Fenced
+
+
+R = TypeVar("R", bound=ReadResult)
+
+
+def answer(result: Result, kind: type[R]) -> R:
+    """The answer of a read, which is of this kind. Raises the KubeError of one that failed."""
+    if isinstance(result, KubeFailed):
+        raise result.error
+    if not isinstance(result, kind):
+        raise TypeError(type(result).__name__)
+    return result

@@ -5,6 +5,7 @@ that the request can be conditional on it.
 """
 
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Literal
 
 import msgspec
@@ -27,12 +28,20 @@ Cause = Literal[
     "scaled-down",
     "empty",
     "expired",
+    "drifted",
+    "underutilized",
+    "replacement-failed",
+    "terminate-node",
     "orphan-pool",
     "missing-pool",
     "node-deleted",
     "leftover-node",
     "crd-deleted",
     "unhealthy-node",
+    "gpu-lost",
+    "unhealthy-condition",
+    "never-registered",
+    "never-initialized",
     "spot-evicted",
 ]
 
@@ -83,11 +92,12 @@ class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
-    """A JSON patch in which each replacement of a list follows a `test` of that list."""
+    """A JSON patch in which each replacement of a list follows a `test` of that list. `event`: about the claim."""
 
     node: Node
     patch: JsonPatch
     why: str
+    event: Event | None = None
 
 
 class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -118,6 +128,13 @@ class DeletePods(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     pods: tuple[Pod, ...]
     grace_seconds: int
+
+
+class RestartPluginPod(msgspec.Struct, frozen=True, kw_only=True):
+    """Deletes this pod of a device plugin (name, namespace), which its DaemonSet then creates again."""
+
+    node: Node
+    pod: tuple[str, str]
 
 
 class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +183,12 @@ class LookUpStorage(msgspec.Struct, frozen=True, kw_only=True):
     claims: frozenset[str]
 
 
+class LookUpDevices(msgspec.Struct, frozen=True, kw_only=True):
+    """Fresh reads of all ResourceClaims and DeviceClasses, and of these ResourceClaimTemplates (`namespace/name`)."""
+
+    templates: frozenset[str]
+
+
 class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the Nodes that carry this pool's label."""
 
@@ -188,8 +211,31 @@ class ReadRemedies(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
 
 
+class LookUpWorkloads(msgspec.Struct, frozen=True, kw_only=True):
+    """One LIST of the pods on this Node, and what is known of the DaemonSets of the cluster.
+
+    `resource`: the extended resource that the Node lacks, `since` when that began.
+    """
+
+    node: Node
+    resource: str
+    since: datetime
+
+
+class ReadFailedPods(msgspec.Struct, frozen=True, kw_only=True):
+    """One LIST of the pods on this Node that have failed."""
+
+    node: Node
+
+
 class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the pods bound to this Node."""
+
+    node: Node
+
+
+class CountGpuPods(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh LIST of the pods bound to this Node, to count those with GPUs."""
 
     node: Node
 
@@ -231,22 +277,26 @@ KubeWrite = (
     | DeleteNode
     | EvictPods
     | DeletePods
+    | RestartPluginPod
     | ReleaseFinalizer
     | DeleteClaim
     | CreateClaim
 )
 Write = CloudWrite | KubeWrite
-Read = (
-    LookUpPool
-    | AskCause
-    | LookUpCluster
-    | LookUpClaim
+CloudRead = LookUpPool | AskCause | LookUpCluster
+KubeRead = (
+    LookUpClaim
     | LookUpClaims
     | LookUpStorage
+    | LookUpDevices
     | LookUpCrd
     | LookUpNodes
+    | LookUpWorkloads
     | ReadRemedies
+    | ReadFailedPods
     | ReadDrain
+    | CountGpuPods
     | ReadVolumes
 )
+Read = CloudRead | KubeRead
 Step = Write | Read | Wait | Forget

@@ -1,4 +1,4 @@
-"""The volumes of pods as one decision reads them."""
+"""The volumes and the claims for devices of pods, as one decision reads them."""
 
 from collections.abc import Mapping
 
@@ -6,12 +6,15 @@ import msgspec
 
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
+from .device_claims import DeviceClaims
+
 
 class Storage(msgspec.Struct, frozen=True, kw_only=True):
     """What the API server returned for the PersistentVolumeClaims `requested`, named `namespace/name`.
 
     `claims` lacks those that do not exist. `volumes`: those that claims are bound to, by name. `classes`: all
     StorageClasses by name, if one of the claims is not bound. `error`: why nothing could be read.
+    `devices`: what the same pods claim besides volumes.
     """
 
     requested: frozenset[str] = frozenset()
@@ -19,3 +22,4 @@ class Storage(msgspec.Struct, frozen=True, kw_only=True):
     volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}
     error: str = ""
+    devices: DeviceClaims = DeviceClaims()

@@ -120,17 +120,29 @@ class ClusterState:
         The machines that tripped it together count together until none of them waits: the confirmation of one half does
         not confirm the other half. Only a machine that turns out well stops counting.
         """
-        found = {(key, one.claim_uid) for key, one in self.candidates().items() if self._rules.counted(one.cause)}
+        found = self._found()
         self._tripped_by = self._still_waiting(found, wall)
-        going = found | self._tripped_by | self._removals.machines(now)
+        tripped = self._trips(found | self._tripped_by | self._removals.machines(now), wall)
+        self._tripped_by = self._tripped_by | found if tripped else frozenset()
+        return tripped
+
+    def restricts(self, requested: AbstractSet[Machine], wall: datetime, now: float) -> bool:
+        """Whether the removal of these machines, which another program requests, exceeds the limit."""
+        found = self._found()
+        waiting = self._still_waiting(found, wall)
+        return self._trips(requested | found | waiting | self._removals.machines(now), wall)
+
+    def _found(self) -> frozenset[Machine]:
+        counted = ((key, one) for key, one in self.candidates().items() if self._rules.counted(one.cause))
+        return frozenset((key, one.claim_uid) for key, one in counted)
+
+    def _trips(self, going: AbstractSet[Machine], wall: datetime) -> bool:
         counted = {key for key, _ in going}
         confirmed = self.confirmation.removals if self.confirmation is not None else ()
         # Removals before the window, by a former leader, are known only from their confirmation.
-        going |= {(key, "") for key in confirmed if key not in counted and self._confirmed_and_gone(key, wall)}
+        going = going | {(key, "") for key in confirmed if key not in counted and self._confirmed_and_gone(key, wall)}
         vanished = sum(self._inventory.get(key) is None for key, _ in going)
-        tripped = self._rules.tripped(self._policy, pools=self._pools()[0] + vanished, removals=len(going))
-        self._tripped_by = self._tripped_by | found if tripped else frozenset()
-        return tripped
+        return self._rules.tripped(self._policy, pools=self._pools()[0] + vanished, removals=len(going))
 
     def _still_waiting(self, found: AbstractSet[Machine], wall: datetime) -> frozenset[Machine]:
         left = {one for one in self._tripped_by if one in found or self._inventory.get(one[0]) is None}

@@ -5,10 +5,13 @@ A claim's key is the name of its pool, a Node's key is the pool that its label n
 
 from collections.abc import Callable, Mapping
 
+from controllers.model.devices import gpus_of, pools_of
 from controllers.model.ownership import pool_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
+from provisioner.api.owner import nodepool_of
+from provisioner.api.resourceslice import GPU_TYPES, ResourceSlice
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resource_version import reached
@@ -17,7 +20,11 @@ from .memory import Expectation
 
 POOL = "pool"
 UID = "uid"
+# The UID of the NodePool that owns a claim.
+NODEPOOL = "nodepool"
 NODECLAIM_CRD = "nodeclaims.karpenter.sh"
+# The index of a cache of ResourceSlices by the name of their Node.
+NODE = "node"
 
 # The newest resource versions of a key's objects, by kind: a refusal is valid for them only.
 Versions = Mapping[str, str]
@@ -27,7 +34,11 @@ PoolName = Callable[[NodeClaim], str]
 
 def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
     """The indexes that a cache of claims must have to be viewed here."""
-    return {POOL: lambda claim: (pool_name(claim),), UID: lambda claim: (claim.uid,)}
+    return {
+        POOL: lambda claim: (pool_name(claim),),
+        UID: lambda claim: (claim.uid,),
+        NODEPOOL: lambda claim: (owner.uid,) if (owner := nodepool_of(claim)) is not None else (),
+    }
 
 
 def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
@@ -35,8 +46,16 @@ def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
     return {POOL: lambda node: (pool,) if (pool := pool_of(node)) else ()}
 
 
+def slice_indexes() -> Mapping[str, Callable[[ResourceSlice], tuple[str, ...]]]:
+    """The index that a cache of ResourceSlices must have to be viewed here."""
+    return {NODE: lambda one: (one.spec.node_name,) if one.spec.node_name else ()}
+
+
 class Indexes:
-    """Reads the caches; writes nothing. `node_classes` None: claims of AgentPoolNodeClasses wait."""
+    """Reads the caches; writes nothing. `node_classes` None: claims of AgentPoolNodeClasses wait.
+
+    `slices` None: claims that need ResourceSlices wait.
+    """
 
     def __init__(
         self,
@@ -46,8 +65,10 @@ class Indexes:
         crds: Reflector[CustomResourceDefinition],
         pool_name: PoolName,
         node_classes: Reflector[AgentPoolNodeClass] | None = None,
+        slices: Reflector[ResourceSlice] | None = None,
     ) -> None:
         self._node_classes = node_classes
+        self._slices = slices
         self._claims = claims
         self._nodes = nodes
         self._crds = crds
@@ -79,6 +100,24 @@ class Indexes:
         """The claims that refer to this AgentPoolNodeClass."""
         references = ((claim, claim.spec.node_class_ref) for claim in self._claims.items())
         return tuple(claim for claim, reference in references if is_own(reference) and reference.name == name)
+
+    def slices_of(self, key: str) -> tuple[tuple[ResourceSlice, ...] | None, str]:
+        """The ResourceSlices of the Nodes of this key; None, and the error of the list, if they are not known."""
+        if self._slices is None or not self._slices.synced:
+            error = self._slices.last_error if self._slices is not None else None
+            return None, str(error) if error is not None else ""
+        return tuple(one for node in self.nodes_of(key) for one in self._slices.by_index(NODE, node.name)), ""
+
+    def published_gpus(self, name: str) -> int | None:
+        """How many GPUs DRA drivers have published on the Node of this name; None if none has."""
+        slices = self._slices.by_index(NODE, name) if self._slices is not None else ()
+        pools = [pool for driver in GPU_TYPES for pool in pools_of(slices, driver)]
+        return gpus_of(pools) if pools else None
+
+    def key_of_node(self, name: str) -> str:
+        """The key of the Node of this name; "" if there is none."""
+        node = self._nodes.get(name)
+        return (pool_of(node) if node is not None else None) or ""
 
     def keys(self) -> dict[str, None]:
         """All keys that claims or Nodes map to."""

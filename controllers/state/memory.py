@@ -11,6 +11,7 @@ from datetime import datetime
 
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure
+from controllers.model.diagnosis import Workloads
 from controllers.model.drains import Drain
 from controllers.model.facts import FirstSights
 from controllers.model.failures import CloudFailure, metadata_digest
@@ -97,6 +98,7 @@ class Memory:
     nodes_read_at: float | None = None
     nodes_read: tuple[Node, ...] = ()
     proof_at: float | None = None
+    workloads: Workloads | None = None
     drains: dict[str, Drain] = field(default_factory=dict)
     # The last Event by UID of its object and reason: its message, and when it was recorded.
     events: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)

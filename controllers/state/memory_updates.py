@@ -23,9 +23,11 @@ from controllers.model.results import (
     ReadCluster,
     ReadCrd,
     ReadEvents,
+    ReadGpuPods,
     ReadNodes,
     ReadPods,
     ReadPool,
+    ReadWorkloads,
     Result,
     Wrote,
 )
@@ -44,6 +46,7 @@ from controllers.model.steps import (
     ReadDrain,
     ReadVolumes,
     ReleaseFinalizer,
+    RestartPluginPod,
     Step,
 )
 from provisioner.api import reasons
@@ -108,6 +111,8 @@ def remember(
             if isinstance(step, DeleteInstance):
                 memory.deletion = Deletion(step.instance.etag, step.instance.put_time, memory.delete_failed)
                 memory.delete_failed = None
+        case Evicted() if isinstance(step, RestartPluginPod):
+            _update_unhealthy(memory, plugin_restarted=step.pod[0])
         case Evicted() | ReadPods() | ReadAttached() | KubeFailed():
             _remember_drain(memory, step, result, evictable=evictable, began=began, now=now)
         case CloudFailed(error=error):
@@ -157,11 +162,20 @@ def _read(memory: Memory, step: Step, result: Result, *, began: float) -> None:
             memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
         case ReadNodes(nodes=nodes):
             memory.nodes_read_at, memory.nodes_read = began, nodes
-        case ReadEvents(remedies=remedies) if (unhealthy := memory.first_sights.unhealthy) is not None:
-            unhealthy = msgspec.structs.replace(unhealthy, remedies=remedies, remedies_read_at=began)
-            memory.first_sights = msgspec.structs.replace(memory.first_sights, unhealthy=unhealthy)
+        case ReadWorkloads(workloads=workloads):
+            memory.workloads = workloads
+        case ReadEvents(remedies=remedies):
+            _update_unhealthy(memory, remedies=remedies, remedies_read_at=began)
+        case ReadGpuPods(count=count):
+            _update_unhealthy(memory, gpu_pods=count, gpu_pods_read_at=began)
         case _:
             return
+
+
+def _update_unhealthy(memory: Memory, **fields: object) -> None:
+    if (unhealthy := memory.first_sights.unhealthy) is not None:
+        unhealthy = msgspec.structs.replace(unhealthy, **fields)
+        memory.first_sights = msgspec.structs.replace(memory.first_sights, unhealthy=unhealthy)
 
 
 def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:

@@ -19,6 +19,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from .indexes import Indexes
 from .memory import Memory, age
 from .memory_updates import with_cause
+from .readiness_rules import ReadinessRules
 
 
 def observe(
@@ -31,14 +32,19 @@ def observe(
     gpus: Callable[[str], Gpus],
     wall: datetime,
     now: float,
+    readiness: ReadinessRules | None = None,
 ) -> Facts:
-    """The facts of `key` at the wall time `wall` and the loop time `now`. `gpus` maps a VM size to its GPUs."""
+    """The facts of `key` at the wall time `wall` and the loop time `now`. `gpus` maps a VM size to its GPUs.
+
+    `readiness` None: without readiness rules.
+    """
     instance, nodes = with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
     claims, adoption_refused = _claims(key, indexes, instance, nodes)
+    slices, slices_error = indexes.slices_of(key)
     node_class, node_class_known = indexes.node_class_of(claims[0]) if claims else (None, False)
     claim, crd, seen = claims[0] if claims else None, indexes.crd, memory.first_sights
     read = memory.crd_read if claim is not None and memory.crd_read.for_uid == claim.uid else None
-    return Facts(
+    facts = Facts(
         key=key,
         now=wall,
         loop_now=now,
@@ -48,6 +54,8 @@ def observe(
         instance=instance,
         node_class=node_class,
         node_class_known=node_class_known,
+        slices=slices,
+        slices_error=slices_error,
         gpus=gpus(_size(claims, nodes, instance)),
         kube_synced=indexes.synced,
         kube_current=indexes.current,
@@ -77,10 +85,13 @@ def observe(
         refused={step: refusal.message for step, refusal in memory.refused.items()},
         refused_for=min((one.seconds - (now - one.at) for one in memory.refused.values()), default=math.inf),
         drains=dict(memory.drains),
+        workloads=memory.workloads,
         candidate=seen.candidate,
         unhealthy=seen.unhealthy,
+        devices=seen.devices,
         gpu_short_since=seen.gpu_short_since,
     )
+    return facts if readiness is None else readiness.added_to(facts)
 
 
 def _claims(

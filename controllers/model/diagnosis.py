@@ -1,0 +1,79 @@
+"""Why a Node shows fewer GPUs than expected, as one frozen value; and what is read of the cluster to find out.
+
+Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager,
+docs/references/kubernetes.md#device-plugins-in-a-cluster.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+
+from .conditions import clock_text
+
+
+class Cause(StrEnum):
+    """Who is at fault. A metric label. Only the last two concern the machine itself."""
+
+    PLUGIN_ABSENT = "PluginAbsent"  # no DaemonSet in the cluster is a device plugin for this resource
+    PLUGIN_KEPT_AWAY = "PluginKeptAway"  # a taint, selector or affinity keeps its pods off this Node
+    PLUGIN_NOT_SCHEDULED = "PluginNotScheduled"  # its pod fits, but none is on the Node
+    PLUGIN_FAILING = "PluginFailing"  # its pod does not run
+    NO_DEVICES = "NoDevices"  # its pod runs and offers no device
+    PARTIAL_DEVICES = "PartialDevices"  # its pod runs and offers fewer devices than the size has
+
+
+MACHINE_AT_FAULT = frozenset({Cause.NO_DEVICES, Cause.PARTIAL_DEVICES})
+
+
+class PodName(NamedTuple):
+    name: str
+    namespace: str
+
+    def __str__(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
+    """`object`: the DaemonSet or pod that is concerned, as `Kind namespace/name`; `text` continues the sentence.
+
+    `since`: when the GPUs were first missing, as far as this process knows. `plugin_pod`: the pod of the device plugin
+    on the Node, if there is one. `details`: what else the Node shows of its GPUs, the most useful first.
+    """
+
+    cause: Cause
+    object: str = ""
+    text: str = ""
+    remedy: str = ""
+    since: datetime | None = None
+    plugin_pod: PodName | None = None
+    details: tuple[str, ...] = ()
+
+    @property
+    def cause_text(self) -> str:
+        """The object and what is wrong with it."""
+        return f"{self.object} {self.text}".strip()
+
+    @property
+    def message(self) -> str:
+        """The cause, since when, and the remedy, for a condition."""
+        since = f", since {clock_text(self.since)}" if self.since is not None else ""
+        return f"{self.cause_text}{since}; {self.remedy}"
+
+
+class Workloads(msgspec.Struct, frozen=True, kw_only=True):
+    """The DaemonSets of the cluster, the pods on one Node, and those on no Node.
+
+    `daemon_sets` None: they could not be read; `forbidden`: because the API server does not allow it. `since`: when the
+    GPUs were first missing. `read_at`: the loop time of the read.
+    """
+
+    since: datetime
+    read_at: float = 0.0
+    daemon_sets: tuple[DaemonSetWorkload, ...] | None = None
+    pods: tuple[WorkloadPod, ...] = ()
+    unbound: tuple[WorkloadPod, ...] = ()
+    forbidden: bool = False

@@ -1,0 +1,48 @@
+"""The extended resource under which the GPUs of a machine are offered, and how many of its devices are expected.
+
+A node class states how its device plugin names and multiplies them; without that, they are the whole GPUs of the size.
+
+Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/agent-pools.md#mig-slices.
+"""
+
+import msgspec
+
+from cloudprovider.interface import Gpus
+from provisioner.api.nodeclass import GpuSettings
+
+NVIDIA_GPU = "nvidia.com/gpu"
+MIG_PREFIX = "nvidia.com/mig-"
+SHARED = ".shared"
+# How many slices of each profile a GPU has.
+SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
+
+
+class Devices(msgspec.Struct, frozen=True):
+    """`count` devices of an extended resource; `resource` is "" without any."""
+
+    resource: str = ""
+    count: int = 0
+
+
+def expected_devices(gpus: Gpus, settings: GpuSettings | None) -> Devices:
+    """The devices of a machine of this size. `settings`: of its node class; None if it has none of this program."""
+    if settings is None or gpus.resource != NVIDIA_GPU:
+        return Devices(gpus.resource, gpus.count)
+    resource, count = gpus.resource, gpus.count * SLICES.get(settings.mig_profile, 1)
+    if settings.mig_strategy == "Mixed" and settings.mig_profile in gpus.slices:
+        resource = MIG_PREFIX + gpus.slices[settings.mig_profile]
+    if settings.shared_replicas > 1:
+        count *= settings.shared_replicas
+        if settings.shared_resource == NVIDIA_GPU + SHARED:
+            resource += SHARED
+    return Devices(resource, count)
+
+
+def is_other_device(resource: str) -> bool:
+    """Whether this resource is a slice or a shared GPU under a name of its own."""
+    return resource.startswith(MIG_PREFIX) or resource == NVIDIA_GPU + SHARED
+
+
+def declares_devices(settings: GpuSettings | None) -> bool:
+    """Whether the node class states another arrangement than whole GPUs."""
+    return settings is not None and (bool(settings.mig_profile) or settings.shared_replicas > 1)

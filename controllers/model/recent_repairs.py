@@ -1,0 +1,46 @@
+"""Repairs of young machines within the last hour, as one leader leaves them to the next.
+
+Wire format: the Lease's annotation `labels.RECENT_REPAIRS`, whose value is `[{"claimUID":"5e3c…","size":"Standard_…",
+"image":"AKSUbuntu-…","stage":"NotRegistered","at":"2026-03-01T13:00:00Z"}]`.
+"""
+
+from datetime import datetime
+from typing import Annotated
+
+import msgspec
+
+
+class RepairStage(msgspec.Struct, frozen=True, kw_only=True):
+    """What machines have in common that fail in the same way: size, node image ("": unknown) and group of signals."""
+
+    size: str
+    image: str
+    stage: str
+
+
+class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
+    """`claim_uid`: the claim that was deleted; `at`: when."""
+
+    claim_uid: str = msgspec.field(name="claimUID")
+    size: str
+    image: str
+    stage: str
+    at: Annotated[datetime, msgspec.Meta(tz=True)]
+
+    @property
+    def of(self) -> RepairStage:
+        """What other machines have to share with this one."""
+        return RepairStage(size=self.size, image=self.image, stage=self.stage)
+
+
+def encode(repairs: tuple[RecentRepair, ...]) -> str:
+    """The annotation's value."""
+    return msgspec.json.encode(repairs).decode()
+
+
+def decode(text: str) -> tuple[RecentRepair, ...] | None:
+    """The repairs in an annotation's value; None if the value is invalid."""
+    try:
+        return msgspec.json.decode(text, type=tuple[RecentRepair, ...])
+    except (msgspec.MsgspecError, UnicodeError, RecursionError):
+        return None
