@@ -13,25 +13,35 @@ import msgspec
 
 from cloudprovider.interface import ON_DEMAND
 from controllers.model.storage import Storage
+from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim, Requirement
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.schedulable import SchedulablePod
 
+from .devices import claimed
 from .existing import existing_node
+from .free_devices import allocated_devices, slices_by_node, with_devices
 from .nodepools import node_pool, why_unusable, with_capacity_type
+from .offered import WHOLE_GPUS, NodeClasses, offered_types, settings_of
 from .pods import CachedPod, bound, displaced, provisionable
 from .podspecs import interchangeable
 from .solver import model
-from .volumes import compatible, volume_requirements
+from .volumes import ANYWHERE, both, compatible, volume_requirements
 
 STATIC = "it is static: pending pods add no machine to spec.replicas"
 
 
 class Observed(msgspec.Struct, frozen=True, kw_only=True):
-    """What the caches hold. `max_new`: how many agent pools may still be created. `storage`: the volumes of pods."""
+    """What the caches hold. `max_new`: how many agent pools may still be created. `storage`: the volumes of pods.
+
+    `node_classes`: those that NodePools and NodeClaims refer to, by name. `gpus_required`: machines are not initialized
+    without their GPUs. `slices`: the ResourceSlices of all Nodes.
+    """
 
     node_pools: Sequence[NodePool]
     nodes: Sequence[Node]
@@ -40,6 +50,9 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     daemons: tuple[model.PodSpec, ...] = ()
     max_new: int | None = None
     storage: Storage = Storage()
+    node_classes: NodeClasses = {}
+    gpus_required: bool = True
+    slices: Sequence[ResourceSlice] = ()
 
 
 class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,13 +81,21 @@ def cluster_snapshot(
             unusable[one.name] = why
             continue
         try:
-            pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything]))
+            settings = settings_of(one.spec.template.spec.node_class_ref, observed.node_classes)
+            own = offered_types(types, settings)
+            pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything], own))
         except ValueError as error:
             unusable[one.name] = str(error)
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
+    first: dict[str, str] = {}
     for pod in demand(observed.pods, observed.nodes, observed.claims):
+        named = [one.claim for one in pod.devices if one.claim]
+        if shared := next((one for one in named if first.setdefault(one, pod.name) != pod.name), ""):
+            # One allocation serves both: on the machine of the first one.
+            errors[pod.name] = f"it waits for ResourceClaim {shared}, which is allocated for Pod {first[shared]} first"
+            continue
         try:
-            specs.append((pod.name, _with_volumes(pod, observed.storage)))
+            specs.append((pod.name, with_volumes(pod, observed.storage)))
         except ValueError as error:
             errors[pod.name] = str(error)
     bound_specs = {id(pod.spec): pod.spec for machine in kept for pod in machine.pods}
@@ -103,12 +124,23 @@ def demand(pods: Sequence[SchedulablePod], nodes: Sequence[Node], claims: Sequen
     return (*provisionable(pods), *displaced(pods, leaving))
 
 
-def _with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
-    """The pod's constraints with those of its volumes. Raises ValueError if no machine would help the pod."""
+def with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
+    """The pod's constraints with those of its volumes and devices.
+
+    Raises ValueError if no machine would help the pod.
+    """
     if pod.error:
         raise ValueError(pod.error)
-    volumes = compatible(pod.constraints.alternatives, volume_requirements(pod.claims, storage))
-    return msgspec.structs.replace(pod.constraints, volumes=volumes) if volumes else pod.constraints
+    found, requests = volume_requirements(pod.claims, storage), pod.constraints.requests
+    if pod.devices:
+        devices = claimed(pod.devices, storage.devices, bound=bool(pod.spec.node_name))
+        found, requests = both(found or ANYWHERE, (devices.requirements,)), {**requests, **devices.requests}
+        if not found:
+            raise ValueError("no VM size has the GPUs that it claims where its volumes can be used")
+    volumes = compatible(pod.constraints.alternatives, found)
+    if not volumes and requests is pod.constraints.requests:
+        return pod.constraints
+    return msgspec.structs.replace(pod.constraints, volumes=volumes, requests=requests)
 
 
 def machines(
@@ -120,22 +152,43 @@ def machines(
     by_node = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
     found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
     unreadable = list[tuple[Node | NodeClaim, str]]()
+    slices, allocated = slices_by_node(observed.slices), allocated_devices(observed.storage.devices)
     for node in observed.nodes:
         claim = by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, "")) or by_node.get(node.name)
         if claim is not None:
             with_node.add(claim.uid)
         leaving = node.deleting or (claim is not None and claim.deleting)
         try:
-            found.append((existing_node(node, claim, tuple(pods.get(node.name, ())), types), leaving))
+            settings = settings_of(claim.spec.node_class_ref, observed.node_classes) if claim else WHOLE_GPUS
+            bound_pods, kept = tuple(pods.get(node.name, ())), _keeps_gpus(observed, claim)
+            machine = existing_node(node, claim, bound_pods, types, settings, keeps_gpus=kept)
+            if claim is not None and settings.mode == DRA:
+                size = next((one for one in types if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
+                own = slices.get(node.name, ())
+                machine = with_devices(machine, node, claim, size=size, slices=own, allocated=allocated)
+            found.append((machine, leaving))
         except ValueError as error:
             unreadable.append((node, str(error)))
     for claim in observed.claims:
         if claim.uid not in with_node:
             try:
-                found.append((existing_node(None, _expected(claim), (), types), claim.deleting))
+                settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
+                found.append((existing_node(None, _expected(claim), (), types, settings), claim.deleting))
             except ValueError as error:
                 unreadable.append((claim, str(error)))
     return tuple(found), tuple(unreadable)
+
+
+def _keeps_gpus(observed: Observed, claim: NodeClaim | None) -> bool:
+    """Whether GPUs that the Node does not show count as there.
+
+    Until its NodeClaim states that they are lost they are expected within minutes, as when a device plugin starts or
+    restarts: pods that became pending meanwhile are to wait for them.
+    """
+    if claim is None or claim.condition(INITIALIZED, "False") is not None:
+        return False
+    mode = claim.metadata.annotations.get(labels.GPU_READINESS, "require" if observed.gpus_required else "report")
+    return mode != "report"
 
 
 def _expected(claim: NodeClaim) -> NodeClaim:

@@ -41,7 +41,7 @@ class DecisionOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 def output(decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
     """The decision for programs. `errors`: of pods that could not be decoded."""
     return DecisionOutput(
-        new_node_claims=tuple(_claim(machine) for machine in decision.machines),
+        new_node_claims=tuple(new_node_claim(machine) for machine in decision.machines),
         existing=decision.existing,
         errors={**errors, **decision.errors},
         micros=micros,
@@ -75,7 +75,8 @@ def quantities(resources: Resources) -> dict[str, str]:
     return {name: quantity(name, amount) for name, amount in sorted(resources.items())}
 
 
-def _claim(machine: NewMachine) -> NewNodeClaim:
+def new_node_claim(machine: NewMachine) -> NewNodeClaim:
+    """A planned machine for programs."""
     # `registered` and `initialized` only decide which daemon pods count; a NodeClaim does not require them.
     wanted = {
         k: v

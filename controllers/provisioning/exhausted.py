@@ -19,6 +19,7 @@ from provisioner.api.owner import nodepool_of
 
 from .cluster import Observed, machines
 from .nodepools import requirements
+from .offered import NodeClasses
 from .solver import model
 from .solver.solver import solve
 
@@ -31,12 +32,14 @@ def exhausted(claim: NodeClaim, types: Sequence[model.InstanceType]) -> bool:
     return not any(offering.available for offering in _offerings(claim, types))
 
 
-def still_needed(failed: Iterable[NodeClaim], snapshot: model.Snapshot, decision: model.Decision) -> frozenset[str]:
+def still_needed(
+    failed: Iterable[NodeClaim], snapshot: model.Snapshot, decision: model.Decision, node_classes: NodeClasses
+) -> frozenset[str]:
     """The names of those of `failed` that a pod waits for which the decision, made without them, cannot place."""
     unplaced = tuple(pod for pod in snapshot.pods if pod.name in decision.errors)
     if not unplaced:
         return frozenset()
-    alone = Observed(node_pools=(), nodes=(), claims=tuple(failed), pods=())
+    alone = Observed(node_pools=(), nodes=(), claims=tuple(failed), pods=(), node_classes=node_classes)
     nodes = tuple(machine for machine, _ in machines(alone, snapshot.instance_types)[0])
     placed = solve(msgspec.structs.replace(snapshot, pods=unplaced, node_pools=(), nodes=nodes))
     return frozenset(placed.existing)

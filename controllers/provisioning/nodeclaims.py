@@ -10,12 +10,16 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool.hash import hash_annotations
 from provisioner.api import labels
+from provisioner.api.meta import EMPTY
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.restricted_labels import is_excluded
 
 from .decisions import quantities, requirements
+from .offered import is_requested
 from .solver.model import NewMachine
 from .solver.requirements import Requirements
 
@@ -35,8 +39,16 @@ def claim_name(pool: str, names: Iterable[str]) -> str:
     return f"{prefix}-{max(numbers, default=0) + 1}"
 
 
-def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozenset[str]) -> dict[str, Any]:
-    """The NodeClaim to create."""
+def manifest(
+    machine: NewMachine,
+    pool: NodePool,
+    name: str,
+    well_known: frozenset[str],
+    *,
+    node_class: AgentPoolNodeClass | None = None,
+    annotations: Mapping[str, str] = EMPTY,
+) -> dict[str, Any]:
+    """The NodeClaim to create. `node_class`: the NodePool's; None if it is not known. `annotations`: further ones."""
     template = pool.spec.template
     reference = template.spec.node_class_ref
     known = {
@@ -55,7 +67,7 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
     spec: dict[str, Any] = {
         "nodeClassRef": {"group": reference.group, "kind": reference.kind, "name": reference.name},
         "requirements": [*_requirements(machine)],
-        "resources": {"requests": quantities(machine.requests)},
+        "resources": {"requests": {k: v for k, v in quantities(machine.requests).items() if is_requested(k)}},
         "taints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.taints],
         "startupTaints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.startup_taints],
         "terminationGracePeriod": template.spec.termination_grace_period,
@@ -65,7 +77,13 @@ def manifest(machine: NewMachine, pool: NodePool, name: str, well_known: frozens
         "metadata": {
             "name": name,
             "labels": known,
-            "annotations": {**template.metadata.annotations, **hash_annotations(pool), MIN_VALUES_RELAXED: "false"},
+            "annotations": {
+                **template.metadata.annotations,
+                **hash_annotations(pool),
+                **node_class_hash.hash_annotations(node_class),
+                MIN_VALUES_RELAXED: "false",
+                **annotations,
+            },
             # From the beginning, which saves a request before the machine is created.
             "finalizers": [labels.FINALIZER],
             "ownerReferences": [owner],

@@ -37,8 +37,13 @@ def why_unusable(pool: NodePool) -> str:
     return "" if READY in known else "it is not yet known whether it is Ready"
 
 
-def node_pool(pool: NodePool, nodes: Iterable[model.ExistingNode]) -> model.NodePool:
-    """The NodePool as the solver reads it. `nodes`: all machines. Raises ValueError that names the field."""
+def node_pool(
+    pool: NodePool, nodes: Iterable[model.ExistingNode], types: tuple[model.InstanceType, ...] | None = None
+) -> model.NodePool:
+    """The NodePool as the solver reads it. `nodes`: all machines. Raises ValueError that names the field.
+
+    `types`: the instance types as its machines offer them; None: as others do.
+    """
     template = pool.spec.template
     fixed = {
         **template.metadata.labels,
@@ -62,6 +67,7 @@ def node_pool(pool: NodePool, nodes: Iterable[model.ExistingNode]) -> model.Node
         weight=pool.spec.weight or 0,
         limits=limits,
         used={**total(node.capacity for node in own), "nodes": 1000 * len(own)},
+        types=types,
     )
 
 

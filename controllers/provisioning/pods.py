@@ -5,29 +5,36 @@ Of a bound pod all constraints are kept only if it is created again elsewhere on
 keeps besides why it is not provisionable. Decoded specs are dropped.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
+from datetime import datetime
 from typing import cast
 
 import msgspec
 
+from provisioner.api.deviceclaim import ClaimName
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.schedulable import Affinity, DaemonSet, PodAffinity, SchedulablePod, SchedulablePodSpec
 
+from .eviction import NO_EVICTION, Eviction, eviction
 from .podspecs import podspec
-from .provisionable import is_daemon, moves, why_not
+from .provisionable import is_daemon, is_recreated, moves, why_not
 from .solver import model
 
 # Shared values beyond this number are dropped; equal pods then share the next copy.
 SHARED_MAX = 20_000
 NO_CONSTRAINTS = model.PodSpec()
+# The index of a cache of pods by the name of their Node.
+BY_NODE = "node"
 
 
 class CachedPod(SchedulablePod, frozen=True, kw_only=True):
-    """`constraints`: of a bound pod that does not move only its requests, labels, ports and anti-affinity.
+    """`constraints`: of a bound pod that is not created again only its requests, labels, ports and anti-affinity.
 
     `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
-    all. `daemon`: a DaemonSet owns it. `moves`: it is bound, and created again elsewhere once its Node is removed.
-    `claims`: the PersistentVolumeClaims of its volumes. `ready`: its condition Ready is True.
+    all. `daemon`: a DaemonSet owns it. `moves`: it is bound, and created again elsewhere once its Node is removed;
+    `recreated`: once it is evicted, which do-not-disrupt can prevent for now.
+    `claims`: the PersistentVolumeClaims of its volumes. `devices`: what its devices are claimed by.
+    `ready`: its condition Ready is True. `started`: when it started, kept only if its do-not-disrupt is a duration.
     """
 
     constraints: model.PodSpec = NO_CONSTRAINTS
@@ -35,8 +42,21 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True):
     error: str = ""
     daemon: bool = False
     moves: bool = False
+    recreated: bool = False
     claims: tuple[str, ...] = ()
+    devices: tuple[ClaimName, ...] = ()
     ready: bool = False
+    eviction: Eviction = NO_EVICTION
+    started: datetime | None = None
+
+    @property
+    def own(self) -> bool:
+        """Whether it is bound to its Node for its own sake: no DaemonSet and no file on the Node put it there."""
+        return not self.daemon and not self.eviction.static
+
+    def protects(self, now: datetime) -> bool:
+        """Whether its annotation do-not-disrupt applies."""
+        return not self.metadata.deleting and self.eviction.protects(self.started, now)
 
 
 class PodDigest:
@@ -45,11 +65,14 @@ class PodDigest:
     def __init__(self) -> None:
         self._shared: dict[bytes, tuple[model.PodSpec, str]] = {}
         self._places: dict[str, SchedulablePodSpec] = {}
+        self._evictions: dict[Eviction, Eviction] = {}
 
     def __call__(self, pod: SchedulablePod) -> SchedulablePod:
         """The cached form of a pod."""
-        meta, bound, claims = pod.metadata, bool(pod.spec.node_name), pod.volume_claims
-        stays = bound and not moves(pod)
+        meta, bound, claims, devices = pod.metadata, bool(pod.spec.node_name), pod.volume_claims, pod.device_claims
+        recreated = bound and is_recreated(pod)
+        stays = bound and not recreated
+        evicted = self._eviction(pod)
         if stays:
             pod = msgspec.structs.replace(pod, spec=_of_bound(pod.spec))
         constraints, error = self._constraints(pod)
@@ -68,10 +91,20 @@ class PodDigest:
             error=error,
             waits_for="" if bound else why_not(pod),
             daemon=is_daemon(pod),
-            moves=bound and not stays,
+            moves=recreated and moves(pod),
+            recreated=recreated,
             claims=() if stays else claims,
+            devices=() if stays else devices,
             ready=any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions),
+            eviction=evicted,
+            started=pod.status.start_time if evicted.do_not_disrupt not in ("", "true") else None,
         )
+
+    def _eviction(self, pod: SchedulablePod) -> Eviction:
+        if len(self._evictions) > SHARED_MAX:
+            self._evictions.clear()
+        found = eviction(pod)
+        return self._evictions.setdefault(found, found)
 
     def _place(self, node: str) -> SchedulablePodSpec:
         if len(self._places) > SHARED_MAX:
@@ -83,7 +116,7 @@ class PodDigest:
             (
                 pod.metadata.namespace,
                 sorted(pod.metadata.labels.items()),
-                msgspec.structs.replace(pod.spec, node_name="", volumes=()),
+                msgspec.structs.replace(pod.spec, node_name="", volumes=(), priority=None, resource_claims=()),
             ),
             enc_hook=dict,
         )
@@ -92,11 +125,18 @@ class PodDigest:
             try:
                 known = podspec(pod), ""
             except ValueError as error:
-                known = NO_CONSTRAINTS, f"invalid Pod: {error}"
+                # Its labels decide which budgets concern it.
+                meta = pod.metadata
+                known = model.PodSpec(namespace=meta.namespace, labels=meta.labels), f"invalid Pod: {error}"
             if len(self._shared) > SHARED_MAX:
                 self._shared.clear()
             self._shared[key] = known
         return known
+
+
+def pod_indexes() -> Mapping[str, Callable[[SchedulablePod], tuple[str, ...]]]:
+    """The index that a cache of pods must have for disruption."""
+    return {BY_NODE: lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ()}
 
 
 def provisionable(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:

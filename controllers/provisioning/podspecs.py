@@ -34,9 +34,13 @@ def interchangeable(
     labels of their own.
     """
     found = [*pending]
+    known: dict[int, bytes] = {}
     selectors = [term.selector for spec in (*(one for _, one in found), *bound) for term in spec.topology]
     keys = {key for selector in selectors for key in selector.requirements}
-    return tuple(model.Pod(name=name, spec=spec, key=_key(spec, keys)) for name, spec in found)
+    for _, spec in found:
+        if id(spec) not in known:
+            known[id(spec)] = _key(spec, keys)
+    return tuple(model.Pod(name=name, spec=spec, key=known[id(spec)]) for name, spec in found)
 
 
 def podspec(found: SchedulablePod) -> model.PodSpec:
@@ -104,6 +108,11 @@ def label_requirements(expressions: Iterable[SelectorExpression]) -> dict[str, V
             raise ValueError(f"{one.key}: {error}") from None
         combined = combine(combined, {key: wanted})
     return combined
+
+
+def label_selector(selector: LabelSelector | None) -> model.LabelSelector:
+    """A selector of pods; None selects none. Raises ValueError for an invalid one."""
+    return _selector(selector, (), {})
 
 
 def _container(container: Container) -> dict[str, int]:

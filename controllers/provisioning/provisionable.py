@@ -25,7 +25,7 @@ def why_not(pod: SchedulablePod) -> str:
         return "it is being deleted"
     if is_daemon(pod):
         return "its DaemonSet creates a pod for each Node"
-    if _is_static(pod):
+    if is_static(pod):
         return "it is a static pod of a Node"
     if pod.spec.scheduling_gates:
         return f"scheduling gate {pod.spec.scheduling_gates[0].name}"
@@ -38,18 +38,21 @@ def why_not(pod: SchedulablePod) -> str:
     return ""
 
 
-def moves(pod: SchedulablePod) -> bool:
-    """Whether a bound pod is created again elsewhere when its Node is removed.
+def is_recreated(pod: SchedulablePod) -> bool:
+    """Whether a bound pod is created again elsewhere once it is evicted.
 
     Its controller creates another pod as soon as this one is being deleted; a StatefulSet waits until it is gone. A pod
-    without a controller is not created again, and one with do-not-disrupt runs on for now.
+    without a controller is not created again.
     """
     owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-    if owner is None or pod.status.phase in TERMINAL or is_daemon(pod) or _is_static(pod):
-        return False
-    if pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") != "false":
+    if owner is None or pod.status.phase in TERMINAL or is_daemon(pod) or is_static(pod):
         return False
     return not pod.metadata.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
+
+
+def moves(pod: SchedulablePod) -> bool:
+    """Whether that happens when its Node is removed; a pod with do-not-disrupt runs on for now."""
+    return is_recreated(pod) and pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") == "false"
 
 
 def is_daemon(pod: SchedulablePod) -> bool:
@@ -57,7 +60,8 @@ def is_daemon(pod: SchedulablePod) -> bool:
     return _owned(pod, "apps/v1", "DaemonSet")
 
 
-def _is_static(pod: SchedulablePod) -> bool:
+def is_static(pod: SchedulablePod) -> bool:
+    """Whether a file on its Node defines the pod; the API server has only a mirror of it."""
     return _owned(pod, "v1", "Node")
 
 

@@ -11,6 +11,7 @@ from provisioner.api import labels
 from provisioner.api.meta import EMPTY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.requirements import normalise_key
 from provisioner.api.schedulable import Quantities, SchedulablePod, SelectorExpression
@@ -18,6 +19,7 @@ from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
 from .nodepools import node_pool, provisions
+from .offered import WHOLE_GPUS, NodeClasses, offered_types, settings_of
 from .podspecs import interchangeable, label_requirements, podspec
 from .solver import model
 from .solver.requirements import combine
@@ -74,14 +76,16 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     nodes: tuple[NodeInput, ...] | None = ()
     pods: tuple[SchedulablePod, ...] | None = ()
     well_known_labels: tuple[str, ...] | None = ()
+    node_classes: tuple[AgentPoolNodeClass, ...] | None = ()
     max_new_node_claims: int | None = None
 
 
 def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
     """The snapshot, and an error for each pod that cannot be decoded. Raises ValueError for any other object."""
-    well_known = WELL_KNOWN | frozenset(normalise_key(key) for key in scenario.well_known_labels or ())
+    well_known = well_known_labels(scenario)
     types = tuple(model_instance_type(one) for one in scenario.instance_types or ())
-    nodes = tuple(_node(one, types) for one in scenario.nodes or ())
+    classes = {one.name: one for one in scenario.node_classes or ()}
+    nodes = tuple(_node(one, types, classes) for one in scenario.nodes or ())
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
     for one in scenario.pods or ():
         try:
@@ -91,7 +95,11 @@ def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
     bound = (pod.spec for node in nodes for pod in node.pods)
     made = model.Snapshot(
         pods=interchangeable(specs, bound),
-        node_pools=tuple(node_pool(one, nodes) for one in scenario.node_pools or () if provisions(one)),
+        node_pools=tuple(
+            node_pool(one, nodes, offered_types(types, settings_of(one.spec.template.spec.node_class_ref, classes)))
+            for one in scenario.node_pools or ()
+            if provisions(one)
+        ),
         instance_types=types,
         daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
         nodes=nodes,
@@ -99,6 +107,11 @@ def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
         max_new=scenario.max_new_node_claims,
     )
     return made, errors
+
+
+def well_known_labels(scenario: Scenario) -> frozenset[str]:
+    """The labels that every instance type defines."""
+    return WELL_KNOWN | frozenset(normalise_key(key) for key in scenario.well_known_labels or ())
 
 
 def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
@@ -134,7 +147,7 @@ def _overhead(found: Mapping[str, str | int | float | dict[str, str | int | floa
     return total((*parts, flat))
 
 
-def _node(found: NodeInput, types: tuple[model.InstanceType, ...]) -> model.ExistingNode:
+def _node(found: NodeInput, types: tuple[model.InstanceType, ...], classes: NodeClasses) -> model.ExistingNode:
     if found.node is None and found.node_claim is None:
         raise ValueError("an entry of nodes has neither a node nor a nodeClaim")
     pods = tuple(
@@ -143,4 +156,6 @@ def _node(found: NodeInput, types: tuple[model.InstanceType, ...]) -> model.Exis
         )
         for one in found.pods
     )
-    return existing_node(found.node, found.node_claim, pods, types)
+    claim = found.node_claim
+    settings = settings_of(claim.spec.node_class_ref, classes) if claim is not None else WHOLE_GPUS
+    return existing_node(found.node, claim, pods, types, settings)

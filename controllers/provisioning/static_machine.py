@@ -9,11 +9,13 @@ Source: docs/references/karpenter.md#static-nodepools.
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.nodeclass import GpuSettings
 from provisioner.api.nodepool import NodePool
 from provisioner.api.value_sets import one_of
 
 from .instances import InstanceTypes
 from .nodepools import node_pool, with_capacity_type
+from .offered import WHOLE_GPUS, offered_types
 from .solver import model
 from .solver.candidates import UNKNOWN_PRICE, candidates
 from .solver.requirements import combine
@@ -22,14 +24,18 @@ from .solver.requirements import combine
 INSTANCE_TYPES_MOST = 60
 
 
-def static_machine(pool: NodePool, types: InstanceTypes) -> model.NewMachine | None:
-    """None if no instance type satisfies the NodePool. Raises ValueError that names an invalid field."""
+def static_machine(pool: NodePool, types: InstanceTypes, settings: GpuSettings = WHOLE_GPUS) -> model.NewMachine | None:
+    """None if no instance type satisfies the NodePool and its node class, which has these settings.
+
+    Raises ValueError that names an invalid field.
+    """
     template = node_pool(with_capacity_type(pool), ())
+    kinds = offered_types(types.types, settings)
     offered = candidates(
         model.Snapshot(
             pods=(),
             node_pools=(template,),
-            instance_types=tuple(_all_offered(kind) for kind in types.types),
+            instance_types=tuple(_all_offered(kind) for kind in (types.types if kinds is None else kinds)),
             well_known=types.well_known,
         )
     )

@@ -39,7 +39,7 @@ def volume_requirements(claims: Iterable[str], storage: Storage) -> Alternatives
     for name in claims:
         if storage.error:
             raise ValueError(f"the volumes of pods cannot be read: {storage.error}")
-        found = _both(found, _of_claim(name, storage))
+        found = both(found, _of_claim(name, storage))
         if not found:
             raise ValueError(f"no Node can use all of its volumes: {', '.join(claims)} exclude each other")
     return () if found == ANYWHERE else found
@@ -115,7 +115,7 @@ def _any_of(terms: Iterable[Sequence[SelectorExpression]], what: str) -> Alterna
 def _term(expressions: Iterable[SelectorExpression]) -> Alternatives:
     found = ANYWHERE
     for one in expressions:
-        found = _both(found, _expression(one))
+        found = both(found, _expression(one))
     return found
 
 
@@ -130,7 +130,8 @@ def _expression(one: SelectorExpression) -> Alternatives:
     return (*within, {labels.ZONE: ABSENT}, {labels.ZONE: one_of(("0",))})
 
 
-def _both(ones: Alternatives, others: Alternatives) -> Alternatives:
+def both(ones: Alternatives, others: Alternatives) -> Alternatives:
+    """The combinations that do not exclude each other."""
     found: list[Requirements] = []
     for one in ones:
         for other in others:

@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from .candidates import Candidate
-from .model import Snapshot
+from .model import ExistingNode, Snapshot
 from .resources import times
 from .topology import UNLIMITED
 from .work import Work
@@ -12,14 +12,21 @@ NODES = "nodes"
 
 
 class Budget:
-    """`limits`: what remains, by NodePool and resource, in thousandths. `most`: machines, None for any number."""
+    """`limits`: what remains, by NodePool and resource, in thousandths. `most`: machines, None for any number.
 
-    def __init__(self, snapshot: Snapshot) -> None:
+    `leaving`: machines that no longer count towards the limits.
+    """
+
+    def __init__(self, snapshot: Snapshot, leaving: Iterable[ExistingNode] = ()) -> None:
         self.limits = {
             (pool.name, name): limit - pool.used.get(name, 0)
             for pool in snapshot.node_pools
             for name, limit in pool.limits.items()
         }
+        for node in leaving:
+            for pool, resource in self.limits:
+                if pool == node.node_pool:
+                    self.limits[pool, resource] += 1000 if resource == NODES else node.capacity.get(resource, 0)
         self.most = snapshot.max_new
 
     def uses(self, candidate: Candidate) -> dict[tuple[str, str], int]:

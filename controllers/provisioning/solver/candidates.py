@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.taints import untolerated
 from provisioner.api.value_sets import ABSENT, one_of
 
 from .model import InstanceType, NodePool, Offering, PodSpec, Resources, Snapshot
 from .requirements import Requirements, combine, conflict
 from .resources import total, without
-from .taints import untolerated
 from .views import View
 
 SPOT = "spot"
@@ -51,7 +51,7 @@ def candidates(snapshot: Snapshot, *, available: bool = True) -> tuple[Candidate
     """All candidates with an available offering, or all without one, in the order of prices and names."""
     found = []
     for pool in snapshot.node_pools:
-        for kind in snapshot.instance_types:
+        for kind in snapshot.instance_types if pool.types is None else pool.types:
             overheads: dict[tuple[str, str], tuple[Resources, frozenset[tuple[str, int, str]]]] = {}
             for offering, requirements in _offerings(pool, kind, snapshot.well_known, available=available):
                 place = (offering.zone, offering.capacity_type)

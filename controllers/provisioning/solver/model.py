@@ -118,7 +118,10 @@ class InstanceType(Frozen, frozen=True):
 
 
 class NodePool(Frozen, frozen=True):
-    """What a NodePool allows. `limits` and `used` are over all machines of the pool; `nodes` counts machines."""
+    """What a NodePool allows. `limits` and `used` are over all machines of the pool; `nodes` counts machines.
+
+    `types`: the instance types as machines of this pool offer them; None: as in the snapshot.
+    """
 
     name: str
     requirements: Requirements
@@ -126,6 +129,7 @@ class NodePool(Frozen, frozen=True):
     weight: int = 0
     limits: Resources = NO_RESOURCES
     used: Resources = NO_RESOURCES
+    types: tuple[InstanceType, ...] | None = None
 
 
 class BoundPod(Frozen, frozen=True):

@@ -1,15 +1,15 @@
 """Machines with room: existing nodes, NodeClaims on their way, and machines planned by the current decision."""
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from provisioner.api.meta import Taint
+from provisioner.api.taints import untolerated
 
 from .candidates import Candidate
 from .model import BoundPod, ExistingNode, PodSpec, Resources, TopologyTerm
 from .requirements import Requirements, combine, conflict
 from .resources import total, without
-from .taints import untolerated
 from .topology import UNLIMITED, Selection, host_room
 from .views import View
 
@@ -40,6 +40,16 @@ class Host:
     def labels(self) -> dict[str, str]:
         """The labels whose value is known."""
         return {key: one for key, allowed in self.requirements.items() if (one := allowed.single) is not None}
+
+    def copied(self) -> "Host":
+        """A machine that pods can be placed on without a change of this one."""
+        return replace(
+            self,
+            free=dict(self.free),
+            present=[*self.present],
+            pods=[*self.pods],
+            requested=dict(self.requested),
+        )
 
     def _tightness(self) -> tuple[int, int, str]:
         """Unused devices and CPU in thousandths, and the name; extended resources have a domain in their name."""

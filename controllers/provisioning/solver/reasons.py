@@ -5,11 +5,12 @@ If machines would take the pod whose offerings are not available now, the causes
 
 from collections.abc import Iterable, Iterator
 
+from provisioner.api.taints import untolerated
+
 from .candidates import Candidate, compatible
 from .model import NodePool, Resources, Snapshot
 from .requirements import conflict
 from .resources import fits
-from .taints import untolerated
 from .views import View
 from .work import Work
 

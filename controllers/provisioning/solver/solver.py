@@ -5,77 +5,157 @@ machines, from the NodePools of highest weight first. Among fleets that place th
 wins, then fewer machines, then names. A preference of a pod is given up only when the pod cannot be placed with it.
 """
 
+from collections.abc import Collection, Iterable
+from operator import attrgetter
 from typing import NamedTuple
 
+import msgspec
+
 from . import reasons
+from .bounds import Bound, Bounds
 from .budget import Budget
 from .buying import purchases
 from .candidates import Candidate, candidates
 from .claims import Claims
-from .hosts import Hosts
-from .model import Decision, NewMachine, Snapshot
+from .hosts import HostIndex, Hosts
+from .model import Decision, ExistingNode, NewMachine, Pod, PodSpec, Snapshot
 from .nodes import Host, existing_host, planned_host
 from .offers import Offers
 from .placement import bundled, follows, is_counted, joins, must_join, with_domains
-from .topology import Domains, Selection
+from .topology import Domains, Placed, Selection, placed
 from .work import Unit, Work, grouped
 
 
 def solve(snapshot: Snapshot) -> Decision:
     """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending."""
-    offers = Offers(candidates(snapshot), snapshot.well_known)
-    shared = _Shared(snapshot, offers, Selection(), Claims(snapshot, offers))
-    decisions = [_Solver(shared).decide()]
-    scarce, domains = bool(decisions[0].errors), any(pod.spec.topology for pod in snapshot.pods)
-    if scarce and snapshot.nodes:
-        # Room on existing nodes that is given to small pods first takes more of them.
-        decisions.append(_Solver(shared, small_first=True).decide())
-    if domains:
-        # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
-        decisions.append(_Solver(shared, one_by_one=True).decide())
-    if scarce and domains and (snapshot.max_new is not None or any(pool.limits for pool in snapshot.node_pools)):
-        # The cheapest domain may be one in which limits allow a few machines only.
-        decisions.append(_Solver(shared, within_limits=True).decide())
-    return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
+    return Solver(snapshot).solve(snapshot.pods)
 
 
-class _Shared(NamedTuple):
-    """What all attempts at one decision read."""
+class Solver:
+    """Decisions about one cluster; what is read of it for the first one serves all of them."""
+
+    def __init__(self, snapshot: Snapshot) -> None:
+        offers = Offers(candidates(snapshot), snapshot.well_known)
+        hosts = [existing_host(node, snapshot.daemons, snapshot.well_known) for node in snapshot.nodes]
+        self._nodes = {node.name: node for node in snapshot.nodes}
+        self._index = HostIndex(hosts)
+        self._present = [
+            (host.name, placed(spec, terms, labels, pods))
+            for host in sorted(hosts, key=attrgetter("name"))
+            for labels in (host.labels,)
+            for spec, terms, pods in host.present
+        ]
+        self._cluster = _Cluster(snapshot, offers, Selection(), Claims(snapshot, offers), self._index)
+        self._only_existing: _Cluster | None = None
+        self._bounds: Bounds | None = None
+        self._last_full: tuple[Collection[str], int] = (), self._index.without(())
+
+    def solve(
+        self,
+        pods: Iterable[Pod],
+        *,
+        leaving: Collection[str] = (),
+        full: Collection[str] = (),
+        buy: bool = True,
+    ) -> Decision:
+        """A decision about these pods.
+
+        `leaving`: the names of machines that are removed, with the pods on them. `full`: those that take no pod.
+        """
+        cluster = self._cluster if buy else self._without_offers()
+        present = [one for name, one in self._present if name not in leaving]
+        removed = [self._nodes[name] for name in leaving]
+        among = self._index.without(leaving)
+        problem = _Problem(tuple(pods), among, among & self._open(full), present, removed)
+        decisions = [_Attempt(cluster, problem).decide()]
+        scarce, domains = bool(decisions[0].errors), any(pod.spec.topology for pod in problem.pods)
+        if scarce and cluster.existing.hosts:
+            # Room on existing nodes that is given to small pods first takes more of them.
+            decisions.append(_Attempt(cluster, problem, small_first=True).decide())
+        if domains:
+            # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
+            decisions.append(_Attempt(cluster, problem, one_by_one=True).decide())
+        snapshot = cluster.snapshot
+        if scarce and domains and (snapshot.max_new is not None or any(pool.limits for pool in snapshot.node_pools)):
+            # The cheapest domain may be one in which limits allow a few machines only.
+            decisions.append(_Attempt(cluster, problem, within_limits=True).decide())
+        return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
+
+    def bound(self, pods: Collection[Pod], *, leaving: Collection[str] = (), full: Collection[str] = ()) -> Bound:
+        """What new machines for these pods cost at least; `leaving` and `full` as in `solve`."""
+        if self._bounds is None:
+            self._bounds = Bounds(self._index, self._cluster.offers)
+        return self._bounds.of(pods, self._index.without(leaving) & self._open(full))
+
+    def has_room_besides(self, wide: PodSpec, narrow: PodSpec, *, leaving: Collection[str]) -> bool:
+        """Whether an existing machine takes a pod only with the wider one of two constraints; preferences aside."""
+        if self._bounds is None:
+            self._bounds = Bounds(self._index, self._cluster.offers)
+        among = self._index.without(leaving)
+        return bool(self._bounds.takers(wide, among) & ~self._bounds.takers(narrow, among))
+
+    def _open(self, full: Collection[str]) -> int:
+        """The machines besides `full`; that of the last call is kept, because it seldom changes."""
+        if self._last_full[0] is not full:
+            self._last_full = full, self._index.without(full)
+        return self._last_full[1]
+
+    def _without_offers(self) -> "_Cluster":
+        if self._only_existing is None:
+            snapshot = msgspec.structs.replace(self._cluster.snapshot, node_pools=(), max_new=None)
+            offers = Offers((), snapshot.well_known)
+            selection = self._cluster.selection
+            self._only_existing = _Cluster(snapshot, offers, selection, Claims(snapshot, offers), self._index)
+        return self._only_existing
+
+
+class _Cluster(NamedTuple):
+    """What all decisions read."""
 
     snapshot: Snapshot
     offers: Offers
     selection: Selection
     claims: Claims
+    existing: HostIndex
 
 
-class _Solver:
+class _Problem(NamedTuple):
+    """What all attempts at one decision read.
+
+    `among`: the machines that stay, `takers`: those that take pods, `present`: the pods on all that stay.
+    """
+
+    pods: tuple[Pod, ...]
+    among: int
+    takers: int
+    present: list[Placed]
+    leaving: list[ExistingNode]
+
+
+class _Attempt:
     """The state of one attempt: machines with room, machines planned so far, and pods by domain."""
 
     def __init__(
         self,
-        shared: _Shared,
+        cluster: _Cluster,
+        problem: _Problem,
         *,
         small_first: bool = False,
         one_by_one: bool = False,
         within_limits: bool = False,
     ) -> None:
-        self._snapshot, self._offers, self._selection, self._claims = shared
+        self._snapshot, self._offers, self._selection, self._claims, index = cluster
         self._small_first = small_first
         self._one_by_one = one_by_one
         self._within_limits = within_limits
-        snapshot = self._snapshot
-        existing = [existing_host(node, snapshot.daemons, snapshot.well_known) for node in snapshot.nodes]
-        self._hosts = Hosts(existing, self._selection)
-        self._domains = Domains(self._selection)
-        self._budget = Budget(snapshot)
-        for host in self._hosts.existing:
-            labels = host.labels
-            for spec, terms, pods in host.present:
-                self._domains.add(spec, terms, labels, pods)
+        self._pods = problem.pods
+        self._hosts = Hosts(index, problem.among, problem.takers, self._selection)
+        self._domains = Domains(self._selection, problem.present)
+        self._budget = Budget(self._snapshot, problem.leaving)
 
     def decide(self) -> Decision:
         """Place pods under their strictest constraints first; those that are left give up one preference a round."""
-        pending = grouped(self._snapshot.pods)
+        pending = grouped(self._pods)
         failed: list[Work] = []
         while pending:
             for work in pending:
@@ -149,9 +229,10 @@ class _Solver:
             return
         units, work.units = work.units[:count], work.units[count:]
         view, pods = work.view, [name for unit in units for name in unit]
-        self._hosts.place(host, work.spec, view, {name: n * count for name, n in work.requests.items()}, pods)
+        requests = {name: n * count for name, n in work.requests.items()}
+        host = self._hosts.place(host, work.spec, view, requests, pods)
         if not work.domain:
-            self._domains.add(work.spec, view.topology, host.labels, len(pods))
+            self._domains.add(placed(work.spec, view.topology, host.labels, len(pods)))
 
     # --- new machines -----------------------------------------------------------------------------------------------
 
@@ -202,5 +283,5 @@ class _Solver:
                 errors |= dict.fromkeys(machine.pods, f"NodePool {machine.node_pool}: minValues of {label} are not met")
             else:
                 machines.append(machine)
-        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts.existing if host.pods}
+        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts.filled}
         return Decision(machines=tuple(machines), existing=existing, errors=errors)

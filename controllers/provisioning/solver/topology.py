@@ -8,8 +8,9 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constrai
 """
 
 from collections import Counter
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from itertools import product
+from typing import NamedTuple
 
 from provisioner.api.labels import HOSTNAME
 
@@ -104,26 +105,39 @@ def host_room(
     return max(0, room)
 
 
+class Placed(NamedTuple):
+    """Pods of a spec with their terms over labels other than the hostname, and the labels of their machine."""
+
+    spec: PodSpec
+    terms: tuple[TopologyTerm, ...]
+    domain: Domain
+    pods: int
+
+
+def placed(spec: PodSpec, terms: Sequence[TopologyTerm], domain: Domain, pods: int) -> Placed:
+    """Pods of a spec in a domain; `domain` has the labels of their machine, as far as they are known."""
+    return Placed(spec, tuple(t for t in terms if t.key != HOSTNAME), domain, pods)
+
+
 class Domains:
     """How many pods each constraint counts in each domain. One instance serves one decision."""
 
-    def __init__(self, selection: Selection) -> None:
+    def __init__(self, selection: Selection, present: Iterable[Placed] = ()) -> None:
         self._selection = selection
-        self._placed: list[tuple[PodSpec, tuple[TopologyTerm, ...], Mapping[str, str], int]] = []
+        self._placed = [*present]
         # Those whose own constraints concern other pods; most pods have none.
-        self._constrained: list[tuple[tuple[TopologyTerm, ...], Mapping[str, str]]] = []
+        self._constrained = [one for one in self._placed if one.terms]
 
     @property
     def keys(self) -> set[str]:
         """The labels over which pods that are already placed have constraints."""
-        return {term.key for terms, _ in self._constrained for term in terms}
+        return {term.key for one in self._constrained for term in one.terms}
 
-    def add(self, spec: PodSpec, terms: Sequence[TopologyTerm], domain: Mapping[str, str], pods: int) -> None:
-        """Record pods of a spec in a domain; `domain` has the labels of their machine, as far as they are known."""
-        kept = tuple(t for t in terms if t.key != HOSTNAME)
-        self._placed.append((spec, kept, domain, pods))
-        if kept:
-            self._constrained.append((kept, domain))
+    def add(self, one: Placed) -> None:
+        """Record pods in a domain."""
+        self._placed.append(one)
+        if one.terms:
+            self._constrained.append(one)
 
     def assign(
         self,
@@ -178,7 +192,7 @@ class Domains:
                 if itself[i]:
                     counts[i][options[index][term.key]] += 1
         for index, number in chosen.items():
-            self.add(spec, terms, options[index], number)
+            self.add(placed(spec, terms, options[index], number))
         return [(options[index], number) for index, number in sorted(chosen.items())]
 
     def concerns(self, spec: PodSpec, terms: Sequence[TopologyTerm]) -> bool:
@@ -188,10 +202,10 @@ class Domains:
     def _excluded(self, spec: PodSpec) -> dict[str, set[str]]:
         """The domains from which anti-affinity of other pods excludes this spec, by key."""
         excluded: dict[str, set[str]] = {}
-        for terms, domain in self._constrained:
-            for term in terms:
-                if term.kind == "anti-affinity" and self._selection.selects(term, spec) and term.key in domain:
-                    excluded.setdefault(term.key, set()).add(domain[term.key])
+        for one in self._constrained:
+            for term in one.terms:
+                if term.kind == "anti-affinity" and self._selection.selects(term, spec) and term.key in one.domain:
+                    excluded.setdefault(term.key, set()).add(one.domain[term.key])
         return excluded
 
     def _count(self, term: TopologyTerm) -> Counter[str]:

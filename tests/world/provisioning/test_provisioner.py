@@ -104,11 +104,12 @@ async def test_limits_of_the_nodepool(sim: Sim) -> None:
 
 @simulated()
 async def test_without_a_nodepool_no_pod_is_read(sim: Sim) -> None:
-    """Pods and DaemonSets are neither listed nor watched before the first NodePool exists, and after the last one."""
+    """Nothing of pods is listed or watched before the first NodePool exists, and after the last one."""
     await sim.start_controller()
     await pending(sim, pod("p"))
     await sim.until(lambda: sim.now > 30.0, 60.0, "half a minute")
-    read = [call for call in sim.audit_log.calls() if call.target.kind in ("pods", "daemonsets")]
+    kinds = ("pods", "daemonsets", "poddisruptionbudgets")
+    read = [call for call in sim.audit_log.calls() if call.target.kind in kinds]
     assert not [call for call in read if call.who in sim.controllers]
     await sim.apply(node_class())
     await sim.apply(node_pool())

@@ -72,4 +72,4 @@ def test_claims_that_are_kept(selects: dict[str, str], requirements: list[Any], 
     )
     decision = solve(found.snapshot)
     assert decision.machines
-    assert still_needed(failed, found.snapshot, decision) == expected
+    assert still_needed(failed, found.snapshot, decision, {}) == expected

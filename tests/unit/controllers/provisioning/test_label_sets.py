@@ -3,9 +3,9 @@
 import pytest
 
 from controllers.provisioning.solver.requirements import conflict
-from controllers.provisioning.solver.taints import tolerates, untolerated
 from provisioner.api.meta import Taint
 from provisioner.api.pod import Toleration
+from provisioner.api.taints import tolerates, untolerated
 from provisioner.api.value_sets import ValueSet, value_set
 
 VALUES = ("a", "b", "1", "5", "9")

@@ -4,10 +4,12 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.offerings import offerings
+from controllers.nodeclass.hash import hash_annotations as hash_of_class
 from controllers.nodepool.hash import hash_annotations
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.owner import nodepool_of
 
 from .observed import REGION, T4, TOLERATES, TYPES, node_pool, observe, pod
@@ -33,7 +35,8 @@ def test_manifest() -> None:
     pool = node_pool(requirements=[{"key": "karpenter.azure.com/sku-gpu-count", "operator": "Gt", "values": ["0"]}])
     found = observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),))
     (machine,) = solve(found.snapshot).machines
-    body = manifest(machine, pool, "gpu-1", TYPES.well_known)
+    node_class = AgentPoolNodeClass()
+    body = manifest(machine, pool, "gpu-1", TYPES.well_known, node_class=node_class)
     meta, spec = body["metadata"], body["spec"]
     assert meta["finalizers"] == ["karpenter.sh/termination"]
     assert meta["labels"] == {
@@ -44,6 +47,7 @@ def test_manifest() -> None:
     assert meta["annotations"] == {
         "note": "x",
         **hash_annotations(pool),
+        **hash_of_class(node_class),
         "karpenter.sh/nodeclaim-min-values-relaxed": "false",
     }
     assert spec["nodeClassRef"] == {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}

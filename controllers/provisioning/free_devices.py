@@ -1,0 +1,74 @@
+"""The devices of a machine of a DRA driver that pods can still claim.
+
+Of a complete pool those count that no ResourceClaim has. While the driver restarts, its pool is incomplete: the devices
+of the size count then, unless the claim reports that the GPUs are lost.
+
+Source: docs/references/kubernetes.md#dynamic-resource-allocation.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from controllers.model.device_claims import DeviceClaims
+from controllers.model.devices import pools_of
+from controllers.nodeclaim.lifecycle.dra import DRIVERS
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.resourceslice import ResourceSlice
+
+from .offered import ALL_DEVICES, device_resource
+from .solver import model
+
+Devices = frozenset[tuple[str, str, str]]
+
+
+def allocated_devices(found: DeviceClaims) -> Devices:
+    """Driver, pool and name of each device that a ResourceClaim has."""
+    return frozenset(
+        (one.driver, one.pool, one.device)
+        for claim in found.claims.values()
+        if claim.status.allocation is not None
+        for one in claim.status.allocation.devices.results
+        if not one.admin_access
+    )
+
+
+def with_devices(
+    machine: model.ExistingNode,
+    node: Node,
+    claim: NodeClaim,
+    *,
+    size: model.InstanceType | None,
+    slices: Sequence[ResourceSlice],
+    allocated: Devices,
+) -> model.ExistingNode:
+    """The machine with its devices. `size`: None if it is not known. `slices`: those of this Node."""
+    capacity, allocatable = dict(machine.capacity), dict(machine.allocatable)
+    started = node.metadata.labels.get(labels.INITIALIZED) == "true"
+    usable = not started or claim.condition(INITIALIZED, "True") is not None
+    for resource, driver in DRIVERS.items():
+        of_size = size.capacity.get(resource, 0) if size is not None else 0
+        pools = pools_of(slices, driver)
+        names = {pool.name for pool in pools} or {node.name}
+        used = sum(1 for one in allocated if one[0] == driver and one[1] in names)
+        if pools and all(pool.complete for pool in pools):
+            free = sum((driver, pool.name, gpu) not in allocated for pool in pools for gpu in pool.gpus) * 1000
+        else:
+            free = max(0, of_size - 1000 * used) if usable else 0
+        if of_size or pools:
+            capacity[resource] = max(of_size, capacity.get(resource, 0))
+            allocatable[device_resource(resource)] = free
+            allocatable[ALL_DEVICES] = 0 if used or not free else 1000
+    return msgspec.structs.replace(machine, capacity=capacity, allocatable=allocatable)
+
+
+def slices_by_node(slices: Sequence[ResourceSlice]) -> Mapping[str, list[ResourceSlice]]:
+    """The slices of each Node."""
+    found: dict[str, list[ResourceSlice]] = {}
+    for one in slices:
+        if one.spec.node_name:
+            found.setdefault(one.spec.node_name, []).append(one)
+    return found
