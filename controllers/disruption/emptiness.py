@@ -1,8 +1,7 @@
 """Emptiness: which machines of a NodePool are removed because no pod uses them, as a pure function.
 
-A machine is empty while its Node runs no pod besides those of DaemonSets and static pods. It is removed when it was
-empty for `consolidateAfter` and 15 more seconds, within the budgets of its NodePool, the one that is empty the longest
-first.
+A machine is empty as `controllers.disruption.blockers` states. It is removed when it was empty for `consolidateAfter`
+and 15 more seconds, within the budgets of its NodePool, the one that is empty the longest first.
 Only NodeClaims of dynamic NodePools are considered.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/references/karpenter.md#emptiness.
@@ -14,40 +13,27 @@ from datetime import datetime
 
 import msgspec
 
-from provisioner.api import labels
-from provisioner.api.conditions import INITIALIZED, READY
-from provisioner.api.node import Node
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.conditions import INITIALIZED
 from provisioner.api.nodepool import NodePool
 from provisioner.api.time import parse_duration
 
-from .budgets import allowed
+from .blockers import empty
+from .machine import Machine, budget_left
 
 NEVER = "Never"
 # So long a decision is observed before it is carried out.
 VALIDATION_SECONDS = 15.0
 
 
-class Machine(msgspec.Struct, frozen=True, kw_only=True):
-    """`quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known.
-
-    `nominated_seconds`: for so long a pending pod is expected on it. `leaving`: its removal was requested, which the
-    cache does not show yet.
-    """
-
-    claim: NodeClaim
-    node: Node | None
-    pods: int
-    quiet_since: datetime
-    nominated_seconds: float = 0.0
-    leaving: bool = False
-
-
 class Emptiness(msgspec.Struct, frozen=True, kw_only=True):
-    """`remove`: now. `blocked`: how many more the budgets do not allow. `after`: seconds until the next one may go."""
+    """`remove`: now. `blocked`: how many more the budgets do not allow. `after`: seconds until the next one may go.
+
+    `kept`: those that something else blocks (`Machine.blocked`).
+    """
 
     remove: tuple[Machine, ...] = ()
     blocked: int = 0
+    kept: tuple[Machine, ...] = ()
     after: float = math.inf
 
 
@@ -70,32 +56,20 @@ def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptin
         for one in machines
         if _is_candidate(one)
     }
-    due = sorted((one for one in machines if waiting.get(one.claim.uid, 1.0) <= 0), key=_since)
-    left = _budget(pool, machines, now)
+    quiet = sorted((one for one in machines if waiting.get(one.claim.uid, 1.0) <= 0), key=_since)
+    due = [one for one in quiet if not one.blocked]
+    left = budget_left(pool, machines, "Empty", now)
     count = len(due) if left is None else min(len(due), left)
     later = min((left for left in waiting.values() if left > 0), default=math.inf)
-    return Emptiness(remove=tuple(due[:count]), blocked=len(due) - count, after=later)
+    kept = tuple(one for one in quiet if one.blocked)
+    return Emptiness(remove=tuple(due[:count]), blocked=len(due) - count, kept=kept, after=later)
 
 
 def _is_candidate(one: Machine) -> bool:
-    if one.leaving or one.pods or one.claim.deleting or one.node is None or one.node.deleting:
-        return False
-    protected = any(
-        meta.annotations.get(labels.DO_NOT_DISRUPT) == "true" for meta in (one.claim.metadata, one.node.metadata)
-    )
-    return not protected and one.claim.condition(INITIALIZED, "True") is not None
+    usable = one.node is not None and not one.node.deleting and one.claim.condition(INITIALIZED, "True") is not None
+    return usable and not one.going and empty(one)
 
 
 def _since(one: Machine) -> datetime:
     initialized = one.claim.condition(INITIALIZED, "True")
     return max(one.quiet_since, initialized.last_transition_time) if initialized is not None else one.quiet_since
-
-
-def _budget(pool: NodePool, machines: Sequence[Machine], now: datetime) -> int | None:
-    """What is left of the budgets: machines that are being removed and those that are not Ready use them."""
-    initialized = [one for one in machines if one.claim.condition(INITIALIZED) is not None]
-    most = allowed(pool, "Empty", len(initialized), now)
-    if most is None:
-        return None
-    using = sum(one.leaving or one.claim.deleting or one.claim.condition(READY, "True") is None for one in initialized)
-    return max(0, most - using)

@@ -1,8 +1,8 @@
 """Expiration: when the NodeClaim of a dynamic NodePool is deleted because of its age, as a pure function.
 
 No budget delays it and nothing is created first: its pods become pending while the machine is drained, and get another
-one. NodeClaims of static NodePools do not expire, because nothing would replace them before, and neither do those that
-no NodePool owns: their `expireAfter` is the default of the CRD.
+one. NodeClaims of static NodePools drift when they expire, so that they are replaced before. Those that no NodePool
+owns do not expire: their `expireAfter` is the default of the CRD.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#expiration, docs/references/karpenter.md#expiration.
 """
@@ -23,8 +23,11 @@ CLOCK_SECONDS = 300.0
 def expires_at(claim: NodeClaim, pools: Iterable[NodePool]) -> datetime | None:
     """When the NodeClaim expires; None if it does not. `pools`: the NodePools of this controller."""
     pool = next((one for one in pools if is_owned_by(claim, one)), None)
-    if pool is None or pool.spec.replicas is not None or claim.deleting:
-        return None
+    return None if pool is None or pool.spec.replicas is not None or claim.deleting else expiry(claim)
+
+
+def expiry(claim: NodeClaim) -> datetime | None:
+    """The time at which the NodeClaim is as old as `expireAfter`; None without one, or with one that cannot be read."""
     seconds, created = parse_duration(claim.spec.expire_after or ""), claim.metadata.creation_timestamp
     if seconds is None or seconds <= 0 or created == ZERO_TIME:
         return None

@@ -7,8 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.disruption.emptiness import VALIDATION_SECONDS, Machine, decide
-from provisioner.api import labels
+from controllers.disruption.emptiness import VALIDATION_SECONDS, decide
+from controllers.disruption.machine import Machine
+from controllers.provisioning.pods import CachedPod
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import NOW, claim, node
 
@@ -21,11 +22,7 @@ def machine(name: str, seconds: float = 260.0, **known: Any) -> Machine:
     """A machine that has been quiet for so long."""
     own = {key: known.pop(key) for key in ("down", "deleting") if key in known}
     made = claim(name=name, uid=name, up=known.pop("up", UP), **own)
-    meta = msgspec.structs.replace(made.metadata, annotations=known.pop("annotations", {}))
-    known = {"node": node(), "pods": 0, **known}
-    return Machine(
-        claim=msgspec.structs.replace(made, metadata=meta), quiet_since=NOW - timedelta(seconds=seconds), **known
-    )
+    return Machine(**{"claim": made, "node": node(), "quiet_since": NOW - timedelta(seconds=seconds), **known})
 
 
 def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
@@ -60,12 +57,12 @@ def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
         ),
         (pool(nodes="2"), [machine("a"), machine("b", leaving=True)], ("a",), 0, math.inf),
         # No candidates.
-        (pool(), [machine("a", pods=1)], (), 0, math.inf),
+        (pool(), [machine("a", pods=(CachedPod(),))], (), 0, math.inf),
         (pool(), [machine("a", leaving=True)], (), 0, math.inf),
         (pool(), [machine("a", deleting=True)], (), 0, math.inf),
         (pool(), [machine("a", node=None)], (), 0, math.inf),
         (pool(), [machine("a", up=UP[:2])], (), 0, math.inf),
-        (pool(), [machine("a", annotations={labels.DO_NOT_DISRUPT: "true"})], (), 0, math.inf),
+        (pool(), [machine("a", blocked="a reason")], (), 0, math.inf),
     ],
 )
 def test_decide(
@@ -75,6 +72,12 @@ def test_decide(
     found = decide(node_pool, machines, NOW)
     assert (tuple(one.claim.name for one in found.remove), found.blocked) == (removed, blocked)
     assert found.after == pytest.approx(after)
+
+
+def test_blocked_machines_that_could_go_are_named() -> None:
+    """One that is not empty for long enough is not named: nothing would be done to it."""
+    kept = decide(pool(), [machine("a", blocked="why"), machine("b", 1.0, blocked="why")], NOW).kept
+    assert [one.claim.name for one in kept] == ["a"]
 
 
 def test_the_time_begins_when_the_machine_is_initialized() -> None:

@@ -1,0 +1,121 @@
+"""Why a machine must not be disrupted voluntarily now, in Karpenter's words where it has them, as pure functions.
+
+Besides Karpenter's rules, pods that request GPUs are protected unless their controller creates an equal pod elsewhere
+(`MOVABLE`): the pods of a Job, JobSet, PyTorchJob, MPIJob, RayCluster, Volcano Job or Workflow, and those without a
+controller, lose their work. On a machine with GPUs only such pods and those that request GPUs are a use of it.
+
+Source: https://karpenter.sh/docs/concepts/disruption/#controls, docs/references/karpenter.md#what-blocks-disruption.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from controllers.provisioning.eviction import NO_OWNER
+from controllers.provisioning.pods import CachedPod
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
+from provisioner.api.gpu_pods import is_gpu
+from provisioner.api.quantity import parse_quantity
+
+from .machine import Machine
+from .pod_budgets import PodBudgets
+
+# Controllers whose pods serve requests: each creates an equal pod elsewhere, and no result is lost.
+MOVABLE = frozenset({("apps/v1", "ReplicaSet"), ("apps/v1", "StatefulSet"), ("v1", "ReplicationController")})
+STATEFUL = ("apps/v1", "StatefulSet")
+
+DO_NOT_DISRUPT = f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" annotation'
+NO_NODE = "NodeClaim does not have an associated node"
+NOT_INITIALIZED = "Node isn't initialized"
+GOING = "Node is deleting or marked for deletion"
+NOMINATED = "Node is nominated for a pending pod"
+
+
+def with_blockers(machine: Machine, bound: Iterable[CachedPod], budgets: PodBudgets, now: datetime) -> Machine:
+    """The machine with what blocks it. `bound`: all pods of its Node, those of DaemonSets too.
+
+    Pods do not block the drift of a NodeClaim whose terminationGracePeriod bounds the drain.
+    """
+    why = blocked(machine, bound, budgets, now)
+    if not why:
+        return machine
+    bounded = machine.claim.spec.termination_grace_period is not None
+    return msgspec.structs.replace(machine, blocked=why, blocked_eventually=blocked_itself(machine) if bounded else why)
+
+
+def blocked(machine: Machine, bound: Iterable[CachedPod], budgets: PodBudgets, now: datetime) -> str:
+    """Why the machine must not be disrupted, "" if it may."""
+    return blocked_itself(machine) or next((why for pod in bound if (why := blocked_by(pod, budgets, now))), "")
+
+
+def blocked_itself(machine: Machine) -> str:
+    """What blocks the machine whatever pods it has."""
+    if machine.node is None:
+        return NO_NODE
+    if machine.going or machine.node.deleting:
+        return GOING
+    if machine.claim.condition(INITIALIZED, "True") is None:
+        return NOT_INITIALIZED
+    if machine.nominated_seconds > 0:
+        return NOMINATED
+    annotated = (machine.claim.metadata, machine.node.metadata)
+    if any(one.annotations.get(labels.DO_NOT_DISRUPT) == "true" for one in annotated):
+        return DO_NOT_DISRUPT
+    return ""
+
+
+def blocked_by(pod: CachedPod, budgets: PodBudgets, now: datetime) -> str:
+    """Why this pod prevents the disruption of its machine, "" if it does not."""
+    if pod.metadata.deleting:
+        return ""
+    if pod.protects(now):
+        return f'Pod has "{labels.DO_NOT_DISRUPT}" annotation (Pod={pod.name})'
+    if pod.own and pod.eviction.gpus and pod.eviction.owner not in MOVABLE:
+        owner = " ".join(pod.eviction.owner) if pod.eviction.owner != NO_OWNER else "none"
+        return f"Pod requests GPUs and is not created again elsewhere (Pod={pod.name}, Controller={owner})"
+    if pod.eviction.static or pod.eviction.tolerates:
+        return ""  # a drain leaves it
+    if found := budgets.blocking(pod):
+        return f"Pdb prevents pod evictions (PodDisruptionBudget=[{', '.join(one.name for one in found)}])"
+    return ""
+
+
+def empty(machine: Machine) -> bool:
+    """Whether no pod uses the machine.
+
+    Pods of DaemonSets and static pods never count, nor do those whose eviction has no cost and terminating pods whose
+    controller has already created another one.
+    """
+    if not machine.pods:
+        return True
+    gpus = has_gpus(machine)
+    return not any(counts(pod, gpus=gpus) for pod in machine.pods)
+
+
+def counts(pod: CachedPod, *, gpus: bool) -> bool:
+    """Whether this pod uses its machine. `gpus`: the machine has GPUs."""
+    if not pod.own or (pod.metadata.deleting and pod.eviction.owner != STATEFUL):
+        return False
+    if pod.eviction.owner not in MOVABLE:
+        return True
+    return pod.eviction.cost > 0 and (pod.eviction.gpus or not gpus)
+
+
+def left_over(machine: Machine) -> tuple[CachedPod, ...]:
+    """The pods of an empty machine that need another place when it is removed."""
+    return tuple(pod for pod in machine.pods if pod.own and not pod.metadata.deleting)
+
+
+def has_gpus(machine: Machine) -> bool:
+    """Whether the machine has GPUs, by the capacity of its Node or, if that shows none, of its NodeClaim."""
+    known = [machine.claim.status.capacity, *([machine.node.status.capacity] if machine.node is not None else ())]
+    return any(is_gpu(name) and _some(amount) for capacity in known for name, amount in capacity.items())
+
+
+def _some(amount: str | float) -> bool:
+    try:
+        return parse_quantity(amount) > 0
+    except ValueError:
+        return True

@@ -1,0 +1,44 @@
+"""One voluntary disruption: the machines to remove, and the machines that are created before.
+
+Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller.
+"""
+
+from typing import Literal
+
+import msgspec
+
+from controllers.nodepool.budgets import Reason
+from controllers.provisioning.solver.model import NewMachine
+
+from .machine import Machine
+
+# As Karpenter's metrics name it; "" for drift.
+ConsolidationType = Literal["empty", "single", "multi", ""]
+
+
+class Command(msgspec.Struct, frozen=True, kw_only=True):
+    """`saving`: USD an hour, by the highest price that the replacements may have; 0 for drift."""
+
+    reason: Reason
+    machines: tuple[Machine, ...]
+    replacements: tuple[NewMachine, ...] = ()
+    saving: float = 0.0
+
+    @property
+    def decision(self) -> Literal["delete", "replace"]:
+        """As Karpenter's metrics name it."""
+        return "replace" if self.replacements else "delete"
+
+    @property
+    def consolidation_type(self) -> ConsolidationType:
+        """Of this command."""
+        return consolidation_type(self.reason, len(self.machines))
+
+
+def consolidation_type(reason: Reason, machines: int) -> ConsolidationType:
+    """Of a command that removes so many machines."""
+    if reason == "Drifted":
+        return ""
+    if reason == "Empty":
+        return "empty"
+    return "multi" if machines > 1 else "single"

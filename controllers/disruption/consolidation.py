@@ -1,0 +1,91 @@
+"""Consolidation: which machines of dynamic NodePools others make superfluous, or cheaper ones replace.
+
+Three moves are tried, each with the machines first that save most for the least disruption: machines are removed
+together because their pods fit on the others; several are replaced by fewer; one is replaced by a cheaper one, or is
+divided into several that together cost much less. The highest price of the replacements is below what they save, and
+spot machines are not replaced at all. The number of simulations is limited; machines beyond it have their turn later.
+All of it is a pure function.
+
+Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/references/karpenter.md#consolidation.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+
+import msgspec
+
+from .blockers import NOMINATED
+from .candidates import Candidate, candidates
+from .command import Command
+from .search import Search, unplaced
+from .simulation import Simulation
+from .view import View
+
+
+class Consolidation(msgspec.Struct, frozen=True, kw_only=True):
+    """At most one command, and why the other machines are kept, by the name of the NodeClaim.
+
+    `eligible`: how many machines are candidates. `solves`: how many simulations were made. `cut`: whether candidates
+    were not simulated because of their number.
+    """
+
+    command: Command | None = None
+    kept: Mapping[str, str] = {}
+    eligible: int = 0
+    solves: int = 0
+    cut: bool = False
+
+
+def consolidate(view: View) -> Consolidation:
+    """The command that may begin now."""
+    found, kept = candidates(view)
+    if not found:
+        return Consolidation(kept=kept)
+    search = Search(view, found, kept)
+    command = search.delete() or search.replace_together() or search.replace_one()
+    removed = {one.claim.name for one in command.machines} if command is not None else frozenset[str]()
+    return Consolidation(
+        command=command,
+        kept={name: why for name, why in search.kept.items() if name not in removed},
+        eligible=len(found),
+        solves=search.simulation.solves,
+        cut=search.cut,
+    )
+
+
+def validate(command: Command, view: View) -> str:
+    """Why a command must not be carried out any more, "" if it may: `budget: …`, `scheduling: …` or `churn: …`.
+
+    `view` is newer than that of the decision.
+    """
+    found, kept = candidates(view)
+    by_uid = {one.machine.claim.uid: one for one in found}
+    removed = list[Candidate]()
+    for machine in command.machines:
+        one = by_uid.get(machine.claim.uid)
+        if one is None:
+            return (
+                f"churn: NodeClaim {machine.claim.name}: {kept.get(machine.claim.name, 'it is no candidate any more')}"
+            )
+        if {pod.metadata.uid for pod in one.machine.pods} != {pod.metadata.uid for pod in machine.pods}:
+            return f"churn: NodeClaim {machine.claim.name}: its pods have changed"
+        removed.append(one)
+    for name, count in Counter(one.pool.name for one in removed).items():
+        left = view.budgets.get(name, 0)
+        if left is not None and count > left:
+            return f"budget: NodePool {name} allows {left} more disruptions, not {count}"
+    return _simulated(command, removed, Simulation(view))
+
+
+def _simulated(command: Command, removed: list[Candidate], simulation: Simulation) -> str:
+    for one in removed:
+        if one.node not in simulation.known or one.node in simulation.expected:
+            return f"churn: NodeClaim {one.machine.claim.name}: {NOMINATED}"
+    decision = simulation.without(removed, buy=bool(command.replacements))
+    if decision.errors:
+        return f"scheduling: {unplaced(decision)}"
+    if len(decision.machines) > len(command.replacements):
+        return f"scheduling: {len(decision.machines)} replacements are needed, not {len(command.replacements)}"
+    if decision.price > sum(one.price or 0.0 for one in command.replacements) + 1e-9:
+        return f"scheduling: the replacements cost {decision.price:.3f} USD an hour now"
+    return ""

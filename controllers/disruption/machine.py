@@ -1,0 +1,62 @@
+"""One machine of a NodePool, as the methods of disruption read it, and what is left of the budgets of its NodePool.
+
+Machines whose removal or replacement has begun, and those that are not Ready, use the budgets.
+
+Source: https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets,
+docs/references/karpenter.md#disruption-budgets.
+"""
+
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+
+from controllers.nodepool.budgets import Reason, allowed
+from controllers.provisioning.pods import CachedPod
+from provisioner.api.conditions import DISRUPTION_REASON, INITIALIZED, READY
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+
+
+class Machine(msgspec.Struct, frozen=True, kw_only=True):
+    """`pods`: those bound to the Node, besides pods of DaemonSets and static pods.
+
+    `quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known. `nominated_seconds`: for
+    so long a pending pod is expected on it. `leaving`: its disruption was decided, which the caches do not show yet.
+    `blocked`: why it must not be disrupted voluntarily now, "" if it may. `blocked_eventually`: the same for drift.
+    """
+
+    claim: NodeClaim
+    node: Node | None
+    pods: tuple[CachedPod, ...] = ()
+    quiet_since: datetime
+    nominated_seconds: float = 0.0
+    leaving: bool = False
+    blocked: str = ""
+    blocked_eventually: str = ""
+
+    @property
+    def going(self) -> bool:
+        """Whether its removal or its replacement has begun."""
+        return self.leaving or self.claim.deleting or self.claim.condition(DISRUPTION_REASON, "True") is not None
+
+
+class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
+    """`allowed`: how many machines may be going at the same time; None without a limit. `used`: how many use that."""
+
+    allowed: int | None
+    used: int
+
+
+def budget_use(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> BudgetUse:
+    """`machines`: all of the NodePool."""
+    initialized = [one for one in machines if one.claim.condition(INITIALIZED) is not None]
+    used = sum(one.going or one.claim.condition(READY, "True") is None for one in initialized)
+    return BudgetUse(allowed=allowed(pool, reason, len(initialized), now), used=used)
+
+
+def budget_left(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> int | None:
+    """How many more machines may be disrupted now; None without a limit. `machines`: all of the NodePool."""
+    use = budget_use(pool, machines, reason, now)
+    return None if use.allowed is None else max(0, use.allowed - use.used)

@@ -1,0 +1,105 @@
+"""Where the pods of machines would go if these machines did not exist: the solver over the other machines.
+
+A pod that uses GPUs has no place as long as it could start on another GPU model: nothing keeps kube-scheduler from it.
+Pods get no place on machines that are not initialized, on machines of NodePools that are not Consolidatable yet, and on
+those that pending pods need.
+
+Source: docs/references/karpenter.md#consolidation.
+"""
+
+from collections.abc import Collection, Iterator, Sequence
+
+import msgspec
+
+from controllers.provisioning.cluster import cluster_snapshot
+from controllers.provisioning.podspecs import interchangeable
+from controllers.provisioning.solver import model
+from controllers.provisioning.solver.bounds import Bound
+from controllers.provisioning.solver.solver import Solver
+from provisioner.api import labels
+from provisioner.api.conditions import CONSOLIDATABLE, INITIALIZED
+from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
+
+from .candidates import Candidate
+from .emptiness import consolidate_after
+from .machine import Machine
+from .view import View
+
+# A simulation counts once, and once more for each of so many pods; the choice of new machines takes most of the time.
+PODS_A_UNIT, PODS_A_PURCHASE = 100, 10
+OTHER_MODEL = "a machine with another GPU model has room for it; add a node selector for the model to the Pod"
+
+
+class Simulation:
+    """`expected`: the machines on which pending pods will run. `spent`: what the simulations so far count."""
+
+    def __init__(self, view: View) -> None:
+        self._view = view
+        self.solves = self.spent = 0
+        found = cluster_snapshot(view.observed, view.types.types, view.types.well_known).snapshot
+        going = {name for one in view.machines if one.going for name in _names(one)}
+        nodes = tuple(node for node in found.nodes if node.name not in going)
+        self._solver = Solver(msgspec.structs.replace(found, pods=(), nodes=nodes))
+        self.known = frozenset(node.name for node in nodes)
+        self.expected = self._expected(found)
+        self._full = frozenset(self._no_destinations(nodes) | self.expected)
+
+    def bound(self, one: Candidate) -> Bound:
+        """What new machines for the pods of a candidate cost at least."""
+        return self._solver.bound(one.pods, leaving=(one.node,), full=self._full)
+
+    def without(self, removed: Sequence[Candidate], *, buy: bool) -> model.Decision:
+        """Where the pods of these machines go. `buy`: whether new machines may take them."""
+        pods = [pod for one in removed for pod in one.pods]
+        self.solves += 1
+        self.spent += 1 + len(pods) // (PODS_A_PURCHASE if buy else PODS_A_UNIT)
+        leaving = {one.node for one in removed}
+        if strays := {name: OTHER_MODEL for one in removed for name in self._strays(one, leaving)}:
+            return model.Decision(errors=strays)
+        return self._solver.solve(pods, leaving=leaving, full=self._full, buy=buy)
+
+    def _strays(self, one: Candidate, leaving: Collection[str]) -> Iterator[str]:
+        """The pods that kube-scheduler could put on another GPU model, because a machine has room for them."""
+        for pod in one.pods:
+            own = one.unbound.get(pod.name)
+            if own is not None and self._solver.has_room_besides(own, pod.spec, leaving=leaving):
+                yield pod.name
+
+    def _expected(self, found: model.Snapshot) -> frozenset[str]:
+        """Machines that pods need which have no place yet, or lose it."""
+        gone = [pod for one in self._view.machines if one.going for pod in one.pods if pod.moves and not pod.error]
+        known = {pod.name for pod in found.pods}
+        needy = [(pod.name, pod.spec) for pod in found.pods]
+        needy += [(pod.name, pod.constraints) for pod in gone if pod.name not in known]
+        if not needy:
+            return frozenset()
+        bound = {id(pod.spec): pod.spec for node in found.nodes for pod in node.pods}
+        return frozenset(self._solver.solve(interchangeable(needy, bound.values()), buy=False).existing)
+
+    def _no_destinations(self, nodes: Sequence[model.ExistingNode]) -> set[str]:
+        pools = {pool.metadata.uid: pool for pool in self._view.observed.node_pools}
+        claims = {claim.status.node_name: claim for claim in self._view.observed.claims if claim.status.node_name}
+        found = {node.name for node in nodes if node.planned}
+        for node in self._view.observed.nodes:
+            claim = claims.get(node.name)
+            if node.ready_condition is not None and not node.ready:
+                found.add(node.name)
+            if claim is None:
+                continue
+            owner = nodepool_of(claim)
+            pool = pools.get(owner.uid) if owner is not None else None
+            ready = node.metadata.labels.get(labels.INITIALIZED) == "true" and claim.condition(INITIALIZED, "True")
+            quiet = pool is None or not _waits(pool) or claim.condition(CONSOLIDATABLE, "True")
+            if not ready or not quiet:
+                found.add(node.name)
+        return found & self.known
+
+
+def _waits(pool: NodePool) -> bool:
+    """Whether machines of the NodePool become Consolidatable at all."""
+    return consolidate_after(pool) is not None
+
+
+def _names(machine: Machine) -> tuple[str, ...]:
+    return machine.claim.name, machine.claim.status.node_name

@@ -1,0 +1,30 @@
+"""What consolidation reads: the observed cluster, the machines of the NodePools, and what their budgets allow."""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+import msgspec
+
+from controllers.provisioning.cluster import Observed
+from controllers.provisioning.instances import InstanceTypes
+
+from .machine import Machine
+
+# A machine is divided into several cheaper ones if they save at least this part of its price.
+SPLIT_MARGIN = 0.2
+
+
+class View(msgspec.Struct, frozen=True, kw_only=True):
+    """`machines`: all of the NodePools in `observed`, each with its pods as in `observed`.
+
+    `budgets`: how many more machines of each NodePool may be disrupted as Underutilized, None without a limit; a
+    NodePool that is missing allows none. `split_margin`: the part of the old prices that a command with several
+    replacements saves at least.
+    """
+
+    observed: Observed
+    types: InstanceTypes
+    machines: Sequence[Machine]
+    budgets: Mapping[str, int | None]
+    now: datetime
+    split_margin: float = SPLIT_MARGIN

@@ -1,0 +1,101 @@
+"""Machines that cost more than their pods need are removed, replaced or divided, and no pod changes its GPU model."""
+
+from typing import Any
+
+import pytest
+
+from tests.world.claims import condition
+from tests.world.demand import T4, claims_of, node_class, node_pool, workload
+from tests.world.harness import Sim, simulated
+
+from .test_drift import live, passes, ready, running, tainted
+
+pytestmark = pytest.mark.matrix(quick=0)
+
+T4_64, A100 = "Standard_NC64as_T4_v3", "Standard_NC24ads_A100_v4"
+POOLS = "nodepools.karpenter.sh"
+
+
+def sizes(*names: str) -> list[dict[str, Any]]:
+    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
+
+
+async def fleet(sim: Sim, *names: str, policy: str = "WhenEmptyOrUnderutilized", **pods: int) -> None:
+    """ReplicaSets, each with a pod that requests so many GPUs, on machines of these sizes."""
+    await sim.apply(node_class())
+    disruption = {"consolidateAfter": "30s", "consolidationPolicy": policy, "budgets": [{"nodes": "100%"}]}
+    await sim.apply(node_pool(requirements=sizes(*names), disruption=disruption))
+    await sim.start_controller()
+    for name, gpus in pods.items():
+        workload(sim, "ReplicaSet", name, gpus=gpus)
+    await sim.until(lambda: running(sim) == len(pods), 1800.0, "the pods run")
+
+
+def types(sim: Sim) -> list[str]:
+    return sorted(one["metadata"]["labels"].get("node.kubernetes.io/instance-type", "") for one in claims_of(sim))
+
+
+@simulated()
+async def test_a_machine_that_is_too_large_is_replaced(sim: Sim) -> None:
+    """The NodePool allows a cheaper size of the same model from now on; the pod runs there afterwards."""
+    await fleet(sim, T4_64, web=1)
+    assert types(sim) == [T4_64]
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"]}})
+    await sim.until(lambda: types(sim) == [T4] and len(ready(sim)) == 1, 3600.0, "the cheaper machine")
+    await sim.until(lambda: running(sim) == 1, 600.0, "the pod runs")
+    assert not tainted(sim)
+    await passes(sim, 600.0)
+    assert types(sim) == [T4]
+
+
+@simulated()
+async def test_a_machine_is_divided_into_cheaper_ones(sim: Sim) -> None:
+    """Three pods with a GPU each run on three machines that together cost less than half."""
+    await fleet(sim, T4_64, a=1, b=1, c=1)
+    assert types(sim) == [T4_64]
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"]}})
+    await sim.until(lambda: types(sim) == [T4] * 3 and len(ready(sim)) == 3, 3600.0, "three machines")
+    await sim.until(lambda: running(sim) == 3, 600.0, "the pods run")
+    assert not tainted(sim)
+
+
+@simulated()
+async def test_no_pod_changes_its_gpu_model(sim: Sim) -> None:
+    """A T4 costs less and has a GPU too; the pod runs on an A100 and stays there."""
+    await fleet(sim, A100, web=1)
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(A100, T4))["spec"]["template"]}})
+    (claim,) = claims_of(sim)
+    await sim.until(lambda: condition(claims_of(sim)[0], "Consolidatable"), 600.0, "the machine is quiet")
+    await passes(sim, 900.0)
+    assert live(sim) == [claim["metadata"]["name"]]
+
+
+@simulated()
+async def test_when_empty_moves_no_pod(sim: Sim) -> None:
+    """The machine is kept as long as its pod runs."""
+    await fleet(sim, T4_64, policy="WhenEmpty", web=1)
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"]}})
+    await passes(sim, 900.0)
+    assert types(sim) == [T4_64]
+
+
+@simulated()
+async def test_after_a_replacement_failed_the_next_one_waits(sim: Sim) -> None:
+    """A user deletes each replacement: there are two in twenty minutes, and the machine takes pods again."""
+    await fleet(sim, T4_64, web=1)
+    seen = {one["metadata"]["uid"] for one in claims_of(sim)}
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"]}})
+    end = sim.now + 1200.0
+
+    def others() -> dict[str, str]:
+        metas = (one["metadata"] for one in claims_of(sim))
+        return {meta["uid"]: meta["name"] for meta in metas if meta["uid"] not in seen}
+
+    while sim.now < end:
+        await sim.until(lambda: others() or sim.now >= end, 1800.0, "a replacement, or the end")
+        for uid, name in others().items():
+            seen.add(uid)
+            sim.store.delete("nodeclaims.karpenter.sh", name)
+    assert len(seen) == 3
+    await sim.until(lambda: types(sim) == [T4_64] and not tainted(sim), 600.0, "it is undone")
+    assert running(sim) == 1

@@ -1,0 +1,197 @@
+"""Drifted machines are replaced: the replacement is Initialized before the old one is deleted, within the budgets."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import pytest
+
+from provisioner.runtime.compute import inline
+from provisioner.simulator.azure import faults
+from tests.world.claims import condition
+from tests.world.demand import T4, claims_of, node_class, node_pool, workload
+from tests.world.harness import Sim, simulated
+
+pytestmark = pytest.mark.matrix(quick=0)
+
+T = TypeVar("T")
+
+CLAIMS = "nodeclaims.karpenter.sh"
+SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
+
+
+def budget(nodes: str) -> dict[str, Any]:
+    return {"consolidateAfter": "0s", "budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}
+
+
+async def static(sim: Sim, replicas: int, nodes: str = "1", **spec: Any) -> None:
+    await sim.apply(node_class())
+    await sim.apply(node_pool(replicas=replicas, requirements=SIZES, disruption=budget(nodes), **spec))
+    await sim.start_controller()
+    await sim.until(lambda: ready(sim) == numbers(1, replicas), 1800.0, "the machines")
+
+
+def numbers(first: int, last: int) -> list[str]:
+    return [f"gpu-{number}" for number in range(first, last + 1)]
+
+
+def ready(sim: Sim) -> list[str]:
+    """The NodeClaims that are Ready and not being deleted."""
+    found = [one for one in claims_of(sim) if condition(one, "Ready").get("status") == "True"]
+    return sorted(one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"])
+
+
+def live(sim: Sim) -> list[str]:
+    return sorted(one["metadata"]["name"] for one in claims_of(sim) if "deletionTimestamp" not in one["metadata"])
+
+
+def drift(sim: Sim, *names: str) -> None:
+    """As if they had been created from another template."""
+    for name in names:
+        sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "of another one"}}})
+
+
+def tainted(sim: Sim) -> list[str]:
+    found = sim.store.list("nodes")
+    return [
+        one["metadata"]["name"]
+        for one in found
+        if any(taint["key"] == "karpenter.sh/disrupted" for taint in one["spec"].get("taints", ()))
+    ]
+
+
+async def passes(sim: Sim, seconds: float) -> None:
+    end = sim.now + seconds
+    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some time")
+
+
+@simulated()
+async def test_static_machines_are_replaced_one_after_the_other(sim: Sim) -> None:
+    """Budget 1: never fewer than two Ready machines, never more than one in addition."""
+    await static(sim, 2)
+    fewest, most = 2, 2
+
+    def look(*_: object) -> None:
+        nonlocal fewest, most
+        fewest, most = min(fewest, len(ready(sim))), max(most, len(claims_of(sim)))
+
+    sim.store.subscribe(look)
+    drift(sim, "gpu-1", "gpu-2")
+    await sim.until(lambda: ready(sim) == ["gpu-3", "gpu-4"] and len(claims_of(sim)) == 2, 3600.0, "two others")
+    assert (fewest, most) == (2, 3)
+    assert not tainted(sim)
+    await passes(sim, 300.0)
+    assert ready(sim) == ["gpu-3", "gpu-4"]
+
+
+@simulated()
+async def test_a_budget_of_0_keeps_drifted_machines(sim: Sim) -> None:
+    """The NodePool gets an Event; with another budget they are replaced."""
+    await static(sim, 1, "0")
+    drift(sim, "gpu-1")
+    await passes(sim, 600.0)
+    assert live(sim) == ["gpu-1"]
+    events = sim.store.list("events", fields="involvedObject.kind=NodePool,reason=DisruptionBlocked")
+    assert {one["message"] for one in events} == {
+        "No allowed disruptions for disruption reason Drifted due to blocking budget"
+    }
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"disruption": budget("1")}})
+    await sim.until(lambda: live(sim) == ["gpu-2"] and ready(sim) == ["gpu-2"], 1800.0, "the replacement")
+
+
+@simulated()
+async def test_a_replacement_that_cannot_be_bought_is_undone(sim: Sim) -> None:
+    """The old machine takes pods again, nothing is left of the replacement, and the next attempt waits."""
+    await static(sim, 1)
+    fault = faults.capacity()
+    sim.cloud.faults.append(fault)
+    drift(sim, "gpu-1")
+    await sim.until(lambda: live(sim) == ["gpu-1", "gpu-2"] and tainted(sim), 60.0, "a replacement is created")
+    await sim.until(lambda: [one["metadata"]["name"] for one in claims_of(sim)] == ["gpu-1"], 1800.0, "it is deleted")
+    await sim.until(lambda: not tainted(sim), 30.0, "the taint is removed")
+    (claim,) = claims_of(sim)
+    assert not condition(claim, "DisruptionReason")
+    assert ready(sim) == ["gpu-1"]
+    await passes(sim, 300.0)
+    assert live(sim) == ["gpu-1"]
+    sim.cloud.faults.remove(fault)
+    await sim.until(
+        lambda: len(ready(sim)) == 1 and ready(sim) != ["gpu-1"] and len(claims_of(sim)) == 1, 3600.0, "it is replaced"
+    )
+    assert not tainted(sim)
+
+
+@simulated()
+async def test_a_limit_on_nodes_that_leaves_no_room_is_reported(sim: Sim) -> None:
+    """`limits.nodes` equal to `replicas` permits no replacement."""
+    await static(sim, 1, limits={"nodes": "1"})
+    drift(sim, "gpu-1")
+    await passes(sim, 120.0)
+    assert live(sim) == ["gpu-1"]
+    events = sim.store.list("events", fields="involvedObject.kind=NodePool,reason=DisruptionBlocked")
+    assert {one["message"] for one in events} == {
+        "spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is 1"
+    }
+
+
+async def dynamic(sim: Sim, *pods: str, nodes: str = "100%", **spec: Any) -> None:
+    """A machine for each of these pods, which ReplicaSets create again."""
+    await sim.apply(node_class())
+    disruption = {"consolidateAfter": "Never", "budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}
+    await sim.apply(node_pool(requirements=SIZES, disruption=disruption, **spec))
+    await sim.start_controller()
+    for name in pods:
+        workload(sim, "ReplicaSet", name)
+    await sim.until(lambda: len(ready(sim)) == len(pods) and running(sim) == len(pods), 1800.0, "the machines")
+
+
+def running(sim: Sim) -> int:
+    return sum(one["status"].get("phase") == "Running" for one in sim.store.list("pods"))
+
+
+@simulated()
+async def test_a_machine_of_a_dynamic_nodepool_is_replaced(sim: Sim) -> None:
+    """Its pod runs on the replacement; the machine beside it is not touched."""
+    await dynamic(sim, "a", "b")
+    drift(sim, "gpu-1")
+    await sim.until(lambda: ready(sim) == ["gpu-2", "gpu-3"] and len(claims_of(sim)) == 2, 1800.0, "it is replaced")
+    await sim.until(lambda: running(sim) == 2, 600.0, "both pods run")
+    await passes(sim, 300.0)
+    assert ready(sim) == ["gpu-2", "gpu-3"]
+
+
+@simulated()
+async def test_the_next_machines_follow_the_first_that_works(sim: Sim) -> None:
+    """One, then the others at the same time."""
+    await dynamic(sim, "a", "b", "c")
+    drift(sim, "gpu-1", "gpu-2", "gpu-3")
+    await sim.until(lambda: len(claims_of(sim)) == 4, 60.0, "one replacement")
+    await passes(sim, 60.0)
+    assert len(claims_of(sim)) == 4
+    await sim.until(lambda: "gpu-6" in live(sim), 1800.0, "two more")
+    assert len([name for name in ready(sim) if name in numbers(1, 3)]) == 2
+    await sim.until(lambda: ready(sim) == numbers(4, 6) and len(claims_of(sim)) == 3, 1800.0, "three others")
+    await sim.until(lambda: running(sim) == 3, 600.0, "all pods run")
+
+
+@simulated()
+async def test_a_drifted_machine_that_stays_does_not_repeat_consolidation(sim: Sim) -> None:
+    """Drift is decided again in each pass, consolidation only when something changed, and each minute."""
+    decisions = 0
+
+    async def counted(decide: Callable[[], T]) -> T:
+        nonlocal decisions
+        decisions += 1
+        return await inline(decide)
+
+    await sim.apply(node_class())
+    disruption = {"consolidateAfter": "0s", "consolidationPolicy": "WhenEmptyOrUnderutilized"}
+    await sim.apply(node_pool(requirements=SIZES, disruption=disruption))
+    await sim.start_controller(compute=counted)
+    workload(sim, "Job", "training")
+    await sim.until(lambda: ready(sim) and running(sim), 1800.0, "the machine")
+    drift(sim, "gpu-1")
+    await passes(sim, 300.0)
+    decisions = 0
+    await passes(sim, 600.0)
+    assert live(sim) == ["gpu-1"]
+    assert 60 <= decisions <= 75
