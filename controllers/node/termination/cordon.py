@@ -1,4 +1,4 @@
-"""The taint and the label that keep new pods and load balancers off a Node that is being removed.
+"""The taint and the label that keep new pods and load balancers off a Node that is being removed or replaced.
 
 Source: docs/references/karpenter.md#node-termination.
 """
@@ -29,14 +29,25 @@ def cordoned_at(node: Node, now: datetime) -> datetime | None:
 
 def cordon(node: Node, now: datetime) -> tuple[dict[str, object], ...]:
     """The JSON patch that adds the taint, with its time, and the label; empty if the Node has both."""
-    taints = node.spec.taints
-    if not is_cordoned(node):
-        taints = (*(taint for taint in taints if taint.key != DISRUPTED.key), _since(now))
     operations = (
-        *replace_list("/spec/taints", node.spec.taints, taints),
+        *taint(node, now),
         *add_keys("/metadata/labels", node.metadata.labels, {labels.EXCLUDE_BALANCERS: "karpenter"}),
     )
     return tuple(dict(operation) for operation in operations)
+
+
+def taint(node: Node, now: datetime) -> tuple[dict[str, object], ...]:
+    """The JSON patch that adds the taint, with its time; empty if the Node has it."""
+    if is_cordoned(node):
+        return ()
+    taints = (*(one for one in node.spec.taints if one.key != DISRUPTED.key), _since(now))
+    return tuple(dict(operation) for operation in replace_list("/spec/taints", node.spec.taints, taints))
+
+
+def untaint(node: Node) -> tuple[dict[str, object], ...]:
+    """The JSON patch that removes the taint; empty if the Node does not have it."""
+    taints = tuple(one for one in node.spec.taints if not one.matches(DISRUPTED))
+    return tuple(dict(operation) for operation in replace_list("/spec/taints", node.spec.taints, taints))
 
 
 def _since(now: datetime) -> Taint:

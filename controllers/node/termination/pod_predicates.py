@@ -30,7 +30,7 @@ def is_drainable(pod: Pod, now: datetime) -> bool:
     return not (
         _is_mirror_pod(pod)
         or _is_stuck_terminating(pod, now)
-        or any(_tolerates_disruption(t) for t in pod.spec.tolerations)
+        or any(tolerates_disruption(t) for t in pod.spec.tolerations)
     )
 
 
@@ -41,13 +41,16 @@ def is_evictable(pod: Pod, now: datetime) -> bool:
 
 def is_do_not_disrupt_active(pod: Pod, now: datetime) -> bool:
     """Whether the annotation `do-not-disrupt` applies: "true", or a duration since the pod's start."""
-    value = pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "")
-    if value == "true":
-        return True
-    seconds = parse_duration(value)
+    return is_protecting(pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, ""), pod.status.start_time, now)
+
+
+def is_protecting(do_not_disrupt: str, started: datetime | None, now: datetime) -> bool:
+    """Whether this value of `do-not-disrupt` applies to a pod that started then."""
+    if do_not_disrupt in ("", "true"):
+        return bool(do_not_disrupt)
+    seconds = parse_duration(do_not_disrupt)
     if seconds is None or seconds <= 0:
         return False
-    started = pod.status.start_time
     return started is None or now < shifted(started, seconds)
 
 
@@ -113,7 +116,8 @@ def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:
     return ends_by is not None and (now - ends_by).total_seconds() > STUCK_SECONDS
 
 
-def _tolerates_disruption(toleration: Toleration) -> bool:
+def tolerates_disruption(toleration: Toleration) -> bool:
+    """Whether it tolerates the disrupted taint."""
     if toleration.effect not in ("", "NoSchedule"):
         return False
     if toleration.operator == "Exists":

@@ -17,9 +17,8 @@ from provisioner.simulator.azure import agentpool
 from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
 from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
 from tests.world.kaito.test_kaito_races import OWNERS
-from tests.world.kaito_actor import at_work
 from tests.world.kaito_predicates import Owner
-from tests.world.kaito_stage import Most, actor_of, claims_of, serves
+from tests.world.kaito_stage import replaced_once
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
@@ -394,24 +393,12 @@ async def test_unreadable_events_delay_repair_by_15_minutes(sim: Sim) -> None:
 async def test_h6_kaito_replaces_a_dead_machine_once(sim: Sim, owner: Owner, restarted: bool) -> None:
     """The claim of the dead machine is deleted, and KAITO creates one other; two machines never exist at a time."""
     await sim.start_controller(elect=False)
-    actor = actor_of(sim, owner)
-    async with at_work(actor):
-        await serves(sim, actor)
-        # Not in the very moment in which it looks: what it reads between the Node's word and ours is its own race.
-        await asyncio.sleep(MINUTE)
-        most = Most(sim)
-        [claim] = claims_of(sim, owner)
+    async with replaced_once(sim, owner) as claim:
         sim.nodes.set_ready(node_name(sim, claim["metadata"]["name"]), None)
         if restarted:
             await asyncio.sleep(9 * MINUTE)
             sim.crash()
             await sim.start_controller("ctl1", elect=False)
-        await asyncio.sleep(30 * MINUTE)
-        await serves(sim, actor, within_seconds=1)
-        [other] = claims_of(sim, owner)
-        assert other["metadata"]["uid"] != claim["metadata"]["uid"]
-        assert len(sim.cloud.put_log) == 2
-        assert (most.staying, most.claims, most.pools) == (1, 1, 1)
 
 
 # H8: pods; and annotations by users

@@ -11,10 +11,11 @@ from cloudprovider.interface import Cluster
 from controllers.model import steps
 from controllers.model.facts import ClusterCounts, Facts, Remedy, Unhealthy, UnhealthyCounts
 from controllers.model.policy import Policy
-from controllers.node.health import repair
+from controllers.node.health import limits, observation, repair, signals
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
+from provisioner.api.nodeclaim import NodeClaim
 from tests.unit.builders import BORN, COLUMNS, NODE, NOW, PROVIDER_ID, UID, claim, facts, instance, node
 
 MINUTE = 60.0
@@ -136,8 +137,8 @@ def test_plan(case: str, given: Facts, expected: type) -> None:
 def test_a_node_that_was_never_initialized_is_not_repaired() -> None:
     """Its deadline is reported instead."""
     young = claim(up=("Launched", "Registered"), node_name=NODE, more_labels=COLUMNS)
-    assert repair.unhealthy_node(about(claims=(young,))) is None
-    assert repair.unhealthy_node(about()) is not None
+    assert observation.observed(about(claims=(young,))) is None
+    assert observation.observed(about()) is not None
 
 
 def test_the_deadline_of_the_drain_is_written_once() -> None:
@@ -228,8 +229,8 @@ THRESHOLDS = [(1, 1, 2), (4, 1, 2), (5, 1, 2.5), (6, 1, 3), (9, 1, 4.5), (10, 2,
 @pytest.mark.parametrize(("nodes", "at_once", "simultaneous"), THRESHOLDS)
 def test_limits(nodes: int, at_once: int, simultaneous: float) -> None:
     """How many are repaired at once, and how many may become unhealthy together."""
-    assert repair.max_concurrent(Policy(), nodes) == at_once
-    assert repair.max_simultaneous(Policy(), nodes) == simultaneous
+    assert limits.max_concurrent(Policy(), nodes) == at_once
+    assert limits.max_simultaneous(Policy(), nodes) == simultaneous
 
 
 BLOCKED = [
@@ -274,11 +275,12 @@ FIRST_SIGHTS = [
 
 
 @pytest.mark.parametrize(("case", "given", "node_seconds", "expected"), FIRST_SIGHTS, ids=[r[0] for r in FIRST_SIGHTS])
-def test_observation_of_an_earlier_process(case: str, given: object, node_seconds: int, expected: float) -> None:
+def test_observation_of_an_earlier_process(case: str, given: NodeClaim, node_seconds: int, expected: float) -> None:
     """After a restart the transition time of the claim counts, or of the Node if it is later."""
     made = node(ready="Unknown")
     (ready,) = made.status.conditions
     turned = msgspec.structs.replace(ready, last_transition_time=NOW - timedelta(seconds=node_seconds))
     made = msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, conditions=(turned,)))
     assert timedelta(minutes=10) == NOW - BORN
-    assert repair.reported_seconds(about(claims=(given,), nodes=(made,)), made) == expected, case
+    seen = about(claims=(given,), nodes=(made,))
+    assert signals.reported_seconds(seen, given, made, Unhealthy().policy) == expected, case

@@ -1,0 +1,61 @@
+"""When the cause of missing GPUs is read, and the diagnosis of one key by what was read last.
+
+At most three LISTs for a Node, once a minute at first: of its pods; of the DaemonSets, which all Nodes share; and of
+pods without a Node, which all Nodes share too, if the plugin fits the Node and has no pod there.
+
+Source: docs/adr/0055-diagnosis-of-gpus.md.
+"""
+
+from datetime import datetime, timedelta
+
+from controllers.model.conditions import was_usable
+from controllers.model.diagnosis import Diagnosis, Workloads
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import node_for_claim
+from controllers.model.readiness import recorded_taints
+from controllers.model.steps import LookUpWorkloads, Wait
+from controllers.nodeclaim.lifecycle import dra
+from controllers.nodeclaim.lifecycle.gpu_resources import state_of
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+
+from .diagnosis import diagnose
+
+
+def diagnosis(f: Facts) -> Diagnosis | None:
+    """Why the claim's Node lacks GPUs, by what was read last; None if it lacks none, or nothing was read."""
+    claim, node = f.claim, node_for_claim(f)
+    if claim is None or node is None or f.workloads is None:
+        return None
+    startup = (*claim.spec.startup_taints, *recorded_taints(claim))
+    return diagnose(node, state_of(f, claim, node), f.workloads, startup)
+
+
+def step(f: Facts) -> LookUpWorkloads | Wait | None:
+    """The read that a closed gate needs, or the wait for it; None if the gate is open, or no plugin is expected."""
+    claim, node = f.claim, node_for_claim(f)
+    if claim is None or node is None or f.gpu_short_since is None or dra.gpu_driver(f):
+        return None
+    closed, found = f.loop_now - f.gpu_short_since, f.workloads
+    left = f.policy.diagnosis_seconds - closed
+    if found is not None:
+        left = max(left, _interval(f, found, closed) - (f.loop_now - found.read_at))
+    if left > 0:
+        return Wait(after=left, why="waiting for the GPUs of the Node")
+    since = found.since if found is not None else _closed_since(f, claim, node, closed)
+    return LookUpWorkloads(node=node, resource=state_of(f, claim, node).resource, since=since)
+
+
+def _interval(f: Facts, found: Workloads, closed: float) -> float:
+    if found.forbidden:
+        return f.policy.refused_seconds
+    slow = closed >= f.policy.diagnosis_slow_seconds
+    return f.policy.diagnosis_slow_poll_seconds if slow else f.policy.diagnosis_poll_seconds
+
+
+def _closed_since(f: Facts, claim: NodeClaim, node: Node, closed: float) -> datetime:
+    """Of a Node that was never usable, since it is Ready, which every process reads alike."""
+    ready = node.ready_condition
+    if not was_usable(claim) and ready is not None and ready.last_transition_time is not None:
+        return ready.last_transition_time
+    return f.now - timedelta(seconds=closed)

@@ -1,0 +1,72 @@
+"""The pods of a device plugin: which one is on a Node, and why it does not run.
+
+Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/,
+docs/references/kubernetes.md#device-plugins-in-a-cluster.
+"""
+
+from collections.abc import Iterable
+
+from controllers.model.diagnosis import PodName
+from provisioner.api.node import Node
+from provisioner.api.workload import ContainerStatus, DaemonSetWorkload, WorkloadPod
+
+NO_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
+
+
+def pod_of(owner: DaemonSetWorkload, pods: Iterable[WorkloadPod]) -> WorkloadPod | None:
+    """The newest pod of this DaemonSet, one that is not being deleted first."""
+    owned = [one for one in pods if any(ref.uid == owner.metadata.uid for ref in one.metadata.owner_references)]
+    newest = sorted(owned, key=lambda one: (not one.metadata.deleting, one.metadata.creation_timestamp))
+    return newest[-1] if newest else None
+
+
+def not_running(pod: WorkloadPod) -> str:
+    """Why the pod does not run, with the number of restarts; "" if it runs."""
+    if pod.metadata.deleting:
+        return "it is being deleted"
+    statuses = (*pod.status.init_container_statuses, *pod.status.container_statuses)
+    for one in statuses:
+        if reason := _stopped(one, init=one in pod.status.init_container_statuses):
+            restarts = f", {one.restart_count} restarts" if one.restart_count else ""
+            return reason + restarts
+    if pod.status.phase == "Running":
+        return ""
+    return pod.status.reason or f"phase {pod.status.phase or 'Pending'}"
+
+
+def _stopped(container: ContainerStatus, *, init: bool) -> str:
+    waiting, ended = container.state.waiting, container.state.terminated
+    where = f"init container {container.name}: " if init else ""
+    if waiting is not None:
+        return where + (waiting.reason or "waiting")
+    if ended is not None and not (init and ended.exit_code == 0):
+        return where + (ended.reason or "ended") + f", exit code {ended.exit_code}"
+    return ""
+
+
+def failing_remedy(pod: WorkloadPod, broken: str) -> str:
+    """What to do about a pod that does not run for this reason."""
+    place = f"-n {pod.metadata.namespace} {pod.metadata.name}"
+    if any(reason in broken for reason in NO_IMAGE):
+        return f"make its image available: kubectl describe pod {place}"
+    if "CrashLoopBackOff" in broken:
+        return f"without a driver it ends at once; see kubectl logs --previous {place}"
+    return f"see kubectl describe pod {place}"
+
+
+def unbound_because(pod: WorkloadPod) -> str:
+    """What kube-scheduler says of a pod that it does not bind."""
+    scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    return "" if scheduled is None else scheduled.message or scheduled.reason
+
+
+def is_for(pod: WorkloadPod, node: Node) -> bool:
+    """Whether the DaemonSet controller created the pod for this Node, which its affinity names."""
+    affinity = pod.spec.affinity.node_affinity.required if pod.spec.affinity is not None else None
+    terms = affinity.node_selector_terms if affinity is not None else ()
+    return any(node.name in one.values for term in terms for one in term.match_fields)
+
+
+def pod_name(pod: WorkloadPod) -> PodName:
+    """The name and namespace of the pod."""
+    return PodName(name=pod.metadata.name, namespace=pod.metadata.namespace)

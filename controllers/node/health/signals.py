@@ -1,0 +1,186 @@
+"""Signals of an unhealthy machine: which rows of the repair policy apply to it now, and since when.
+
+Missing GPUs become a signal once they were missing for `Policy.gpu_loss_seconds`. A machine that never got a Node, or
+whose Node never got its GPUs, is a signal since the condition before it became True.
+
+Source: docs/references/karpenter.md#node-repair,
+docs/references/kubernetes.md#extended-resources-and-the-device-manager.
+"""
+
+from datetime import datetime
+
+from cloudprovider.interface import InstanceState
+from controllers.model.conditions import launched, was_usable
+from controllers.model.diagnosis import MACHINE_AT_FAULT, Cause
+from controllers.model.facts import Facts
+from controllers.model.ownership import belongs, held_by
+from controllers.nodeclaim import interruption
+from controllers.nodeclaim.lifecycle import readiness
+from controllers.nodeclaim.lifecycle.gpu_resources import state_of
+from controllers.nodeclaim.lifecycle.initialization import uninitialized
+from controllers.nodeclaim.lifecycle.launch import launched_since
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, failed_without_gpus
+from controllers.nodeclaim.lifecycle.registration import registered
+from provisioner.api import reasons
+from provisioner.api.conditions import INITIALIZED, NODE_HEALTHY, REGISTERED
+from provisioner.api.node import Node, NodeCondition
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.repair_policy import (
+    GPU_GONE,
+    GPU_PARTIAL,
+    NOT_INITIALIZED,
+    NOT_READY,
+    NOT_REGISTERED,
+    READINESS_TIMEOUT,
+    RepairPolicy,
+)
+
+from .repair_policy import rows
+
+# Waiting reasons of a container whose image cannot be pulled: another machine could not pull it either.
+REPORT_SECONDS = 5.0
+PULLING = ("ImagePull", "ErrImage", "InvalidImageName", "RegistryUnavailable")
+REPORTED_NOT_READY = (reasons.NODE_NOT_READY, reasons.NODE_LOST, reasons.SPOT_EVICTED)
+
+
+def present(f: Facts, claim: NodeClaim, node: Node | None) -> tuple[RepairPolicy, ...]:
+    """The rows whose signal this claim's machine shows now; `node` None: it has no Node."""
+    if claim.deleting:
+        return ()
+    found = _signals(f, claim, node)
+    usable = was_usable(claim)
+    return tuple(
+        row
+        for row in rows(f.policy)
+        if row.signal in found or (usable and node is not None and not row.signal and has_condition(node, row))
+    )
+
+
+def has_condition(node: Node, row: RepairPolicy) -> bool:
+    """Whether the Node has the condition of this row, with its status; a missing one was not checked by anybody."""
+    return _condition(node, row) is not None
+
+
+def _condition(node: Node, row: RepairPolicy) -> NodeCondition | None:
+    return next((c for c in node.status.conditions if (c.type, c.status) == (row.condition, row.status)), None)
+
+
+def _signals(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
+    if not was_usable(claim):
+        return _of_starting(f, claim, node)
+    if node is None:
+        return frozenset({NOT_READY} if is_lost(f, claim) else ())
+    if not node.ready:
+        return frozenset({NOT_READY})
+    state = state_of(f, claim, node)
+    lost = state.short and not state.holding and gpu_loss_began(f) <= f.loop_now
+    return frozenset({GPU_PARTIAL if state.allocatable else GPU_GONE} if lost else ())
+
+
+def _of_starting(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
+    """The signal of a machine that was never usable; none while its pool is to be replaced anyway."""
+    if failed_launch_remains(f, claim) or not is_running(f, claim):
+        return frozenset()
+    if node is None:
+        return frozenset({NOT_REGISTERED} if launched(claim) and not registered(claim) and not f.nodes else ())
+    if readiness.replacement_due(f, claim, node) is not None:
+        return frozenset({READINESS_TIMEOUT})
+    waiting = uninitialized(f, claim, node) if registered(claim) else None
+    for_gpus = waiting is not None and waiting.reason == reasons.RESOURCE_NOT_REGISTERED and _is_short(f, claim, node)
+    return frozenset({NOT_INITIALIZED} if for_gpus and not failed_without_gpus(f, claim) else ())
+
+
+def _is_short(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether the Node lacks GPUs, by numbers that count."""
+    state = state_of(f, claim, node)
+    return state.short and not state.holding
+
+
+def is_running(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the claim's pool runs."""
+    return f.instance is not None and held_by(f.instance, claim) and f.instance.state is InstanceState.RUNNING
+
+
+def is_lost(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the Node is gone although its pool runs."""
+    gone = not any(belongs(node, claim) for node in f.nodes)
+    return is_running(f, claim) and not interruption.is_evicted(f, claim) and gone
+
+
+def gpu_loss_began(f: Facts) -> float:
+    """The loop time since which missing GPUs are a loss."""
+    return (f.loop_now if f.gpu_short_since is None else f.gpu_short_since) + f.policy.gpu_loss_seconds
+
+
+def agrees(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
+    """Whether what has to confirm this signal does."""
+    match row.agreement:
+        case "GpuCount":
+            return node is not None and node.ready and _is_short(f, claim, node)
+        case "Diagnosis":
+            return _diagnosis_agrees(f, row)
+        case _:
+            return True
+
+
+def _diagnosis_agrees(f: Facts, row: RepairPolicy) -> bool:
+    """A machine that never had its GPUs is replaced only if the diagnosis finds the fault in the machine; one that lost
+    them, unless it is found elsewhere: a new machine would be the same."""
+    diagnosis = f.diagnosis
+    if row.signal == NOT_INITIALIZED:
+        return diagnosis is not None and diagnosis.cause in MACHINE_AT_FAULT
+    if diagnosis is None or diagnosis.cause in MACHINE_AT_FAULT:
+        return True
+    return diagnosis.cause is Cause.PLUGIN_FAILING and not any(word in diagnosis.text for word in PULLING)
+
+
+def seconds(f: Facts, row: RepairPolicy) -> float:
+    """How long the signal is tolerated; always longer than the deadline of the same state, which is reported first."""
+    match row.signal:
+        case "NotRegistered":
+            return max(row.seconds, f.policy.registration_seconds + REPORT_SECONDS)
+        case "NotInitialized":
+            return max(row.seconds, f.policy.initialization_seconds + REPORT_SECONDS)
+        case _:
+            return row.seconds
+
+
+# Since when
+
+
+def reported_seconds(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> float:
+    """Seconds since this signal was present as the objects state it, for a process that has just started.
+
+    A condition of the claim can be older than the signal (another signal was present before), the Node's younger (two
+    signals alternate): the later of the two never replaces a machine too early.
+    """
+    if row.signal == NOT_REGISTERED:
+        return _seconds_since(f, launched_since(f, claim))
+    if row.signal == NOT_INITIALIZED:
+        began = claim.condition(REGISTERED, "True")
+        return _seconds_since(f, began.last_transition_time if began is not None else None)
+    if row.signal == READINESS_TIMEOUT:
+        due = readiness.replacement_due(f, claim, node) if node is not None else None
+        return due[1] if due is not None else 0.0
+    if not row.signal:
+        reported = claim.condition(NODE_HEALTHY, "False")
+        stated = _condition(node, row) if node is not None else None
+        return _since_both(f, reported.last_transition_time if reported is not None else None, stated)
+    if row.signal in (GPU_GONE, GPU_PARTIAL):
+        return f.loop_now - gpu_loss_began(f)
+    stated = node.ready_condition if node is not None else None
+    reported = claim.condition(INITIALIZED, "False")
+    if reported is None or reported.reason not in REPORTED_NOT_READY:
+        return 0.0
+    return _since_both(f, reported.last_transition_time, stated)
+
+
+def _since_both(f: Facts, reported: datetime | None, stated: NodeCondition | None) -> float:
+    if reported is None:
+        return 0.0
+    since = stated.last_transition_time if stated is not None else None
+    return _seconds_since(f, reported if since is None else max(reported, since))
+
+
+def _seconds_since(f: Facts, began: datetime | None) -> float:
+    return 0.0 if began is None else max(0.0, (f.now - began).total_seconds())

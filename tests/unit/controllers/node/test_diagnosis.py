@@ -1,0 +1,325 @@
+"""The table of causes of missing GPUs: from a Node, the DaemonSets of the cluster and the pods to one diagnosis."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import msgspec
+import pytest
+
+from controllers.model.diagnosis import Cause, Diagnosis, PodName, Workloads
+from controllers.model.policy import Policy
+from controllers.model.steps import LookUpWorkloads, Wait
+from controllers.node.health.diagnosis import diagnose, lacks_pod
+from controllers.node.health.diagnosis_reads import diagnosis, step
+from controllers.nodeclaim.lifecycle import initialization
+from controllers.nodeclaim.lifecycle.gpu_resources import GpuState
+from provisioner.api import labels
+from provisioner.api.conditions import MESSAGE_BYTES
+from provisioner.api.meta import Taint
+from provisioner.api.node import Node, NodeCondition
+from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
+from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
+
+from .workloads import FEATURES, SKU, SOCKETS, daemon_set, plugin, pod, waiting
+
+STARTUP = Taint(key="gkm.io/cache-not-ready", effect="NoSchedule")
+SPOT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
+TAINTED = Taint(key="sku", value="gpu", effect="NoSchedule")
+UNSCHEDULABLE: dict[str, Any] = {
+    "conditions": [{"type": "PodScheduled", "status": "False", "message": "0/3 nodes: Insufficient cpu."}]
+}
+
+
+@dataclass(frozen=True)
+class Row:
+    """One case. `says`: parts of the cause's text or remedy, in order."""
+
+    about: str
+    cause: Cause | None
+    says: tuple[str, ...] = ()
+    sets: tuple[DaemonSetWorkload, ...] = ()
+    pods: tuple[WorkloadPod, ...] = ()
+    unbound: tuple[WorkloadPod, ...] = ()
+    on: Node = field(default_factory=lambda: node(gpus="0"))
+    resource: str = "nvidia.com/gpu"
+    expected: int = 1
+    seen: int = 0
+
+
+def with_status(found: Node, *conditions: str, allocatable: dict[str, str] | None = None) -> Node:
+    """The Node with these conditions True."""
+    more = tuple(NodeCondition(type=kind, status="True", message=f"about {kind}") for kind in conditions)
+    status = msgspec.structs.replace(
+        found.status, conditions=(*found.status.conditions, *more), allocatable=allocatable or found.status.allocatable
+    )
+    return msgspec.structs.replace(found, status=status)
+
+
+AMD = plugin("amdgpu-device-plugin-daemonset", image="docker.io/rocm/k8s-device-plugin:1.25")
+RDMA = plugin("rdma-shared-dp-ds", image="nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:1.5")
+WINDOWS = plugin("windows-device-plugin", nodeSelector={"kubernetes.io/os": "windows"})
+INTEL = plugin("intel-gpu-plugin", image="intel/intel-gpu-plugin:0.30")
+MONITOR = daemon_set("dcgm-exporter", containers=[{"image": "nvidia/dcgm-exporter:4"}])
+
+ROWS = [
+    Row("enough GPUs", None, expected=8, seen=8),
+    Row("no DaemonSet", Cause.PLUGIN_ABSENT, ("no DaemonSet of the cluster is a device plugin for nvidia.com/gpu",)),
+    Row("another vendor's plugin", Cause.PLUGIN_ABSENT, sets=(AMD, RDMA, INTEL, MONITOR)),
+    Row("a plugin for Windows", Cause.PLUGIN_ABSENT, sets=(WINDOWS,)),
+    Row("AMD's plugin", Cause.PLUGIN_NOT_SCHEDULED, ("amdgpu-device-plugin",), (AMD,), resource="amd.com/gpu"),
+    Row(
+        "an unknown resource that a variable names", Cause.PLUGIN_NOT_SCHEDULED,
+        sets=(plugin("gadgets", image="r/x", containers=[{"image": "r/x", "args": ["--resource=example.com/gpu"]}]),),
+        resource="example.com/gpu",
+    ),
+    Row(
+        "a taint", Cause.PLUGIN_KEPT_AWAY,
+        ("DaemonSet kube-system/nvidia-device-plugin-daemonset does not tolerate taint sku=gpu:NoSchedule",
+         "add the toleration that gpu-provisioner doctor prints"),
+        (plugin(tolerations=[]),),
+    ),
+    Row(
+        "two taints", Cause.PLUGIN_KEPT_AWAY,
+        ("taint sku=gpu:NoSchedule and taint kubernetes.azure.com/scalesetpriority=",),
+        (plugin(tolerations=[]),), on=node(gpus="0", taints=(TAINTED, SPOT)),
+    ),
+    Row(
+        "another value", Cause.PLUGIN_KEPT_AWAY, ("sku=gpu",), (plugin(tolerations=[{**SKU, "value": "cpu"}]),),
+    ),
+    Row(
+        "a startup taint", Cause.PLUGIN_KEPT_AWAY,
+        ("does not tolerate startup taint gkm.io/cache-not-ready:NoSchedule",),
+        (plugin(),), on=node(gpus="0", taints=(TAINTED, STARTUP)),
+    ),
+    Row(
+        "the taint of another controller that passes", Cause.PLUGIN_KEPT_AWAY,
+        ("readiness.k8s.io/x", "see kubectl describe"),
+        (plugin(),), on=node(gpus="0", taints=(Taint(key="readiness.k8s.io/x", effect="NoSchedule"),)),
+    ),
+    Row(
+        "taints that the DaemonSet controller tolerates", Cause.PLUGIN_NOT_SCHEDULED, (), (plugin(),),
+        on=node(gpus="0", taints=(Taint(key="node.kubernetes.io/unschedulable", effect="NoSchedule"), TAINTED)),
+    ),
+    Row(
+        "a preference only", Cause.PLUGIN_NOT_SCHEDULED, (), (plugin(),),
+        on=node(gpus="0", taints=(Taint(key="a", effect="PreferNoSchedule"),)),
+    ),
+    Row(
+        "no Node Feature Discovery", Cause.PLUGIN_KEPT_AWAY,
+        ("requires label feature.node.kubernetes.io/pci-10de.present=true, which the Node lacks (is Node Feature",
+         "change its node selector"),
+        (plugin(affinity=FEATURES),),
+    ),
+    Row(
+        "one of its labels is enough", Cause.PLUGIN_NOT_SCHEDULED, (), (plugin(affinity=FEATURES),),
+        on=node(gpus="0", more_labels={"nvidia.com/gpu.present": "true"}),
+    ),
+    Row(
+        "a selector", Cause.PLUGIN_KEPT_AWAY, ("requires label accelerator=nvidia, the Node has accelerator=amd",),
+        (plugin(nodeSelector={"accelerator": "nvidia"}),), on=node(gpus="0", more_labels={"accelerator": "amd"}),
+    ),
+    Row(
+        "of two plugins the nearest", Cause.PLUGIN_KEPT_AWAY, ("DaemonSet kube-system/b-nvidia",),
+        (plugin("a-nvidia", affinity=FEATURES, tolerations=[]), plugin("b-nvidia", tolerations=[])),
+    ),
+    Row(
+        "of two plugins the one that runs", Cause.NO_DEVICES, ("Pod kube-system/b-nvidia-x7k2p",),
+        (plugin("a-nvidia"), plugin("b-nvidia", tolerations=[])), (pod("b-nvidia"),),
+    ),
+    Row("no pod", Cause.PLUGIN_NOT_SCHEDULED, ("has no pod on the Node", "kubectl describe daemonset"), (plugin(),)),
+    Row(
+        "a pod that does not fit", Cause.PLUGIN_NOT_SCHEDULED,
+        ("not bound to the Node (0/3 nodes: Insufficient cpu.)",),
+        (plugin(),), unbound=(pod(on="", phase="Pending", **UNSCHEDULABLE),),
+    ),
+    Row(
+        "it crashes", Cause.PLUGIN_FAILING, ("is not running (CrashLoopBackOff, 7 restarts)", "without a driver"),
+        (plugin(),), (pod(containerStatuses=waiting("CrashLoopBackOff", 7)),),
+    ),
+    Row(
+        "its image is missing", Cause.PLUGIN_FAILING, ("(ImagePullBackOff)", "make its image available"),
+        (plugin(),), (pod(phase="Pending", containerStatuses=waiting("ImagePullBackOff")),),
+    ),
+    Row(
+        "an init container waits", Cause.PLUGIN_FAILING, ("(init container ctr: PodInitializing)",), (plugin(),),
+        (pod(phase="Pending", initContainerStatuses=waiting("PodInitializing")),),
+    ),
+    Row(
+        "it ended", Cause.PLUGIN_FAILING, ("(Error, exit code 1",), (plugin(),),
+        (pod(containerStatuses=[{"name": "ctr", "state": {"terminated": {"reason": "Error", "exitCode": 1}}}]),),
+    ),
+    Row("it was evicted", Cause.PLUGIN_FAILING, ("(Evicted)",), (plugin(),), (pod(phase="Failed", reason="Evicted"),)),
+    Row("it is pending", Cause.PLUGIN_FAILING, ("(phase Pending)",), (plugin(),), (pod(phase="Pending"),)),
+    Row(
+        "it is being deleted", Cause.PLUGIN_FAILING, ("it is being deleted",), (plugin(),),
+        (pod(meta={"deletionTimestamp": "2026-03-01T12:00:00Z"}),),
+    ),
+    Row(
+        "it runs without devices", Cause.NO_DEVICES,
+        ("runs and advertises no device (node image AKSUbuntu-1, plugin v0.18.2)", "check the driver"),
+        (plugin(),), (pod(),), on=node(gpus="0", more_labels={labels.AKS_IMAGE_VERSION: "AKSUbuntu-1"}),
+    ),
+    Row(
+        "the driver lost them", Cause.NO_DEVICES, ("(GPUMissing: about GPUMissing, plugin v0.18.2)",),
+        (plugin(),), (pod(),), on=with_status(node(gpus="0"), "GPUMissing"),
+    ),
+    Row(
+        "another name", Cause.NO_DEVICES, ("(nvidia.com/gpu: 7 instead",),
+        (plugin(),), (pod(),), on=node(gpus="7"), resource="nvidia.com/mig-1g.10gb", expected=7,
+    ),
+    Row(
+        "MIG is not configured", Cause.NO_DEVICES, ("(nvidia.com/mig.config.state=failed",),
+        (plugin(),), (pod(),), on=node(gpus="0", more_labels={"nvidia.com/mig.config.state": "failed"}),
+    ),
+    Row(
+        "seven of eight", Cause.PARTIAL_DEVICES, ("advertises 7 of 8 (XIDErrors: about XIDErrors",),
+        (plugin(),), (pod(),), on=with_status(node(gpus="7"), "XIDErrors"), expected=8, seen=7,
+    ),
+    Row("seven of eight by an unknown plugin", Cause.PARTIAL_DEVICES, ("advertises 7 of 8",), expected=8, seen=7),
+    Row(
+        "AKS manages the plugin", Cause.PLUGIN_FAILING,
+        ("AKS manages", "is unhealthy (UnhealthyNvidiaDevicePlugin: about"),
+        on=with_status(node(gpus="0"), "UnhealthyNvidiaDevicePlugin"),
+    ),
+    Row(
+        "AKS manages the plugin, which runs", Cause.NO_DEVICES, ("AKS manages",),
+        on=node(gpus="0", more_labels={"kubernetes.azure.com/dcgm-exporter": "enabled"}),
+    ),
+    Row(
+        "AKS manages the plugin, which has seven", Cause.PARTIAL_DEVICES, ("advertises 7 of 8",), expected=8, seen=7,
+        on=node(gpus="7", more_labels={"kubernetes.azure.com/dcgm-exporter": "enabled"}),
+    ),
+]  # fmt: skip
+
+
+def found(row: Row) -> Workloads:
+    """What was read for this case."""
+    return Workloads(since=BORN, daemon_sets=row.sets, pods=row.pods, unbound=row.unbound)
+
+
+def of(row: Row) -> Diagnosis | None:
+    """The diagnosis of this case."""
+    needed = GpuState(resource=row.resource, expected=row.expected, allocatable=row.seen)
+    return diagnose(row.on, needed, found(row), (STARTUP,))
+
+
+@pytest.mark.parametrize("row", ROWS, ids=[row.about for row in ROWS])
+def test_each_cause_has_its_words(row: Row) -> None:
+    """The cause, the object and the remedy of every case, the first two within a condition's message."""
+    made = of(row)
+    assert (made.cause if made is not None else None) == row.cause
+    rest = made.message if made is not None else ""
+    for words in row.says:
+        assert words in rest
+        rest = rest[rest.index(words) + len(words) :]
+    if made is not None:
+        assert ", since 12:00:00Z; " in made.message
+        assert len(f"nvidia.com/mig-1g.10gb: 0 of 56 allocatable; {made.cause_text}".encode()) <= MESSAGE_BYTES
+
+
+def test_the_pod_of_the_plugin_is_named() -> None:
+    """Its namespace and name, for a restart of it."""
+    made = of(next(row for row in ROWS if row.about == "it runs without devices"))
+    assert made is not None
+    assert made.plugin_pod == PodName(namespace="kube-system", name="nvidia-device-plugin-daemonset-x7k2p")
+    assert str(made.plugin_pod) == "kube-system/nvidia-device-plugin-daemonset-x7k2p"
+
+
+def test_a_plugin_needs_its_socket() -> None:
+    """A DaemonSet of that name that does not mount the folder of the kubelet is none."""
+    no_socket = plugin(volumes=[{"name": "x", "hostPath": {"path": "/dev"}}, {"name": "y", "emptyDir": {}}])
+    trailing = {"name": "x", "hostPath": {"path": f"{SOCKETS['hostPath']['path']}/"}}
+    for sets, cause in (
+        ((no_socket,), Cause.PLUGIN_ABSENT),
+        ((plugin(volumes=[trailing]),), Cause.PLUGIN_NOT_SCHEDULED),
+    ):
+        made = of(Row("", None, sets=sets))
+        assert made is not None
+        assert made.cause is cause
+
+
+def test_without_the_daemonsets_nothing_is_reported() -> None:
+    """They could not be read: the cause is not known."""
+    needed = GpuState(resource="nvidia.com/gpu", expected=1, allocatable=0)
+    assert diagnose(node(gpus="0"), needed, Workloads(since=BORN, forbidden=True)) is None
+
+
+@pytest.mark.parametrize(
+    ("sets", "pods", "expected"),
+    [((), (), False), ((plugin(),), (), True), ((plugin(tolerations=[]),), (), False), ((plugin(),), (pod(),), False)],
+)
+def test_pods_without_a_node_are_needed_for_one_cause_only(sets: Any, pods: Any, expected: bool) -> None:
+    """A plugin fits the Node and has no pod there."""
+    assert lacks_pod(node(gpus="0"), "nvidia.com/gpu", Workloads(since=BORN, daemon_sets=sets, pods=pods)) is expected
+
+
+# When it is read
+
+CLOSED = {
+    "claims": (claim(up=("Launched", "Registered")),),
+    "nodes": (node(gpus="0", initialized=False),),
+    "workloads": None,
+}
+READ = Workloads(since=BORN, daemon_sets=())
+DRA = AgentPoolNodeClass(spec=NodeClassSpec(gpu=GpuSettings(mode="DRA")))
+
+READS: list[tuple[str, dict[str, Any], float | None]] = [
+    ("the gate is open", {}, math.nan),
+    ("it closed a moment ago", {"gpu_short_since": 0.0}, 90.0),
+    ("for a minute", {"gpu_short_since": -60.0}, 30.0),
+    ("for ninety seconds", {"gpu_short_since": -90.0}, None),
+    ("read a moment ago", {"gpu_short_since": -90.0, "workloads": READ}, 60.0),
+    ("read a minute ago", {"gpu_short_since": -90.0, "workloads": msgspec.structs.replace(READ, read_at=-60.0)}, None),
+    ("closed for half an hour", {"gpu_short_since": -1800.0, "workloads": READ}, 300.0),
+    ("not allowed", {"gpu_short_since": -90.0, "workloads": Workloads(since=BORN, forbidden=True)}, 600.0),
+    ("by dynamic resource allocation", {"gpu_short_since": -90.0, "node_class": DRA}, math.nan),
+    ("no Node", {"gpu_short_since": -90.0, "nodes": ()}, math.nan),
+]
+
+
+@pytest.mark.parametrize(("about", "known", "after"), READS, ids=[row[0] for row in READS])
+def test_when_it_is_read(about: str, known: dict[str, Any], after: float | None) -> None:
+    """After 90 s, then once a minute, less often later or without the permission; nan: never."""
+    chosen = step(facts(**{**CLOSED, **known}))
+    if after is None:
+        assert isinstance(chosen, LookUpWorkloads)
+    elif math.isnan(after):
+        assert chosen is None
+    else:
+        assert isinstance(chosen, Wait)
+        assert chosen.after == after
+
+
+def test_the_time_of_the_cause_is_that_of_the_node() -> None:
+    """Of a Node that was never usable: since it is Ready; otherwise since the GPUs are gone; and it stays."""
+    read = step(facts(**CLOSED, gpu_short_since=-90.0))
+    assert isinstance(read, LookUpWorkloads)
+    assert (read.since, read.resource, read.node.name) == (NOW, "nvidia.com/gpu", NODE)
+    usable = {**CLOSED, "claims": (claim(up=("Launched", "Registered", "Initialized")),)}
+    read = step(facts(**usable, gpu_short_since=-90.0))
+    assert isinstance(read, LookUpWorkloads)
+    assert (NOW - read.since).total_seconds() == 90.0
+    old = msgspec.structs.replace(READ, read_at=-60.0)
+    again = step(facts(**{**usable, "workloads": old}, gpu_short_since=-900.0))
+    assert isinstance(again, LookUpWorkloads)
+    assert again.since == BORN
+
+
+def test_the_condition_has_the_cause() -> None:
+    """In place of the general hint, and in 256 bytes."""
+    kept = Workloads(since=BORN, daemon_sets=(plugin(tolerations=[]),))
+    policy = Policy(usual_start_seconds=0.0)
+    known = facts(**{**CLOSED, "workloads": kept}, gpu_short_since=-90.0, policy=policy)
+    known = msgspec.structs.replace(known, diagnosis=diagnosis(known))
+    made = initialization.condition(known, CLOSED["claims"][0])  # type: ignore[arg-type]
+    assert made is not None
+    assert made.message == (
+        "nvidia.com/gpu: 0 of 1 allocatable; DaemonSet kube-system/nvidia-device-plugin-daemonset does not tolerate"
+        " taint sku=gpu:NoSchedule, since 12:00:00Z; add the toleration that gpu-provisioner doctor prints"
+    )
+    asking = claim(up=("Launched", "Registered"), requests={"nvidia.com/gpu": "1"})
+    made = initialization.condition(msgspec.structs.replace(known, claims=(asking,)), asking)
+    assert made is not None
+    assert "was requested but not registered; DaemonSet kube-system/nvidia" in made.message
