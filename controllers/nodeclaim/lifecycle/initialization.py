@@ -14,7 +14,8 @@ import msgspec
 
 from controllers.model.adoption import kept
 from controllers.model.conditions import ConditionUpdate, clock_text
-from controllers.model.deadlines import watched
+from controllers.model.deadlines import is_overdue, watched
+from controllers.model.diagnosis import Cause
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
@@ -27,7 +28,8 @@ from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from .gpu_resources import allocatable_gpus, expected_gpus, lacks_gpus, whole_number
+from . import dra, readiness
+from .gpu_resources import GpuState, changes_mig, failed_mig_config, state_of, whole_number
 from .launch_failure import failed_launch_remains, failed_without_gpus
 from .registration import node_registered, pool_failed, registered, update_refused
 
@@ -48,6 +50,12 @@ EPHEMERAL_PREFIX = "readiness.k8s.io/"
 NOT_ON_NODES = frozenset({"storage"})
 # Room for the suffix of a passed deadline.
 CAUSE_BYTES = MESSAGE_BYTES - len("; overdue: over 999 min")
+# Reasons of a Node without its GPUs; of one that had them, the reason is GPUUnavailable.
+LACKS_GPUS = (
+    reasons.RESOURCE_NOT_REGISTERED,
+    reasons.GPU_COUNT_MISMATCH,
+    reasons.DRA_DRIVER_POOLS_NOT_PUBLISHED,
+)
 PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 
 
@@ -73,10 +81,13 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     evicted = interruption.condition(f, claim, "Unknown") if node is None or not node.ready else None
     if evicted is not None or node is None or not node_registered(claim, node):
         return evicted
-    waiting = _starting(f, claim, node) or uninitialized(f, claim, node)
+    starting = _starting(f, claim, node)
+    waiting = starting or uninitialized(f, claim, node)
     if waiting is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else update_refused(f, node)
+    if starting is None and (waiting.recheck is not None or is_overdue(waiting.message)):
+        return waiting  # a readiness rule has a timeout of its own
     began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
     limit = f.policy.initialization_seconds
@@ -111,27 +122,38 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
     if not node.ready:
         return _not_ready(node, status="False")
     if current.status == "True":
-        short = _missing_gpus(f, claim, node)
-        left = f.policy.gpu_loss_seconds - _gpu_short_seconds(f)
-        if short is None or left > 0:
-            return ConditionUpdate(
-                status="True", reason=reasons.INITIALIZED, recheck=left if short is not None else None
-            )
-        return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
+        return _tolerated(f, claim, node)
     waiting = uninitialized(f, claim, node)
     if waiting is None:
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED)
     seconds_left = _health_taint_seconds_left(f, node, waiting)
     if seconds_left > 0 and current.reason == reasons.NODE_NOT_READY:
-        return ConditionUpdate(
-            status="False", reason=current.reason, message=current.message, recheck=seconds_left, warning=True
-        )
-    reason = reasons.GPU_UNAVAILABLE if waiting.reason == reasons.RESOURCE_NOT_REGISTERED else waiting.reason
+        return _unchanged(current, seconds_left)
+    # What the Node shows is in doubt for so long; a partitioning by the MIG manager takes longer, and is reported.
+    if waiting.recheck is not None and not state_of(f, claim, node).short and not changes_mig(node):
+        return _unchanged(current, waiting.recheck)
+    reason = reasons.GPU_UNAVAILABLE if waiting.reason in LACKS_GPUS else waiting.reason
     return msgspec.structs.replace(waiting, status="False", reason=reason)
 
 
-def _gpu_short_seconds(f: Facts) -> float:
-    return 0.0 if f.gpu_short_since is None else f.loop_now - f.gpu_short_since
+def _tolerated(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate:
+    """The condition of a usable Node, whose GPUs may be missing for a while."""
+    state = state_of(f, claim, node)
+    if not state.short:
+        return ConditionUpdate(status="True", reason=reasons.INITIALIZED)
+    short_seconds = 0.0 if f.gpu_short_since is None else f.loop_now - f.gpu_short_since
+    left = max(f.policy.gpu_loss_seconds - short_seconds, state.hold_seconds)
+    if left > 0:
+        return ConditionUpdate(status="True", reason=reasons.INITIALIZED, recheck=left)
+    short = _missing_gpus(f, claim, node, state)
+    return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
+
+
+def _unchanged(current: Condition, seconds: float) -> ConditionUpdate:
+    """The condition as it is, for so long: nothing is written between NotReady and True."""
+    return ConditionUpdate(
+        status="False", reason=current.reason, message=current.message, recheck=seconds, warning=True
+    )
 
 
 def _health_taint_seconds_left(f: Facts, node: Node, waiting: ConditionUpdate) -> float:
@@ -152,17 +174,24 @@ def uninitialized(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | N
     """The first check that the Node fails, in Karpenter's order; None if it passes all."""
     if not node.ready:
         return _not_ready(node, status="Unknown")
+    if (held := readiness.condition(f, claim, node)) is not None:
+        return held
     startup = {(taint.key, taint.effect) for taint in claim.spec.startup_taints}
     for taint in node.spec.taints:
         if (taint.key, taint.effect) in startup:
-            return _waiting(
-                reasons.STARTUP_TAINTS_EXIST,
-                f'StartupTaint "{taint}" still exists; the component that owns it must remove it',
-            )
+            why = _deadlock(f, taint) or "the component that owns it must remove it"
+            return _waiting(reasons.STARTUP_TAINTS_EXIST, f'StartupTaint "{taint}" still exists; {why}')
     for taint in node.spec.taints:
         if _ephemeral(taint):
             return _waiting(reasons.KNOWN_EPHEMERAL_TAINTS_EXIST, f'KnownEphemeralTaint "{taint}" still exists')
-    return _missing_request(claim, node) or _missing_gpus(f, claim, node)
+    return _missing_request(f, claim, node) or _unusable_gpus(f, claim, node)
+
+
+def _deadlock(f: Facts, taint: Taint) -> str:
+    """Why the taint may stay for ever: the device plugin does not tolerate it; "" if it does."""
+    found = f.diagnosis
+    kept_away = found is not None and found.cause is Cause.PLUGIN_KEPT_AWAY and str(taint) in found.text
+    return _diagnosed(f) if kept_away else ""
 
 
 def _waiting(reason: str, message: str) -> ConditionUpdate:
@@ -182,33 +211,47 @@ def _ephemeral(taint: Taint) -> bool:
     return taint.key.startswith(EPHEMERAL_PREFIX) or (taint.key, taint.effect) in EPHEMERAL_TAINTS
 
 
-def _missing_request(claim: NodeClaim, node: Node) -> ConditionUpdate | None:
+def _missing_request(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     for resource, wanted in claim.spec.resources.requests.items():
-        if resource in NOT_ON_NODES or whole_number(wanted) == 0:
+        if resource in NOT_ON_NODES or whole_number(wanted) == 0 or (resource == f.gpus.resource and dra.gpu_driver(f)):
             continue
         if whole_number(node.status.allocatable.get(resource, "0")) == 0:
-            hint = f"; {PLUGIN_HINT}" if "/" in resource else ""
+            hint = f"; {_diagnosed(f) or PLUGIN_HINT}" if "/" in resource else ""
             return _waiting(
                 reasons.RESOURCE_NOT_REGISTERED, f'Resource "{resource}" was requested but not registered{hint}'
             )
     return None
 
 
-def _missing_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
-    if not lacks_gpus(f, claim, node):
-        return None
-    counted = f"{f.gpus.resource}: {allocatable_gpus(f, node)} of {expected_gpus(f, claim)} allocatable"
+def _unusable_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
+    state = state_of(f, claim, node)
+    if state.holding:
+        held = _waiting(_reason(state), f"{state.counted}; {state.holding}")
+        return msgspec.structs.replace(held, recheck=state.hold_seconds)
+    return _missing_gpus(f, claim, node, state) if state.short else None
+
+
+def _missing_gpus(f: Facts, claim: NodeClaim, node: Node, state: GpuState) -> ConditionUpdate:
+    if unpublished := dra.unpublished(f, claim, node, state.expected):
+        return unpublished
     if failed_without_gpus(f, claim) and f.instance is not None and f.instance.failure is not None:
         minutes = f.policy.initialization_seconds / 60
-        message = f"{counted}, the pool failed and is replaced {minutes:.0f} min after Registered: "
+        message = f"{state.counted}, the pool failed and is replaced {minutes:.0f} min after Registered: "
         return _waiting(reasons.RESOURCE_NOT_REGISTERED, truncate(message + f.instance.failure.message, CAUSE_BYTES))
-    message = f"{counted}; {PLUGIN_HINT} To skip this check: annotate the claim {labels.GPU_READINESS}=report"
-    return _waiting(reasons.RESOURCE_NOT_REGISTERED, message)
+    if refused := failed_mig_config(node):
+        message = f"{state.counted}; the MIG manager failed to apply {refused}; see its log, and correct the label"
+        return _waiting(_reason(state), message)
+    if cause := _diagnosed(f):
+        return _waiting(_reason(state), truncate(f"{state.counted}; {cause}", CAUSE_BYTES))
+    message = f"{state.counted}; {PLUGIN_HINT} To skip this check: annotate the claim {labels.GPU_READINESS}=report"
+    return _waiting(_reason(state), message)
 
 
-def gpu_short(f: Facts) -> bool:
-    """Whether a Ready Node of a registered claim lacks GPUs."""
-    claim, node = f.claim, node_for_claim(f)
-    if claim is None or node is None or not node.ready or not registered(claim):
-        return False
-    return lacks_gpus(f, claim, node)
+def _diagnosed(f: Facts) -> str:
+    """Why the GPUs are missing, since when, and the remedy; "" while it is not known."""
+    return f.diagnosis.message if f.diagnosis is not None else ""
+
+
+def _reason(state: GpuState) -> str:
+    partial = 0 < state.allocatable < state.expected
+    return reasons.GPU_COUNT_MISMATCH if partial else reasons.RESOURCE_NOT_REGISTERED

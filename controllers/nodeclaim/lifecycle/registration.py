@@ -12,12 +12,13 @@ from collections.abc import Mapping
 import msgspec
 
 from controllers.model.adoption import handed_over, kept
-from controllers.model.conditions import ConditionUpdate, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import live_nodes, node_for_claim
 from controllers.model.ownership import KIND, holds_finalizer, owned_by_another
 from controllers.model.patches import add_keys, replace_list
+from controllers.model.readiness import recorded_taints
 from controllers.model.steps import PatchNode, Step, Wait
 from controllers.nodeclaim.consistency import scale_command, scaled_to_zero, scaled_to_zero_message
 from provisioner.api import labels, reasons
@@ -27,6 +28,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.restricted_labels import is_copied
 
+from . import readiness
 from .launch import launched_since
 from .launch_failure import failed_launch_remains
 
@@ -42,7 +44,9 @@ def step(f: Facts) -> Step | None:
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
     if labels.REGISTERED not in node.metadata.labels or not (taken or node_registered(claim, node)):
-        return PatchNode(
+        if readiness.wait_for_rules(f) is not None:
+            return None
+        return readiness.record(f) or PatchNode(
             node=node, patch=_registration_patch(claim, node, taken), why="register the Node with its claim"
         )
     if taken:
@@ -93,11 +97,15 @@ def _owner(claim: NodeClaim) -> OwnerReference:
 
 
 def _taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
-    """The Node's taints without the unregistered one, plus the claim's where no taint has that key and effect."""
+    """The Node's taints without the unregistered one, plus the claim's where no taint has that key and effect.
+
+    Those of readiness rules are among them until the claim is initialized for the first time.
+    """
     merged = [taint for taint in node.spec.taints if taint.key != labels.UNREGISTERED_TAINT]
     present = {(taint.key, taint.effect) for taint in merged}
     if node.metadata.labels.get(labels.DO_NOT_SYNC_TAINTS) != "true":
-        for taint in (*claim.spec.taints, *claim.spec.startup_taints):
+        held = () if was_usable(claim) else recorded_taints(claim)
+        for taint in (*claim.spec.taints, *claim.spec.startup_taints, *held):
             if (taint.key, taint.effect) not in present:
                 present.add((taint.key, taint.effect))
                 # Of a Node's taint the API server accepts fewer times than of a claim's, and sets it where it matters.

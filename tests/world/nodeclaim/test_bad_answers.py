@@ -28,6 +28,8 @@ from tests.world.claims import CLAIMS, condition, puts, ready, removed
 from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.transcript import FAST, MINUTE, node_name, person, run_pod
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 NAME = "gpu1"
 READS = ("nodeclaims", "nodes", "customresourcedefinitions")
 Fits = Callable[[Call], bool]

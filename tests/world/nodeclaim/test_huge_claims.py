@@ -10,6 +10,8 @@ from tests.world.harness import SIZE, node_claim, simulate
 from tests.world.operator.test_logs import logged
 from tests.world.transcript import FAST
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 TYPE = "node.kubernetes.io/instance-type"
 MARK = "VERBATIM"
 MINUTE = 60.0

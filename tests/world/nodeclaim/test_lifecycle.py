@@ -192,15 +192,12 @@ async def test_some_of_the_gpus_are_not_enough(sim, broken) -> None:
     await sim.start_controller()
     await sim.apply(node_claim("gpu1", size=FOUR_GPUS))
     node = await node_is_ready(sim, "gpu1")
-    sim.nodes.set_gpus(node, 4 if broken else 3)
-    if broken:
-        sim.nodes.set_unhealthy_gpus(node, 1)
+    sim.nodes.set_gpus(node, 4 if broken else 3, unhealthy=int(broken))
     reported = "nvidia.com/gpu: 3 of 4 allocatable; "
     await sim.until(lambda: message(sim, "gpu1", "Initialized").startswith(reported), 180, "it says 3 of 4")
     await asyncio.sleep(600)
     assert sim.condition("gpu1", "Ready") == "Unknown"
     sim.nodes.set_gpus(node, 4)
-    sim.nodes.set_unhealthy_gpus(node, 0)
     await ready(sim, "gpu1", within_seconds=1)
 
 

@@ -25,6 +25,8 @@ from tests.world.claims import (
 )
 from tests.world.harness import Json, Sim, node_claim, simulated
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 HOUR_SECONDS = 3600.0
 # What a claim's attempts are apart, for offerings that are short (docs/references/rules.md#unavailable-offerings).
 STEPS = [30.0, 60.0, 120.0, 240.0, *[300.0] * 10]
@@ -363,9 +365,9 @@ async def test_an_overdue_creation_is_reported_once(sim) -> None:
 
 @simulated()
 async def test_a_node_that_never_registers_is_reported_once(sim) -> None:
-    """15 min after the pool runs one Event reports the Node as overdue; the machine is kept."""
+    """15 min after the pool runs one Event reports the Node as overdue; without repair the machine is kept."""
     sim.nodes.never_register("gpu1")
-    await sim.start_controller(elect=False)
+    await sim.start_controller(elect=False, policy=Policy(node_repair=False))
     await sim.apply(node_claim("gpu1"))
     await wait_for_condition(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
     await asyncio.sleep(880)

@@ -15,6 +15,8 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import arm_calls, created, message, puts, ready, removed, wait_for_condition, word
 from tests.world.harness import PERSON, Sim, node_claim, simulate, simulated
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 NAME = "gpu1"
 # The inventory looks every 4 s while anything is in flight, a LIST takes some of it, and a pass writes.
 INTERVAL_SECONDS = 5.0

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from controllers.model.policy import Policy
 from provisioner.api import labels as own_labels
 from provisioner.simulator.azure import agentpool, errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
@@ -558,9 +559,9 @@ async def test_an_upgrade_with_a_surge_machine_loses_nothing(sim: Sim) -> None:
 
 @simulated()
 async def test_a_pool_without_a_node_is_reported_and_can_be_deleted(sim: Sim) -> None:
-    """Succeeded without a Node for an hour: overdue by one Event, nothing is deleted; the pool goes with its claim."""
+    """Without repair, a pool without a Node for an hour causes one Event; it goes with its claim."""
     sim.nodes.never_register(NAME)
-    await sim.start_controller(elect=False)
+    await sim.start_controller(elect=False, policy=Policy(node_repair=False))
     uid = (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
     await wait_for_condition(sim, NAME, "Registered", "Unknown", "NodeNotFound")
     await asyncio.sleep(HOUR_SECONDS)

@@ -1,0 +1,177 @@
+"""Tables of the gate for DRA: which ResourceSlices count, and what is reported of the others."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from cloudprovider.interface import Gpus
+from controllers.model.devices import gpus_of, pools_of
+from controllers.model.facts import Facts
+from controllers.nodeclaim.lifecycle import dra, initialization
+from controllers.nodeclaim.lifecycle.gpu_resources import lacks_gpus
+from controllers.nodeclaim.lifecycle.gpu_sights import gpu_short_since
+from provisioner.api.meta import ObjectMeta, Taint
+from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
+from provisioner.api.resourceslice import Device, DeviceAttribute, DevicePool, ResourceSlice, ResourceSliceSpec, digest
+from tests.unit.builders import NODE, UP, claim, facts, instance, node
+
+NVIDIA = "gpu.nvidia.com"
+LOST = Taint(key="unhealthy", effect="NoExecute")
+BUSY = Taint(key="busy", effect="NoSchedule")
+OF_DRA = AgentPoolNodeClass(spec=NodeClassSpec(gpu=GpuSettings(mode="DRA")))
+
+
+def device(name: str, kind: str | None = "gpu", *taints: Taint) -> Device:
+    attributes = {"type": DeviceAttribute(string=kind)} if kind else {}
+    return Device(name=name, attributes=attributes, taints=taints)
+
+
+def some(count: int, kind: str | None = "gpu", *taints: Taint, first: int = 0) -> tuple[Device, ...]:
+    return tuple(device(f"gpu-{number}", kind, *taints) for number in range(first, first + count))
+
+
+def published(
+    *devices: Device, of: int = 1, generation: int = 1, pool: str = NODE, driver: str = NVIDIA, on: str = NODE
+) -> ResourceSlice:
+    """One of `of` slices."""
+    spec = ResourceSliceSpec(
+        driver=driver,
+        node_name=on,
+        pool=DevicePool(name=pool, generation=generation, resource_slice_count=of),
+        devices=devices,
+    )
+    return ResourceSlice(metadata=ObjectMeta(name="s"), spec=spec)
+
+
+def of_dra(*slices: ResourceSlice, **fields: Any) -> Facts:
+    """A registered, Ready Node with eight GPUs that a driver must publish."""
+    made = {"claims": (claim(up=("Launched", "Registered")),), "nodes": (node(gpus="0", initialized=False),), **fields}
+    return facts(
+        gpus=Gpus(resource="nvidia.com/gpu", count=8),
+        node_class=OF_DRA,
+        node_class_known=True,
+        instance=instance(),
+        **{"slices": slices, **made},
+    )
+
+
+COUNTED = [
+    ("a complete pool", (published(*some(8)),), 8),
+    ("a pool of two slices", (published(*some(4), of=2), published(*some(4, first=4), of=2)), 8),
+    ("two pools", (published(*some(4)), published(*some(4), pool="other")), 8),
+    ("no slice", (), 0),
+    ("a pool that lacks a slice", (published(*some(4), of=2),), 0),
+    ("a pool with a slice too many", (published(*some(4)), published(*some(4, first=4))), 0),
+    ("a pool that states no number of slices", (published(*some(8), of=0),), 0),
+    ("devices of one name", (published(*some(4), *some(4)),), 0),
+    (
+        "an older generation does not count",
+        (published(*some(8)), published(*some(7), generation=2)),
+        7,
+    ),
+    (
+        "an incomplete newer generation hides the complete one",
+        (published(*some(8)), published(*some(4), generation=2, of=2)),
+        0,
+    ),
+    (
+        "leftovers of the older generation do not complete it",
+        (published(*some(4), of=2), published(*some(4, first=4), of=2), published(*some(4), generation=2, of=2)),
+        0,
+    ),
+    ("another driver", (published(*some(8), driver="gpu.example.com"),), 0),
+    ("MIG devices", (published(*some(8, "mig")),), 0),
+    ("GPUs for virtual machines", (published(*some(8, "vfio")),), 0),
+    ("devices without a type", (published(*some(8, None)),), 0),
+    ("whole GPUs beside MIG devices", (published(*some(6), *some(14, "mig", first=6)),), 6),
+    ("a GPU that is tainted NoExecute", (published(*some(7), device("gpu-7", "gpu", LOST)),), 7),
+    ("a GPU that takes no new pods", (published(*some(7), device("gpu-7", "gpu", BUSY)),), 8),
+]
+
+
+@pytest.mark.parametrize(("slices", "gpus"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
+def test_counted(slices: tuple[ResourceSlice, ...], gpus: int) -> None:
+    """Whole, usable GPUs of complete pools; the cache keeps all that this needs."""
+    assert gpus_of(pools_of(slices, NVIDIA)) == gpus
+    assert gpus_of(pools_of([digest(one) for one in slices], NVIDIA)) == gpus
+    f = of_dra(*slices)
+    assert dra.published_gpus(f, f.nodes[0]) == gpus
+    assert lacks_gpus(f, f.claims[0], f.nodes[0]) is (gpus < 8)
+
+
+def test_amd_calls_whole_gpus_otherwise() -> None:
+    slices = (published(*some(8, "amdgpu"), *some(8, "amdgpu-partition", first=8), driver="gpu.amd.com"),)
+    assert gpus_of(pools_of(slices, "gpu.amd.com")) == 8
+
+
+def test_slices_of_other_nodes_and_of_no_node_do_not_count() -> None:
+    f = of_dra(published(*some(8), on="other"), published(*some(8), on=""))
+    assert dra.published_gpus(f, f.nodes[0]) == 0
+
+
+REPORTED = [
+    ((), '"gpu.nvidia.com" has published 0 of 8 GPUs on Node'),
+    ((published(*some(4), of=2),), "is incomplete, 1 of 2 ResourceSlices"),
+    ((published(*some(7), device("gpu-7", "gpu", LOST)),), "7 of 8 GPUs on Node"),
+    ((published(*some(7), device("gpu-7", "gpu", LOST)),), "1 devices are tainted NoExecute"),
+]
+
+
+@pytest.mark.parametrize(("slices", "words"), REPORTED)
+def test_reported(slices: tuple[ResourceSlice, ...], words: str) -> None:
+    f = of_dra(*slices)
+    waiting = initialization.uninitialized(f, f.claims[0], f.nodes[0])
+    assert waiting is not None
+    assert (waiting.status, waiting.reason) == ("Unknown", "DRADriverPoolsNotPublished")
+    assert words in waiting.message
+
+
+def test_allocatable_does_not_count() -> None:
+    """Neither what a plugin has registered, nor a request of the claim for it."""
+    f = of_dra(claims=(claim(up=UP, requests={"nvidia.com/gpu": "8"}),), nodes=(node(gpus="8"),))
+    assert lacks_gpus(msgspec.structs.replace(f, claims=(claim(),)), claim(), f.nodes[0])
+    complete = of_dra(published(*some(8)), claims=(claim(up=UP, requests={"nvidia.com/gpu": "8"}),))
+    assert initialization.uninitialized(complete, complete.claims[0], complete.nodes[0]) is None
+
+
+def test_what_is_not_known_is_neither_ready_nor_lost() -> None:
+    """Before the slices are listed, a new Node waits, with the error of the list; a usable one is not short of GPUs."""
+    new = of_dra(slices=None, slices_error="403 Forbidden")
+    waiting = initialization.uninitialized(new, new.claims[0], new.nodes[0])
+    assert waiting is not None
+    assert "403 Forbidden" in waiting.message
+    usable = of_dra(slices=None, claims=(claim(up=UP, node_name=NODE),), nodes=(node(),))
+    assert gpu_short_since(usable, None) is None
+
+
+def test_gpus_that_are_only_reported_are_not_waited_for() -> None:
+    f = of_dra(claims=(claim(annotations={"gpu-provisioner.sh/gpu-readiness": "report"}),))
+    assert not lacks_gpus(f, f.claims[0], f.nodes[0])
+
+
+NAMED = [
+    ("compute-domain.nvidia.com", (), "compute-domain.nvidia.com"),
+    ("compute-domain.nvidia.com", (published(of=1, driver="compute-domain.nvidia.com"),), ""),
+    ("b.example, a.example", (published(driver="b.example"),), "a.example"),
+    (" , ", (), ""),
+    ("x" * 300, (), "x" * 64),
+]
+
+
+@pytest.mark.parametrize(("annotation", "slices", "missing"), NAMED)
+def test_drivers_that_a_claim_names(annotation: str, slices: tuple[ResourceSlice, ...], missing: str) -> None:
+    """One complete pool of each is enough, with or without devices; the mode of the class does not matter."""
+    named = claim(annotations={"karpenter.sh/requested-dra-drivers": annotation})
+    f = facts(claims=(named,), nodes=(node(),), instance=instance(), slices=slices)
+    waiting = initialization.uninitialized(f, named, f.nodes[0])
+    assert (waiting.message if waiting is not None else "").count(missing or "DRA") == (1 if missing else 0)
+
+
+@pytest.mark.parametrize(
+    ("plugin", "slices", "warned"),
+    [("8", (published(*some(8)),), True), ("0", (published(*some(8)),), False), ("8", (), False)],
+)
+def test_two_owners(plugin: str, slices: tuple[ResourceSlice, ...], *, warned: bool) -> None:
+    f = of_dra(*slices, nodes=(node(gpus=plugin),))
+    assert bool(dra.has_two_owners(f, f.nodes[0])) is warned
