@@ -14,6 +14,7 @@ from cloudprovider.interface import Instance
 from controllers.model.results import CloudFailed, Evicted, Fenced, Kind, KubeFailed, Result
 from controllers.model.steps import (
     AskCause,
+    CountGpuPods,
     CreateClaim,
     CreateInstance,
     DeleteClaim,
@@ -21,16 +22,21 @@ from controllers.model.steps import (
     DeletePods,
     Event,
     EvictPods,
+    KubeRead,
     LookUpClaim,
     LookUpClaims,
     LookUpCluster,
     LookUpCrd,
+    LookUpDevices,
     LookUpNodes,
     LookUpPool,
     LookUpStorage,
+    LookUpWorkloads,
+    PatchNode,
     PatchStatus,
     Read,
     ReadDrain,
+    ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
     Write,
@@ -115,24 +121,35 @@ class Actuator:
                     return await self._cloud.ask_cause(step)
                 case LookUpCluster():
                     return await self._cloud.look_up_cluster()
-                case LookUpStorage(claims=claims):
-                    return await self._kube.read_storage(claims)
-                case LookUpCrd():
-                    return await self._kube.read_crd()
-                case LookUpClaim():
-                    return await self._kube.read_claim(step)
-                case LookUpClaims():
-                    return await self._kube.read_claims()
-                case LookUpNodes():
-                    return await self._kube.read_nodes(step)
-                case ReadRemedies():
-                    return await self._kube.read_remedies(step)
-                case ReadDrain():
-                    return await self._kube.read_pods(step)
-                case ReadVolumes():
-                    return await self._kube.read_volumes(step)
+                case _:
+                    return await self._read_kube(step)
         except KubeError as error:
             return KubeFailed(error=error)
+
+    async def _read_kube(self, step: KubeRead) -> Result:
+        match step:
+            case LookUpStorage(claims=claims):
+                return await self._kube.read_storage(claims)
+            case LookUpDevices(templates=templates):
+                return await self._kube.read_devices(templates)
+            case LookUpCrd():
+                return await self._kube.read_crd()
+            case LookUpClaim():
+                return await self._kube.read_claim(step)
+            case LookUpClaims():
+                return await self._kube.read_claims()
+            case LookUpNodes():
+                return await self._kube.read_nodes(step)
+            case LookUpWorkloads() | ReadFailedPods():
+                return await self._kube.read_workloads(step)
+            case ReadRemedies():
+                return await self._kube.read_remedies(step)
+            case ReadDrain():
+                return await self._kube.read_pods(step)
+            case CountGpuPods():
+                return await self._kube.count_gpu_pods(step)
+            case ReadVolumes():
+                return await self._kube.read_volumes(step)
 
     async def current_version(self, kind: Kind, name: str, uid: str) -> str:
         """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
@@ -155,6 +172,8 @@ class Actuator:
                 about, events = target, found
             case DeleteClaim(claim=target, event=event):
                 about, events = target, (event,)
+            case PatchNode(event=event) if event is not None:
+                events = (event,)
             case DeleteInstance(instance=instance, event=event) if event is not None:
                 about, events = claim or instance, (event,)
             case _:

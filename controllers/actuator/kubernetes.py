@@ -19,14 +19,19 @@ from controllers.model.results import (
     ReadClaim,
     ReadClaims,
     ReadCrd,
+    ReadDevices,
     ReadEvents,
+    ReadFailed,
+    ReadGpuPods,
     ReadNodes,
     ReadPods,
     ReadStorage,
+    ReadWorkloads,
     Wrote,
 )
 from controllers.model.steps import (
     AddFinalizer,
+    CountGpuPods,
     CreateClaim,
     DeleteClaim,
     DeleteNode,
@@ -35,13 +40,16 @@ from controllers.model.steps import (
     KubeWrite,
     LookUpClaim,
     LookUpNodes,
+    LookUpWorkloads,
     PatchClaim,
     PatchNode,
     PatchStatus,
     ReadDrain,
+    ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
     ReleaseFinalizer,
+    RestartPluginPod,
 )
 from controllers.state.indexes import NODECLAIM_CRD
 from provisioner.api import labels
@@ -50,11 +58,13 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import Event
-from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES
+from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES, WORKLOAD_PODS
 
+from .devices import read_devices
 from .pods import PodActuator
 from .shared_read import SharedRead
 from .storage import read_storage
+from .workloads import WorkloadReader
 
 # The source of the Events of AKS node auto-repair, and the ends of their reasons: NodeRebootStart, NodeReimageEnd, …
 AUTO_REPAIR = "aks-auto-repair"
@@ -68,6 +78,7 @@ class KubernetesActuator:
         self._kube = kube
         self._pods = PodActuator(kube, nodes)
         self._crd = SharedRead(self._read_crd)
+        self._workloads = WorkloadReader(kube)
 
     async def write(self, step: KubeWrite) -> Wrote | Evicted:
         """Perform one write. Raises KubeError."""
@@ -100,6 +111,8 @@ class KubernetesActuator:
                 return await self._pods.evict(step)
             case DeletePods():
                 return await self._pods.delete(step)
+            case RestartPluginPod(pod=pod):
+                return await self._pods.restart(*pod)
 
     async def _finalizers(
         self, target: NodeClaim | Node, finalizers: tuple[str, ...], *more: Mapping[str, object]
@@ -148,6 +161,10 @@ class KubernetesActuator:
         """These PersistentVolumeClaims (`namespace/name`), with their volumes and StorageClasses."""
         return ReadStorage(storage=await read_storage(self._kube, claims))
 
+    async def read_devices(self, templates: frozenset[str]) -> ReadDevices:
+        """All ResourceClaims and DeviceClasses, with these ResourceClaimTemplates."""
+        return ReadDevices(devices=await read_devices(self._kube, templates))
+
     async def read_crd(self) -> ReadCrd:
         """The current NodeClaim CRD."""
         return await self._crd.fresh(NODECLAIM_CRD)
@@ -190,6 +207,17 @@ class KubernetesActuator:
         return ReadEvents(
             remedies=tuple(sorted(found_remedies, key=lambda remedy: (remedy.at, remedy.stage != "Start")))
         )
+
+    async def read_workloads(self, step: LookUpWorkloads | ReadFailedPods) -> ReadWorkloads | ReadFailed:
+        """The pods on this Node and the DaemonSets of the cluster, or the pods on it that have failed."""
+        if isinstance(step, LookUpWorkloads):
+            return ReadWorkloads(workloads=await self._workloads.read(step))
+        about = f"status.phase=Failed,spec.nodeName={step.node.name}"
+        return ReadFailed(pods=(await self._kube.list(WORKLOAD_PODS, field_selector=about)).items)
+
+    async def count_gpu_pods(self, step: CountGpuPods) -> ReadGpuPods:
+        """How many pods on this Node request GPUs and have not ended. Raises KubeError."""
+        return ReadGpuPods(count=await self._pods.count_with_gpus(step.node.name))
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node."""

@@ -4,6 +4,7 @@ Each is conditional on the version that the plan saw. Only members that the step
 the Lease. The Events of a step follow its write.
 """
 
+import asyncio
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -19,28 +20,56 @@ from controllers.model.pool_steps import (
 )
 from controllers.model.steps import Event
 from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
 
+from .actuator import ARM_WRITE_SECONDS
+
 log = structlog.get_logger("actuator")
 
 
 class NodePoolActuator:
-    """`lease_left`: seconds for which the Lease is valid (inf without leader election)."""
+    """`lease_left`: seconds for which the Lease is valid (inf without leader election).
 
-    def __init__(self, kube: Kube, events: EventRecorder, lease_left: Callable[[], float]) -> None:
+    `on_cancelled(seconds)` is called for a write that was cancelled in flight: for so long it can still take effect.
+    """
+
+    def __init__(
+        self,
+        kube: Kube,
+        events: EventRecorder,
+        lease_left: Callable[[], float],
+        on_cancelled: Callable[[float], None],
+    ) -> None:
         self._kube = kube
         self._events = events
         self._lease_left = lease_left
+        self._on_cancelled = on_cancelled
 
     async def write(self, step: PoolStep) -> None:
         """Perform one write. Raises KubeError; a step is not sent without the Lease."""
         if self._lease_left() <= 0:
             log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
             return
+        try:
+            await self._send(step)
+        except asyncio.CancelledError:
+            self._on_cancelled(ARM_WRITE_SECONDS)
+            raise
+        log.debug("wrote", step=type(step).__name__)
+
+    def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> bool:
+        """Record an Event that belongs to no write; False without the Lease, or if the recorder dropped it."""
+        if self._lease_left() <= 0:
+            return False
+        return self._events.record(about, event.type, event.reason, event.message)
+
+    async def _send(self, step: PoolStep) -> None:
         match step:
             case SetNodeClassFinalizers(node_class=found, finalizers=wanted):
                 same = {"op": "test", "path": "/metadata/uid", "value": found.metadata.uid}
@@ -60,7 +89,6 @@ class NodePoolActuator:
                 body = {"metadata": _seen(pool.metadata), "status": {**fields, "conditions": list(conditions)}}
                 await self._kube.patch(NODEPOOLS, pool.name, body, patch_type="merge", subresource="status")
                 self._record(pool, events)
-        log.debug("wrote", step=type(step).__name__)
 
     def _record(self, about: NodePool | AgentPoolNodeClass, events: Iterable[Event]) -> None:
         for event in events:

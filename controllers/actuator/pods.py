@@ -16,16 +16,18 @@ import structlog
 
 from controllers.model.results import Evicted, ReadAttached, ReadPods
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
+from provisioner.api.gpu_pods import requests_gpus
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEATTACHMENTS
+from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, SCHEDULABLE_PODS, VOLUMEATTACHMENTS
 
 from .shared_read import SharedRead
 
 # Pods of several Nodes are read in one LIST if the cluster has at most this many Nodes for each of them.
 NODES_PER_READ = 10
 SCHEDULED = "spec.nodeName!="
+ENDED = ("Succeeded", "Failed")
 
 SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
@@ -55,6 +57,20 @@ class PodActuator:
             )
 
         return await _each(step.pods, delete)
+
+    async def restart(self, name: str, namespace: str) -> Evicted:
+        """Delete this pod, which its owner creates again; one that is gone was. Raises KubeError."""
+        try:
+            await self._kube.delete(PODS, name, namespace=namespace)
+        except KubeError as error:
+            if not error.not_found:
+                raise
+        return Evicted(accepted=frozenset())
+
+    async def count_with_gpus(self, node: str) -> int:
+        """How many pods on this Node request GPUs and have not ended. Raises KubeError."""
+        found = (await self._kube.list(SCHEDULABLE_PODS, field_selector=f"spec.nodeName={node}")).items
+        return sum(pod.status.phase not in ENDED and requests_gpus(pod.spec) for pod in found)
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node. Raises KubeError."""

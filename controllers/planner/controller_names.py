@@ -9,16 +9,20 @@ from collections.abc import Mapping
 
 from controllers.model.facts import Facts
 from controllers.model.steps import (
+    CountGpuPods,
     DeleteClaim,
     DeleteInstance,
     DeleteNode,
     DeletePods,
     EvictPods,
+    LookUpWorkloads,
     PatchNode,
     ReadDrain,
+    ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
     ReleaseFinalizer,
+    RestartPluginPod,
     Step,
 )
 from provisioner.api.node import Node
@@ -36,12 +40,20 @@ OF_CAUSE: Mapping[str, str] = {
     "scaled-down": LIFECYCLE,
     "empty": LIFECYCLE,
     "expired": LIFECYCLE,
+    "drifted": LIFECYCLE,
+    "underutilized": LIFECYCLE,
+    "replacement-failed": LIFECYCLE,
     "crd-deleted": LIFECYCLE,
     "orphan-pool": INSTANCE_GARBAGE,
     "leftover-node": INSTANCE_GARBAGE,
     "missing-pool": CLAIM_GARBAGE,
     "node-deleted": TERMINATION,
+    "terminate-node": HEALTH,
     "unhealthy-node": HEALTH,
+    "gpu-lost": HEALTH,
+    "unhealthy-condition": HEALTH,
+    "never-registered": HEALTH,
+    "never-initialized": HEALTH,
     "spot-evicted": HEALTH,
 }
 
@@ -53,7 +65,7 @@ def controller_name(f: Facts, step: Step) -> str:
             return OF_CAUSE[cause]
         case EvictPods() | DeletePods() | ReadDrain() | ReadVolumes() | ReleaseFinalizer(target=Node()):
             return TERMINATION
-        case ReadRemedies():
+        case ReadRemedies() | LookUpWorkloads() | ReadFailedPods() | CountGpuPods() | RestartPluginPod():
             return HEALTH
         case _:
             return _by_state(f, step)

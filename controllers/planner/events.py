@@ -8,14 +8,16 @@ Source: docs/references/karpenter.md#events, docs/references/karpenter.md#pods.
 import msgspec
 
 from controllers.model.facts import Facts
+from controllers.model.node_for_claim import node_for_claim
 from controllers.model.ownership import holds_finalizer
 from controllers.model.steps import Event
-from controllers.node.health import repair
+from controllers.node.health import admission_errors, repair
 from controllers.node.termination import grace_period
 from controllers.node.termination.conditions import attached_volumes, blocking_pods
 from controllers.node.termination.drain import waiting_pods
 from controllers.node.termination.pod_predicates import has_invalid_do_not_disrupt
 from controllers.nodeclaim import consistency
+from controllers.nodeclaim.lifecycle import dra
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -49,6 +51,14 @@ def notices(f: Facts) -> tuple[Notice, ...]:
         found.append(_warning(claim, reasons.POOL_CHANGED, message))
     if claim is not None and (message := repair.blocked(f)):
         found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"repair of the Node is delayed: {message}"))
+    machine = node_for_claim(f)
+    if claim is not None and machine is not None and (message := dra.has_two_owners(f, machine)):
+        found.append(_warning(claim, reasons.TWO_GPU_OWNERS, message))
+    if claim is not None and (message := repair.dry_run(f)):
+        found.append(_warning(claim, reasons.NODE_REPAIR_DRY_RUN, message))
+    if claim is not None and machine is not None and f.workloads is not None:
+        event = admission_errors.event_of(admission_errors.admission_errors(f.workloads.pods))
+        found += [Notice(about=about, event=event) for about in (claim, machine) if event is not None]
     return tuple(found)
 
 

@@ -18,15 +18,16 @@ from controllers.model.steps import (
     Forget,
     LookUpCrd,
     LookUpPool,
+    LookUpWorkloads,
     PatchStatus,
     ReleaseFinalizer,
     Step,
     Wait,
 )
-from controllers.node.health import repair
+from controllers.node.health import diagnosis_reads, repair
 from controllers.node.termination import termination
 from controllers.node.termination.instance_delete import poll_deletion
-from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, registration
+from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, readiness, registration
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -146,15 +147,18 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
         return removing
     updates = status.launch_conditions(f, claim)
     soon = registration.wait_for_provider_id(f, claim)
-    polling = _poll_deletion(f)
+    polling, rules = _poll_deletion(f), readiness.wait_for_rules(f)
+    diagnosing = diagnosis_reads.step(f)
     return (
         launch.step(f)
         or (polling if isinstance(polling, LookUpPool) else None)
         or registration.step(f)
         or instance_labels.step(f)
+        or readiness.step(f)
         or initialization.step(f)
+        or (diagnosing if isinstance(diagnosing, LookUpWorkloads) else None)
         or (status.report(f, claim, updates) if soon is None else None)
-        or _soonest(updates, removing, soon, polling if isinstance(polling, Wait) else None)
+        or _soonest(updates, removing, soon, *(one for one in (polling, rules, diagnosing) if isinstance(one, Wait)))
     )
 
 

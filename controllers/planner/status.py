@@ -14,10 +14,11 @@ from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import Event, EventType, PatchStatus
+from controllers.node.health import condition as health
 from controllers.node.health import repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
-from controllers.nodeclaim.lifecycle import initialization, launch, launch_failure, offerings, registration
-from controllers.nodeclaim.lifecycle.gpu_resources import expected_gpus
+from controllers.nodeclaim.lifecycle import dra, initialization, launch, launch_failure, offerings, registration
+from controllers.nodeclaim.lifecycle.gpu_resources import allocatable, gpu_state
 from provisioner.api import conditions, labels, reasons
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
@@ -42,8 +43,9 @@ def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """The conditions of a live claim."""
     found = {
         conditions.LAUNCHED: launch.condition(f, claim),
-        conditions.REGISTERED: registration.condition(f, claim),
-        conditions.INITIALIZED: repair.with_blocked_repair(f, initialization.condition(f, claim)),
+        conditions.REGISTERED: repair.with_blocked_repair(f, registration.condition(f, claim)),
+        conditions.INITIALIZED: repair.with_blocked_repair(f, repair.taken_back(f, initialization.condition(f, claim))),
+        conditions.NODE_HEALTHY: health.condition(f, claim),
     }
     return {name: update for name, update in found.items() if update is not None}
 
@@ -128,8 +130,10 @@ def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:
             return f"agent pool {f.key} is running{_choice(f)}"
         case conditions.REGISTERED:
             return f"Node {node.name if node is not None else f.key} belongs to this claim"
+        case conditions.NODE_HEALTHY:
+            return "the Node no longer has a condition that is a signal of the repair policy"
         case conditions.INITIALIZED:
-            return _initialized_text(f, claim)
+            return _initialized_text(f)
         case _:
             return f"agent pool {f.key} is being deleted"
 
@@ -139,15 +143,17 @@ def _choice(f: Facts) -> str:
     return f"; {choice}" if choice else ""
 
 
-def _initialized_text(f: Facts, claim: NodeClaim) -> str:
+def _initialized_text(f: Facts) -> str:
     if not f.gpus.known:
         return "the Node is Ready; how many GPUs this size has is not known, so they were not waited for"
-    expected = expected_gpus(f, claim)
-    if expected:
-        return f"the Node is Ready with {expected} of {expected} {f.gpus.resource} allocatable"
-    if f.gpus.count:
-        node = node_for_claim(f)
-        seen = node.status.allocatable.get(f.gpus.resource, "0") if node is not None else "0"
+    state, node = gpu_state(f), node_for_claim(f)
+    if state is not None and state.expected:
+        seen = f"{state.allocatable} of {state.expected}"
+        driver = dra.gpu_driver(f)
+        offered = f"GPUs published by {driver}" if driver else f"{state.resource} allocatable"
+        return f"the Node is Ready with {seen} {offered}"
+    if f.gpus.count and node is not None:
+        seen = str(allocatable(node, f.gpus.resource))
         return f"the Node is Ready with {seen} of {f.gpus.count} {f.gpus.resource} allocatable (not waited for)"
     return "the Node is Ready"
 

@@ -13,11 +13,13 @@ from typing import NamedTuple
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote
+from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote, answer
 from controllers.model.steps import CreateClaim, LookUpClaims
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.solver.model import NewMachine
+from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.reflector import Reflector
 
@@ -29,24 +31,30 @@ log = structlog.get_logger("provisioner")
 
 
 class Created(NamedTuple):
-    """`names`: of the new NodeClaims, by pod. `refused`: by pod, why the API server refused its NodeClaim.
+    """`claims`: the names of the new NodeClaims. `names`: the same by pod. `refused`: why the API server refused some.
 
     `again_seconds`: when to decide again, because not all were created; None if all were, or were refused.
     """
 
+    claims: tuple[str, ...]
     names: Mapping[str, str]
     refused: Mapping[str, str]
     again_seconds: float | None = None
 
 
 class ClaimCreator:
-    """`node_pools`: those of this controller."""
+    """`node_pools`: those of this controller. `node_class(name)`: None if it does not exist or is not known."""
 
     def __init__(
-        self, claims: Reflector[NodeClaim], node_pools: Callable[[], Sequence[NodePool]], actuator: Actuator
+        self,
+        claims: Reflector[NodeClaim],
+        node_pools: Callable[[], Sequence[NodePool]],
+        node_class: Callable[[str], AgentPoolNodeClass | None],
+        actuator: Actuator,
     ) -> None:
         self._claims = claims
         self._node_pools = node_pools
+        self._node_class = node_class
         self._actuator = actuator
         self._expected: dict[str, str] = {}
         self._expected_at = 0.0
@@ -76,55 +84,58 @@ class ClaimCreator:
 
     async def stale(self, claims: Sequence[NodeClaim]) -> float | None:
         """Seconds to wait if the decision has not seen a NodeClaim that the API server has; None if it has seen all."""
-        result = await self._actuator.read(LookUpClaims())
-        if isinstance(result, KubeFailed):
-            raise result.error
-        if isinstance(result, ReadClaims):
-            seen = {claim.uid for claim in claims}
-            if any(claim.uid not in seen for claim in result.claims):
-                log.warning("the cache lacks NodeClaims that exist; no machine is bought")
-                self._claims.invalidate()
-                return STALE_SECONDS
+        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
+        seen = {claim.uid for claim in claims}
+        if any(claim.uid not in seen for claim in listed.claims):
+            log.warning("the cache lacks NodeClaims that exist; no machine is bought")
+            self._claims.invalidate()
+            return STALE_SECONDS
         return None
 
     async def create(
-        self, machines: Sequence[NewMachine], seen: Sequence[NodeClaim], well_known: frozenset[str]
+        self,
+        machines: Sequence[NewMachine],
+        seen: Sequence[NodeClaim],
+        well_known: frozenset[str],
+        annotations: Mapping[str, str] = EMPTY,
     ) -> Created:
         """Write the NodeClaims in this order. Those whose NodePool has gone since the decision began are left out.
 
-        `seen`: the NodeClaims that the decision has seen. Raises KubeError for a request that can be repeated.
+        `seen`: the NodeClaims that the decision has seen. `annotations`: further ones of each NodeClaim. Raises
+        KubeError for a request that can be repeated.
         """
         pools = {pool.name: pool for pool in self._node_pools() if not pool.metadata.deleting}
         taken = {claim.name for claim in seen}
-        created, refused = dict[str, str](), dict[str, str]()
+        claims, created, refused = list[str](), dict[str, str](), dict[str, str]()
         self._expected_at = _now()
         for machine in machines:
             pool = pools.get(machine.node_pool)
             if pool is None:
                 continue
             name = claim_name(pool.name, taken)
-            result = await self._actuator.write(
-                CreateClaim(name=name, manifest=manifest(machine, pool, name, well_known)), None
-            )
+            node_class = self._node_class(pool.spec.template.spec.node_class_ref.name)
+            wanted = manifest(machine, pool, name, well_known, node_class=node_class, annotations=annotations)
+            result = await self._actuator.write(CreateClaim(name=name, manifest=wanted), None)
             match result:
                 case Wrote():
                     self._expected[name] = result.uid
                     taken.add(name)
+                    claims.append(name)
                     created |= dict.fromkeys(machine.pods, name)
                     _log(machine, name)
                 case KubeFailed(error=error) if error.conflict:
                     log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._claims.invalidate()
-                    return Created(created, refused, STALE_SECONDS)
+                    return Created(tuple(claims), created, refused, STALE_SECONDS)
                 case KubeFailed(error=error) if error.refused:
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
                 case KubeFailed(error=error):
                     raise error
                 case Fenced():
-                    return Created(created, refused, FENCED_SECONDS)
+                    return Created(tuple(claims), created, refused, FENCED_SECONDS)
                 case _:
                     raise TypeError(type(result).__name__)
-        return Created(created, refused)
+        return Created(tuple(claims), created, refused)
 
 
 def _log(machine: NewMachine, name: str) -> None:

@@ -8,36 +8,36 @@ Source: docs/references/karpenter.md#emptiness.
 """
 
 import asyncio
-from collections.abc import Callable
-from datetime import datetime
-
-import structlog
+from collections.abc import Callable, Sequence
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.emptiness import Emptiness, Machine, consolidate_after, decide
-from controllers.model.results import KubeFailed, ReadPods
-from controllers.model.steps import DeleteClaim, Event, ReadDrain
-from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
-from controllers.provisioning.nominations import Nominations
-from controllers.provisioning.pods import CachedPod
+from controllers.disruption.blockers import left_over
+from controllers.disruption.command import Command
+from controllers.disruption.emptiness import Emptiness, consolidate_after, decide
+from controllers.disruption.machine import Machine
+from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_owned_by, nodepool_of
+from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
-from .claim_deletion import Deletion, delete_claim
+from .claim_deletion import Deletion
+from .disruption_events import DisruptionEvents
+from .disruption_observer import DisruptionObserver
+from .leftovers import Leftovers
+from .machines import Machines, nodes_used
 from .provisioner import DemandCaches
+from .removals import Removals
 
 # Nothing changes at a time of its own but schedules of budgets.
 RESYNC_SECONDS = 60.0
 BUSY_SECONDS = 1.0
-BLOCKED_EVENT_SECONDS = 60.0
 
-log = structlog.get_logger("disruption")
+BUDGET = "No allowed disruptions for disruption reason Empty due to blocking budget"
 
 
 class EmptinessController:
@@ -48,24 +48,23 @@ class EmptinessController:
         caches: DemandCaches,
         actuator: Actuator,
         *,
-        nominations: Nominations,
+        machines: Machines,
+        leftovers: Leftovers,
         undecided: Callable[[], bool],
         disrupted: Callable[[NodeClaim, str], None],
+        observer: DisruptionObserver,
         wake: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._caches = caches
-        self._actuator = actuator
-        self._nominations = nominations
+        self._machines = machines
+        self._leftovers = leftovers
+        self._events = DisruptionEvents(actuator.record_event)
         self._undecided = undecided
-        self._disrupted = disrupted
+        self._removals = Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock)
+        self._observer = observer
         self._wake = wake
         self._clock = clock
-        self._began = clock.now()
-        self._synced = False
-        self._pod_events: dict[str, datetime] = {}
-        self._removed: set[str] = set()
-        self._blocked_at: dict[str, float] = {}
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         """Subscribe this to the cache of NodePools."""
@@ -87,20 +86,10 @@ class EmptinessController:
 
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """Subscribe this to the cache of pods: one was bound, or ended."""
-        before, after = (one.spec.node_name if one is not None else "" for one in (old, new))
-        pod = new or old
-        if before == after or not isinstance(pod, CachedPod) or pod.daemon:
-            return
-        for name in {before, after} - {""}:
-            self._pod_events[name] = self._clock.now()
+        for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)
             if node is not None and (pool := node.metadata.labels.get(labels.NODEPOOL)):
                 self._wake(pool)
-
-    def pods_synced(self) -> None:
-        """The pods were listed; what happened to them before is not known."""
-        if not self._synced:
-            self._synced, self._began = True, self._clock.now()
 
     async def reconcile(self, name: str) -> float | None:
         """One pass over one NodePool; returns the seconds until the next one, None: when something changes.
@@ -109,83 +98,55 @@ class EmptinessController:
         """
         pool = next((one for one in self._caches.node_pools() if one.name == name), None)
         if pool is None or consolidate_after(pool) is None:
-            self._blocked_at.pop(name, None)
             return None  # nothing need be counted
-        if not self._caches.current:
+        if why_unusable(pool):
+            return None  # what it loses it could not buy again; its conditions state the cause
+        if not self._machines.current:
             return STALE_SECONDS
-        found = decide(pool, self._machines(pool), self._clock.now())
+        began = _now()
+        found = decide(pool, self._leftovers.marked(self._machines.of(pool)), self._clock.now())
+        self._observer.evaluated("Empty", _now() - began)
+        self._observer.candidates("Empty", len(found.remove) + found.blocked, name)
         if found.remove and self._undecided():
             return BUSY_SECONDS
-        for machine in found.remove:
-            if (seconds := await self._remove(machine)) is not None:
-                return seconds
+        if (seconds := await self._remove_all(pool, found.remove)) is not None:
+            return seconds
         self._report(pool, found)
         return min(found.after, RESYNC_SECONDS)
 
-    def _machines(self, pool: NodePool) -> tuple[Machine, ...]:
-        now = _now()
-        claims = [claim for claim in self._caches.claims.items() if is_owned_by(claim, pool)]
-        # What the cache shows as deleting, or not at all, need not be remembered.
-        shown = {claim.uid for claim in self._caches.claims.items() if not claim.deleting}
-        self._removed &= shown
-        count: dict[str, int] = {}
-        for pod in self._caches.pods.items():
-            if pod.spec.node_name and isinstance(pod, CachedPod) and not pod.daemon:
-                count[pod.spec.node_name] = count.get(pod.spec.node_name, 0) + 1
-        nodes = {node.name for node in self._caches.nodes.items()}
-        self._pod_events = {name: at for name, at in self._pod_events.items() if name in nodes}
-        return tuple(
-            Machine(
-                claim=claim,
-                node=self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None,
-                pods=count.get(claim.status.node_name, 0),
-                quiet_since=self._pod_events.get(claim.status.node_name, self._began),
-                nominated_seconds=max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name)),
-                leaving=claim.uid in self._removed,
-            )
-            for claim in claims
-        )
-
-    async def _remove(self, machine: Machine) -> float | None:
-        """Delete the NodeClaim of an empty machine; seconds to wait if that was not possible."""
-        claim, node = machine.claim, machine.node
-        if node is None:
-            raise ValueError(f"{claim.name} has no Node")
-        listed = await self._actuator.read(ReadDrain(node=node))
-        if isinstance(listed, KubeFailed):
-            raise listed.error
-        if not isinstance(listed, ReadPods):
-            raise TypeError(type(listed).__name__)
-        now = self._clock.now()
-        if any(is_waiting_eviction(pod, now) and not is_daemon_pod(pod) for pod in listed.pods):
-            log.warning("the cache lacks pods of a machine that seemed empty; it is kept", Node={"name": node.name})
-            self._pod_events[node.name] = now
-            self._caches.pods.invalidate()
-            return None
-        event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message="Disrupting NodeClaim: Empty")
-        match await delete_claim(self._actuator, DeleteClaim(claim=claim, cause="empty", event=event)):
-            case Deletion.FENCED:
-                return FENCED_SECONDS
-            case Deletion.CHANGED:
-                return None
-            case Deletion.DELETED:
-                pass
-        self._removed.add(claim.uid)
-        self._disrupted(claim, "empty")
-        message = "Disrupting Node: Empty"
-        self._actuator.record_event(node, Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message))
-        return None
+    async def _remove_all(self, pool: NodePool, due: Sequence[Machine]) -> float | None:
+        """Remove them one by one; seconds to wait if that was not possible."""
+        view = self._leftovers.view() if any(left_over(one) for one in due) else None
+        self._machines.leaving.reserve(one.claim for one in due)
+        kept = {one.claim.uid: one.claim for one in due}
+        release = self._machines.leaving.failed
+        try:
+            used = await self._leftovers.kept(view, pool, due)
+            for machine in due:
+                if machine.claim.uid in used or await self._removals.is_used(machine):
+                    self._observer.rejected(Command(reason="Empty", machines=(machine,)))
+                    continue
+                match await self._removals.delete(machine.claim, "Empty"):
+                    case Deletion.FENCED:
+                        return FENCED_SECONDS
+                    case Deletion.DELETED:
+                        del kept[machine.claim.uid]
+            release = self._machines.leaving.release
+        finally:
+            release(kept.values())
+            if removed := tuple(machine for machine in due if machine.claim.uid not in kept):
+                self._observer.decided(Command(reason="Empty", machines=removed))
+        return BUSY_SECONDS if used else None  # others may go in place of these
 
     def _report(self, pool: NodePool, found: Emptiness) -> None:
-        """An Event once a minute while the budgets hold machines that could go."""
-        if not found.blocked:
-            self._blocked_at.pop(pool.name, None)
-            return
-        if _now() - self._blocked_at.get(pool.name, -BLOCKED_EVENT_SECONDS) >= BLOCKED_EVENT_SECONDS:
-            message = "No allowed disruptions for disruption reason Empty due to blocking budget"
-            event = Event(type="Normal", reason=reasons.DISRUPTION_BLOCKED, message=message)
-            if self._actuator.record_event(pool, event):
-                self._blocked_at[pool.name] = _now()
+        """Events about machines that could go but for the budgets, or but for what blocks them."""
+        now = _now()
+        if found.blocked:
+            self._events.record(pool, reasons.DISRUPTION_BLOCKED, BUDGET, now)
+        for machine in found.kept:
+            for about in (machine.claim, machine.node):
+                if about is not None:
+                    self._events.record(about, reasons.DISRUPTION_BLOCKED, machine.blocked, now)
 
 
 def _now() -> float:

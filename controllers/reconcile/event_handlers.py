@@ -3,16 +3,21 @@
 from collections.abc import Callable, Iterable
 
 from cloudprovider.inventory import Inventory
+from controllers.model.conditions import was_usable
 from controllers.model.confirmation import Confirmation
 from controllers.model.ownership import pool_of
+from controllers.model.readiness import recorded_taints
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import NODECLAIM_CRD, Indexes
+from controllers.state.readiness_rules import node_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.owner import nodepool_of
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.runtime.objects import CustomResourceDefinition
+from provisioner.runtime.watched_objects import Watched, WatchedObject
 from provisioner.runtime.workqueue import WorkQueue
 
 from .launch_gate import LaunchGate
@@ -65,6 +70,12 @@ class EventHandlers:
             if node is not None and (key := pool_of(node)):
                 self._add(key)
 
+    def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
+        """A DRA driver published other devices of a Node."""
+        for name in {one.spec.node_name for one in (old, new) if one is not None}:
+            if key := self._indexes.key_of_node(name):
+                self._add(key)
+
     def pool_changed(self, key: str) -> None:
         """An agent pool appeared, changed or went. If it went, the first queued claims are reconciled."""
         self._cluster_state.pools_changed()
@@ -81,6 +92,21 @@ class EventHandlers:
         """A node class appeared, changed or went: its claims may have waited for it."""
         for name in {one.name for one in (old, new) if one is not None}:
             for claim in self._indexes.claims_of_class(name):
+                self._add(self._indexes.key_of(claim))
+
+    def readiness_object_changed(self, watched: Watched, old: WatchedObject | None, new: WatchedObject | None) -> None:
+        """A pod or object changed that a readiness rule names: that of one Node, or one that all Nodes wait for."""
+        pods = watched.resource == "pods" and not watched.group
+        for name in {node_of(one) if pods else one.metadata.name for one in (old, new) if one is not None}:
+            if key := self._indexes.key_of_node(name):
+                self._add(key)
+            elif not pods:
+                self.readiness_changed(watched)
+
+    def readiness_changed(self, _: Watched) -> None:
+        """What is known about a resource changed: reconcile the claims that readiness rules hold back."""
+        for claim in self._indexes.claims():
+            if recorded_taints(claim) and not was_usable(claim):
                 self._add(self._indexes.key_of(claim))
 
     def _add(self, key: str) -> None:

@@ -5,11 +5,10 @@ Nothing expires after the wall clock was set: a wrong clock would delete a fleet
 Source: docs/references/karpenter.md#expiration.
 """
 
-import asyncio
 from collections.abc import Callable
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.expiration import clock_jumped, expires_at
+from controllers.disruption.expiration import expires_at
 from controllers.model.steps import DeleteClaim, Event
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
@@ -20,6 +19,7 @@ from provisioner.runtime.clock import Clock
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .provisioner import DemandCaches
+from .wall_clock import WallClock
 
 # A wall clock can be set: the time that is left is computed again after an hour at the latest.
 RESYNC_SECONDS = 3600.0
@@ -42,7 +42,7 @@ class ExpirationController:
         self._disrupted = disrupted
         self._wake = wake
         self._clock = clock
-        self._began: tuple[float, float] | None = None
+        self._wall = WallClock(clock)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims: one appeared."""
@@ -54,7 +54,7 @@ class ExpirationController:
 
         Raises KubeError for a request that can succeed when it is repeated.
         """
-        self._jumped()
+        self._wall.jumped()
         if not self._caches.current:
             return STALE_SECONDS
         claim = self._caches.claims.get(name)
@@ -66,7 +66,7 @@ class ExpirationController:
         left = (at - self._clock.now()).total_seconds()
         if left > 0:
             return min(left, RESYNC_SECONDS)
-        if self._jumped():
+        if self._wall.jumped():
             message = "The clock of the controller was set; expiration waits until the controller is restarted"
             self._actuator.record_event(
                 claim, Event(type="Warning", reason=reasons.DISRUPTION_BLOCKED, message=message)
@@ -82,10 +82,3 @@ class ExpirationController:
             case Deletion.DELETED:
                 self._disrupted(claim, "expired")
                 return None
-
-    def _jumped(self) -> bool:
-        """Whether the wall clock was set since the first pass."""
-        wall, loop = self._clock.now().timestamp(), asyncio.get_running_loop().time()
-        if self._began is None:
-            self._began = wall, loop
-        return clock_jumped(wall - self._began[0], loop - self._began[1])

@@ -2,8 +2,11 @@
 
 Keys are `NodePool/<name>` and `AgentPoolNodeClass/<name>`. Without an object of these kinds nothing is queued. A write
 requires the version that the plan saw, so a stale cache leads to a conflict, after which the key is reconciled again.
+
+A NodeClaim whose NodePool was deleted without it is kept and gets an Event: only users may remove it.
 """
 
+import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -14,20 +17,25 @@ from controllers.nodeclass import nodeclass
 from controllers.nodeclass.nodeclass import NodeClassFacts
 from controllers.nodepool import nodepool
 from controllers.nodepool.nodepool import OUTCOMES_KEPT, NodePoolFacts, Outcome
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED, REGISTERED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
+
+from .disruption_events import DisruptionEvents
 
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
 # Changes of machines come in groups; one status write covers a group.
 COLLECT_SECONDS = 1.0
 CONFLICT_SECONDS = 0.5
+# The API server keeps Events for an hour by default.
+ORPHANED_SECONDS = 1800.0
 
 
 class NodePoolReconciler:
@@ -53,11 +61,12 @@ class NodePoolReconciler:
         self._actuator = actuator
         self._now = now
         self._known_size = known_size
+        self._events = DisruptionEvents(actuator.record_event)
         self._outcomes: dict[str, tuple[tuple[int, int], deque[Outcome]]] = {}
 
     def add_event_handlers(self) -> None:
         """Subscribe to the caches."""
-        self._pools.add_event_handler(self._pool_changed)
+        self._pools.add_event_handler(self._pool_changed, on_synced=self._all_changed)
         self._classes.add_event_handler(self._class_changed, on_synced=self._all_changed)
         self._claims.add_event_handler(self._claim_changed, on_synced=self._all_changed)
         self._nodes.add_event_handler(self._node_changed, on_synced=self._all_changed)
@@ -68,7 +77,7 @@ class NodePoolReconciler:
             return None
         step = self._plan_class(key.removeprefix(CLASS)) if key.startswith(CLASS) else self._plan_pool(key)
         if step is None:
-            return None
+            return None if key.startswith(CLASS) else self._report_orphans(key.removeprefix(POOL))
         try:
             await self._actuator.write(step)
         except KubeError as error:
@@ -81,7 +90,7 @@ class NodePoolReconciler:
         found = self._classes.get(name)
         if found is None:
             return None
-        using = tuple(sorted(claim.name for claim in self._claims.items() if _refers(claim, name)))
+        using = tuple(sorted((one for one in self._claims.items() if _refers(one, name)), key=lambda one: one.name))
         return nodeclass.plan(NodeClassFacts(node_class=found, now=self._now(), claims=using))
 
     def _plan_pool(self, key: str) -> PoolStep | None:
@@ -102,6 +111,19 @@ class NodePoolReconciler:
             known_size=self._known_size,
         )
         return nodepool.plan(facts)
+
+    def _report_orphans(self, name: str) -> float | None:
+        """Events of the NodeClaims that were kept when their NodePool was deleted; seconds until the next ones."""
+        if not self._pools.synced or self._pools.last_error is not None or self._pools.get(name) is not None:
+            return None
+        found = [one for one in self._claims.items() if _pool_of(one) == name and _is_orphan(one)]
+        message = (
+            f"NodePool not found (NodePool={name}): the machine is kept when it is empty, drifted or expired; "
+            "delete the NodeClaim to remove it"
+        )
+        for claim in found:
+            self._events.record(claim, reasons.DISRUPTION_BLOCKED, message, asyncio.get_running_loop().time())
+        return ORPHANED_SECONDS if found else None
 
     def _machines(self, name: str) -> Iterator[tuple[NodeClaim, Node | None]]:
         for claim in self._claims.items():
@@ -137,7 +159,7 @@ class NodePoolReconciler:
         if claim is None or not is_own(claim.spec.node_class_ref):
             return
         self._record_outcome(old, new)
-        if old is None or new is None:
+        if old is None or new is None or new.metadata.annotations != old.metadata.annotations:
             self._queue.add(CLASS + claim.spec.node_class_ref.name)
         if name := _pool_of(claim):
             self._queue.add_after(POOL + name, COLLECT_SECONDS)
@@ -166,10 +188,18 @@ class NodePoolReconciler:
         for pool in self._pools.items():
             if nodepool.is_ours(pool):
                 self._queue.add(POOL + pool.name)
+        for claim in self._claims.items():
+            if _is_orphan(claim):
+                self._queue.add(POOL + _pool_of(claim))
 
 
 def _pool_of(claim: NodeClaim) -> str:
     return claim.metadata.labels.get(labels.NODEPOOL, "") if is_own(claim.spec.node_class_ref) else ""
+
+
+def _is_orphan(claim: NodeClaim) -> bool:
+    """Whether its label names a NodePool that does not own it, so that nothing deletes it with the NodePool."""
+    return bool(_pool_of(claim)) and nodepool_of(claim) is None and not claim.deleting
 
 
 def _refers(claim: NodeClaim, name: str) -> bool:

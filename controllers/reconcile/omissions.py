@@ -41,7 +41,8 @@ class OmissionEvents:
 
 def _pools(pools: Iterable[NodePool], found: ClusterSnapshot) -> Iterator[tuple[Subject, Event]]:
     snapshot = found.snapshot
-    empty = {one.name for one in snapshot.node_pools if not offers(one, snapshot.instance_types, snapshot.well_known)}
+    types = {one.name: snapshot.instance_types if one.types is None else one.types for one in snapshot.node_pools}
+    empty = {one.name for one in snapshot.node_pools if not offers(one, types[one.name], snapshot.well_known)}
     for pool in pools:
         if pool.name in empty:
             yield pool, Event(type="Warning", reason=reasons.NO_COMPATIBLE_INSTANCE_TYPES, message=NO_TYPES)

@@ -22,6 +22,7 @@ from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_
 from controllers.provisioning.exhausted import exhausted, still_needed
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
+from controllers.provisioning.offered import settings_of
 from controllers.provisioning.pods import CachedPod, daemon_specs
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
@@ -29,8 +30,10 @@ from provisioner.api import reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
@@ -69,19 +72,52 @@ class SchedulingObserver(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandCaches:
-    """The caches that a decision reads. `node_pools`: those of this controller."""
+    """The caches that a decision reads. `node_pools`: those of this controller. `slices` is empty while not needed.
+
+    `node_class(name)`: None if it does not exist or is not known. `gpus_required`: machines are not initialized without
+    their GPUs.
+    """
 
     node_pools: Callable[[], Sequence[NodePool]]
+    node_class: Callable[[str], AgentPoolNodeClass | None]
     claims: Reflector[NodeClaim]
     nodes: Reflector[Node]
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
+    slices: Reflector[ResourceSlice]
+    gpus_required: bool = True
 
     @property
     def current(self) -> bool:
         """Whether all of them were listed and are being watched."""
         caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
         return all(cache.synced and cache.last_error is None for cache in caches)
+
+    def observed(self, claims: Sequence[NodeClaim], max_new: int | None, storage: Storage) -> Observed:
+        """What a decision reads of them now. `claims`: those that count."""
+        return Observed(
+            node_pools=self.node_pools(),
+            nodes=self.nodes.items(),
+            claims=claims,
+            pods=self.pods.items(),
+            daemons=daemon_specs(self.daemon_sets.items()),
+            max_new=max_new,
+            storage=storage,
+            node_classes=self.node_classes_of(claims),
+            gpus_required=self.gpus_required,
+            slices=self.slices.items(),
+        )
+
+    def gpu_settings(self, pool: NodePool) -> GpuSettings:
+        """How the machines of this NodePool offer their GPUs."""
+        return settings_of(pool.spec.template.spec.node_class_ref, self.node_classes_of(()))
+
+    def node_classes_of(self, claims: Sequence[NodeClaim]) -> dict[str, AgentPoolNodeClass]:
+        """The known node classes of these claims and of all NodePools, by name."""
+        references = {one.spec.template.spec.node_class_ref for one in self.node_pools()}
+        references |= {one.spec.node_class_ref for one in claims}
+        found = (self.node_class(one.name) for one in references if is_own(one))
+        return {one.name: one for one in found if one is not None}
 
 
 class Provisioner:
@@ -120,7 +156,7 @@ class Provisioner:
         self._decided: set[str] = set()
         self._batch = Batch()
         self._retry_at: float | None = None
-        self._creator = ClaimCreator(caches.claims, caches.node_pools, actuator)
+        self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
         self._deciding = False
         self._events = SchedulingEvents(actuator)
         self._omissions = OmissionEvents(actuator)
@@ -200,7 +236,8 @@ class Provisioner:
         self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
         if decision.machines and failed:
-            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision))
+            classes = self._caches.node_classes_of(failed)
+            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes))
             if not await self._delete([claim for claim in failed if claim.name not in needed]):
                 return STALE_SECONDS
         with self._launches.held():
@@ -240,15 +277,7 @@ class Provisioner:
     async def _decide(
         self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int, storage: Storage
     ) -> tuple[ClusterSnapshot, Decision]:
-        observed = Observed(
-            node_pools=self._caches.node_pools(),
-            nodes=self._caches.nodes.items(),
-            claims=claims,
-            pods=self._caches.pods.items(),
-            daemons=daemon_specs(self._caches.daemon_sets.items()),
-            max_new=max_new,
-            storage=storage,
-        )
+        observed = self._caches.observed(claims, max_new, storage)
 
         def decide() -> tuple[ClusterSnapshot, Decision]:
             found = cluster_snapshot(observed, types.types, types.well_known)

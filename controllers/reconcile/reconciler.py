@@ -5,7 +5,7 @@ key waits until the cache shows it.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 
 import msgspec
 import structlog
@@ -15,10 +15,8 @@ from cloudprovider.errors import Retryable
 from cloudprovider.interface import Gpus
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
-from controllers.garbagecollection import candidates
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
-from controllers.model.recent_removals import encode
 from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result
 from controllers.model.steps import (
     CreateInstance,
@@ -51,14 +49,15 @@ from controllers.state.memory_updates import (
 )
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
+from controllers.state.readiness_rules import ReadinessRules
 from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
-from provisioner.runtime.kube import KubeError
 
 from . import expectations, lifecycle_log
 from .event_dedup import record_events, report_restriction
+from .removal_records import RemovalRecords
 from .stalled import recovered, stalled
 from .step_observer import StepObserver
 
@@ -77,7 +76,7 @@ log = structlog.get_logger("reconciler")
 class Reconciler:
     """`gpus` maps a VM size to its GPUs; `memories` is what is remembered, by key.
 
-    `save_removals` keeps the circuit breaker's removals, encoded, for the next leader. It may raise KubeError.
+    `removal_records` keeps removals by inference on the Lease, for the next leader.
     """
 
     def __init__(
@@ -94,7 +93,8 @@ class Reconciler:
         unhealthy_nodes: UnhealthyNodes,
         observer: StepObserver,
         memories: dict[str, Memory],
-        save_removals: Callable[[str], Awaitable[None]],
+        removal_records: RemovalRecords,
+        readiness: ReadinessRules,
     ) -> None:
         self._indexes = indexes
         self._inventory = inventory
@@ -105,7 +105,8 @@ class Reconciler:
         self._unhealthy_nodes = unhealthy_nodes
         self._observer = observer
         self._memories = memories
-        self._save_removals = save_removals
+        self._removal_records = removal_records
+        self._readiness = readiness
         self.cluster_state = cluster_state
         self.offering_tracker = offering_tracker
 
@@ -183,8 +184,11 @@ class Reconciler:
             gpus=self._gpus,
             wall=wall,
             now=now,
+            readiness=self._readiness,
         )
         seen = memory.first_sights = evaluate(facts)
+        if seen.gpu_short_since is None:
+            memory.workloads = None
         unhealthy_counts = self._unhealthy_nodes.update(key, seen.unhealthy, repair_waits_for(facts, seen), now)
         self.cluster_state.evaluated(key, seen.candidate)
         counts = self.cluster_state.counts(facts, seen, unhealthy_counts, now)
@@ -215,7 +219,7 @@ class Reconciler:
     async def _write(self, facts: Facts, step: Write, began: float) -> Result:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
             cause = facts.candidate.cause if facts.candidate is not None else step.cause
-            if (failed := await self._record_removal(facts, cause)) is not None:
+            if (failed := await self._removal_records.record(facts, step, cause)) is not None:
                 return failed
         if isinstance(step, DeleteInstance):
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
@@ -233,23 +237,6 @@ class Reconciler:
             return result
         finally:
             self.cluster_state.create_finished(step.name)
-
-    async def _record_removal(self, facts: Facts, cause: str) -> KubeFailed | None:
-        """Count a removal by inference, on the Lease too, before it is sent: the next leader counts it as well."""
-        key, uid = facts.key, candidates.claim_uid(facts)
-        if not self.cluster_state.removal_started(key, cause, uid, self._now()):
-            return None
-        saved = False
-        try:
-            await self._save_removals(encode(self.cluster_state.recent_removals(self._clock.now(), self._now())))
-            saved = True
-        except KubeError as error:
-            log.warning("removal not sent: failed to record it on the Lease", error=str(error))
-            return KubeFailed(error=error)
-        finally:
-            if not saved:
-                self.cluster_state.removal_not_sent(key, uid)
-        return None
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, result: Result) -> float | None:
         if not isinstance(result, KubeFailed):

@@ -10,7 +10,7 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import KubeFailed, ReadClaims
+from controllers.model.results import ReadClaims, answer
 from controllers.model.steps import DeleteClaim, Event, LookUpClaims
 from controllers.nodepool.static_capacity import Replica, scale
 from controllers.provisioning.instances import InstanceTypes
@@ -72,7 +72,8 @@ class StaticCapacity:
         if not self._caches.current:
             return STALE_SECONDS
         creator = self._creators.setdefault(
-            name, ClaimCreator(self._caches.claims, self._caches.node_pools, self._actuator)
+            name,
+            ClaimCreator(self._caches.claims, self._caches.node_pools, self._caches.node_class, self._actuator),
         )
         if (seconds := await creator.unobserved(_now())) is not None:
             return seconds
@@ -106,7 +107,7 @@ class StaticCapacity:
         types = self._instance_types()
         if types is None:
             return STALE_SECONDS
-        machine = static_machine(pool, types)
+        machine = static_machine(pool, types, self._caches.gpu_settings(pool))
         if machine is None:
             return RESYNC_SECONDS
         if (seconds := await creator.stale(claims)) is not None:
@@ -116,11 +117,7 @@ class StaticCapacity:
 
     async def _delete(self, pool: NodePool) -> float | None:
         """Delete what is too much by a fresh LIST: the cache may lack deletions of the last pass."""
-        listed = await self._actuator.read(LookUpClaims())
-        if isinstance(listed, KubeFailed):
-            raise listed.error
-        if not isinstance(listed, ReadClaims):
-            raise TypeError(type(listed).__name__)
+        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
         for claim in scale(pool, self._replicas(pool, listed.claims)).delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
             event = Event(type="Normal", reason=reasons.SCALED_DOWN, message=message)

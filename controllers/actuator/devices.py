@@ -1,0 +1,43 @@
+"""Reads of the claims for devices, for one scheduling decision.
+
+All ResourceClaims are read, because those that are allocated tell which devices of a Node are left.
+
+Source: docs/references/kubernetes.md#dynamic-resource-allocation.
+"""
+
+from collections.abc import Collection
+
+from controllers.model.device_claims import DeviceClaims
+from provisioner.api.deviceclaim import ResourceClaimTemplate
+from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.objects import key_of
+from provisioner.runtime.resources import DEVICECLASSES, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES
+
+# More templates than this are read in one LIST.
+READ_ONE_BY_ONE = 10
+
+
+async def read_devices(kube: Kube, names: frozenset[str]) -> DeviceClaims:
+    """All ResourceClaims and DeviceClasses, and these ResourceClaimTemplates `namespace/name`. Raises KubeError."""
+    claims = (await kube.list(RESOURCECLAIMS)).items
+    classes = (await kube.list(DEVICECLASSES)).items
+    return DeviceClaims(
+        requested=names,
+        claims={key_of(one): one for one in claims},
+        templates=await _templates(kube, names - {""}),
+        classes={one.metadata.name: one for one in classes},
+    )
+
+
+async def _templates(kube: Kube, names: Collection[str]) -> dict[str, ResourceClaimTemplate]:
+    if len(names) > READ_ONE_BY_ONE:
+        return {key_of(one): one for one in (await kube.list(RESOURCECLAIMTEMPLATES)).items if key_of(one) in names}
+    found = {}
+    for full in sorted(names):
+        namespace, _, name = full.partition("/")
+        try:
+            found[full] = await kube.get(RESOURCECLAIMTEMPLATES, name, namespace=namespace)
+        except KubeError as error:
+            if not error.not_found:
+                raise
+    return found

@@ -1,0 +1,37 @@
+"""Objects of the GPU Kernel Manager (GKM) that remain of a Node that is gone.
+
+The agent of a Node removes its finalizers; with the Node, it is gone too. An object is stale if its Node, whose name it
+has, does not exist and was a machine of AKS: a user's object of another name is never one. Pure.
+
+Source: docs/references/kubernetes.md#gpu-kernel-manager.
+"""
+
+from collections.abc import Collection
+
+from controllers.model.ownership import pool_of
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
+
+GROUP, VERSION = "gkm.io", "v1alpha1"
+RESOURCES = ("gkmcachenodes", "clustergkmcachenodes")
+# How long a Node must be gone: one that registers again has its object back in use.
+STALE_SECONDS = 60.0
+_FINALIZER = "gkm.io."
+
+
+def is_stale(meta: ObjectMeta, nodes: Collection[str]) -> bool:
+    """Whether this object is of a machine of AKS whose Node is not among these names."""
+    return meta.name not in nodes and bool(pool_of(Node(metadata=ObjectMeta(name=meta.name))))
+
+
+def kept_finalizers(meta: ObjectMeta) -> tuple[str, ...]:
+    """The finalizers that are not of GKM's agent."""
+    return tuple(one for one in meta.finalizers if not one.startswith(_FINALIZER))
+
+
+def stale_message(meta: ObjectMeta) -> str:
+    """The message of the Event about an object that is only reported."""
+    return (
+        f"Node {meta.name} is gone, and GKM still counts it: a deleted cache waits for this object; delete it and its"
+        " finalizers, or enable the chart's value gkm.cleanup"
+    )

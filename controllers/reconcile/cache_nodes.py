@@ -1,0 +1,87 @@
+"""Reports, or deletes if enabled, what the GPU Kernel Manager leaves of Nodes that are gone.
+
+Only what is watched is read: resources that readiness rules name, and both of GKM if the deletion is enabled. An object
+is deleted after it was stale for a while and a fresh read has shown that its Node does not exist.
+
+Source: docs/references/kubernetes.md#gpu-kernel-manager.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator
+from typing import Never
+
+import structlog
+
+from controllers.actuator.cache_nodes import CacheNodeActuator
+from controllers.garbagecollection.cache_nodes import GROUP, RESOURCES, STALE_SECONDS, VERSION, is_stale, stale_message
+from controllers.model.steps import Event
+from provisioner.api import reasons
+from provisioner.api.node import Node
+from provisioner.runtime.kube import KubeError
+from provisioner.runtime.reflector import Reflector
+from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
+
+POLL_SECONDS = 10.0
+WATCHED = tuple(Watched(group=GROUP, version=VERSION, resource=resource) for resource in RESOURCES)
+
+log = structlog.get_logger("gkm")
+
+
+class CacheNodes:
+    """`nodes_current`: whether the cache of Nodes can be relied on. `deletes`: whether stale objects are deleted."""
+
+    def __init__(
+        self,
+        objects: WatchedObjects,
+        nodes: Reflector[Node],
+        actuator: CacheNodeActuator,
+        *,
+        nodes_current: Callable[[], bool],
+        deletes: bool,
+    ) -> None:
+        self._objects = objects
+        self._nodes = nodes
+        self._actuator = actuator
+        self._nodes_current = nodes_current
+        self._deletes = deletes
+        self._stale_since: dict[str, float] = {}
+        self._reported: set[str] = set()
+
+    async def run(self) -> Never:
+        """Look at all objects again and again, until cancelled."""
+        while True:
+            await self._pass()
+            await asyncio.sleep(POLL_SECONDS)
+
+    async def _pass(self) -> None:
+        if not self._nodes_current():
+            return
+        now, names = asyncio.get_running_loop().time(), {node.name for node in self._nodes.items()}
+        found = {one.metadata.uid: (watched, one) for watched, one in self._all() if is_stale(one.metadata, names)}
+        self._stale_since = {uid: self._stale_since.get(uid, now) for uid in found}
+        self._reported &= found.keys()
+        for uid, (watched, one) in found.items():
+            if now - self._stale_since[uid] >= STALE_SECONDS:
+                await self._clean(watched, one)
+
+    def _all(self) -> Iterator[tuple[Watched, WatchedObject]]:
+        for watched in WATCHED:
+            for one in () if self._objects.problem(watched) else self._objects.items(watched):
+                yield watched, one
+
+    async def _clean(self, watched: Watched, one: WatchedObject) -> None:
+        meta = one.metadata
+        resource = self._objects.resource(watched)
+        if resource is None:
+            return
+        if not self._deletes:
+            if meta.uid not in self._reported:
+                event = Event(type="Warning", reason=reasons.STALE_CACHE_NODE, message=stale_message(meta))
+                if self._actuator.record(resource, meta, event):
+                    self._reported.add(meta.uid)
+            return
+        try:
+            if await self._actuator.remove(resource, meta):
+                log.info("deleted the object of a Node that is gone", resource=str(watched), Node={"name": meta.name})
+        except KubeError as error:
+            log.warning("failed to delete the object of a Node that is gone", resource=str(watched), error=str(error))

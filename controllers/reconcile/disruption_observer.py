@@ -1,0 +1,40 @@
+"""The interface for metrics of disruption. No decision depends on an observer, and none raises."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Protocol, TypeVar
+
+from controllers.disruption.command import Command
+from controllers.disruption.queue import Replacement
+from controllers.nodepool.budgets import Reason
+from provisioner.runtime.compute import Compute
+
+T = TypeVar("T")
+
+
+class DisruptionObserver(Protocol):
+    """Times are in seconds."""
+
+    def evaluated(self, reason: Reason, seconds: float) -> None:
+        """The machines that can be disrupted for this reason were searched for."""
+
+    def candidates(self, reason: Reason, machines: int, node_pool: str = "") -> None:
+        """So many machines, of one NodePool or of all, could be disrupted in the last search but for budgets."""
+
+    def decided(self, command: Command) -> None:
+        """A command has begun: it is written, or its machines are removed."""
+
+    def rejected(self, command: Command) -> None:
+        """The validation of a command kept its machines."""
+
+    def undone(self, command: Replacement) -> None:
+        """A command was undone."""
+
+
+async def timed(observer: DisruptionObserver, compute: Compute, reason: Reason, decide: Callable[[], T]) -> T:
+    """Run a decision; its duration is a metric."""
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    found = await compute(decide)
+    observer.evaluated(reason, loop.time() - began)
+    return found

@@ -1,0 +1,162 @@
+"""The machines of NodePools as the methods of disruption read them, from the caches and what this process has decided.
+
+One instance serves all methods, so that a machine which one of them takes counts for the others at once. When a pod was
+last bound to a Node or ended there is known from the events that this process has seen.
+
+Source: docs/references/karpenter.md#disruption-budgets, docs/references/karpenter.md#emptiness.
+"""
+
+import asyncio
+import math
+from collections.abc import Callable, Iterable
+from datetime import datetime
+
+from controllers.disruption.blockers import with_blockers
+from controllers.disruption.machine import Machine
+from controllers.disruption.pod_budgets import PodBudgets
+from controllers.disruption.queue import replaced_by
+from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
+from controllers.provisioning.pods import BY_NODE, CachedPod
+from controllers.state.indexes import NODEPOOL, UID
+from provisioner.api.conditions import DISRUPTION_REASON
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
+from provisioner.api.schedulable import SchedulablePod
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.reflector import Reflector
+
+from .claim_creator import OWN_WRITE_SECONDS
+from .provisioner import DemandCaches
+
+
+class Leaving:
+    """UIDs of NodeClaims whose disruption this process has decided and the cache does not show yet.
+
+    Reserve them in the same step of the event loop as the decision, and release those that are not disrupted after all.
+    `now()`: the loop time in seconds.
+    """
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._until: dict[str, float] = {}
+
+    def __contains__(self, uid: str) -> bool:
+        return self._until.get(uid, 0.0) > self._now()
+
+    def reserve(self, claims: Iterable[NodeClaim]) -> None:
+        """Their disruption is decided."""
+        self._until |= {claim.uid: math.inf for claim in claims}
+
+    def release(self, claims: Iterable[NodeClaim]) -> None:
+        """They are not disrupted: nothing was written."""
+        for claim in claims:
+            self._until.pop(claim.uid, None)
+
+    def failed(self, claims: Iterable[NodeClaim]) -> None:
+        """A request failed that can have taken effect: the cache shows it soon, if it did."""
+        until = self._now() + OWN_WRITE_SECONDS
+        self._until |= {claim.uid: until for claim in claims if claim.uid in self._until}
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """Subscribe this to the cache of NodeClaims: what it shows as going need not be remembered."""
+        if new is not None and not new.deleting and new.condition(DISRUPTION_REASON, "True") is None:
+            return
+        self.release(claim for claim in (old, new) if claim is not None)
+
+
+class Machines:
+    """Subscribe its handlers before those of the controllers that read it."""
+
+    def __init__(
+        self,
+        caches: DemandCaches,
+        pod_budgets: Reflector[PodDisruptionBudget],
+        *,
+        nominations: Nominations,
+        clock: Clock,
+    ) -> None:
+        self.leaving = Leaving(_now)
+        self._caches = caches
+        self._pod_budgets = pod_budgets
+        self._read: PodBudgets | None = None
+        self._nominations = nominations
+        self._clock = clock
+        self._began = clock.now()
+        self._pod_events: dict[str, datetime] = {}
+
+    @property
+    def current(self) -> bool:
+        """Whether all caches were listed and are being watched. Otherwise disrupt nothing."""
+        return self._caches.current and self._pod_budgets.synced and self._pod_budgets.last_error is None
+
+    def pod_budget_changed(self, *_: PodDisruptionBudget | None) -> None:
+        """Subscribe this to the cache of PodDisruptionBudgets."""
+        self._read = None
+
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Subscribe this to the cache of Nodes."""
+        if new is None and old is not None:
+            self._pod_events.pop(old.name, None)
+
+    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """Subscribe this to the cache of pods."""
+        for name in nodes_used(old, new):
+            self.pods_seen(name)
+
+    def pods_synced(self) -> None:
+        """Subscribe this to the cache of pods: what happened before its first list is not known."""
+        self._began, self._pod_events = self._clock.now(), {}
+
+    def pods_seen(self, node: str) -> None:
+        """A pod uses this Node, or has just used it."""
+        if self._caches.nodes.get(node) is not None:
+            self._pod_events[node] = self._clock.now()
+
+    def quiet_since(self, node: str) -> datetime:
+        """When a pod was last bound to this Node or ended there, as far as it is known."""
+        return self._pod_events.get(node, self._began)
+
+    def of(self, pool: NodePool) -> tuple[Machine, ...]:
+        """The machines of this NodePool, those without a Node included."""
+        return tuple(self._machine(claim) for claim in self._caches.claims.by_index(NODEPOOL, pool.metadata.uid))
+
+    def by_pool(self) -> dict[str, tuple[Machine, ...]]:
+        """The machines of each NodePool of this controller, by its name."""
+        return {pool.name: self.of(pool) for pool in self._caches.node_pools()}
+
+    def _machine(self, claim: NodeClaim) -> Machine:
+        name, now = claim.status.node_name, _now()
+        cached = self._caches.pods.by_index(BY_NODE, name) if name else ()
+        bound = tuple(pod for pod in cached if isinstance(pod, CachedPod))
+        found = Machine(
+            claim=claim,
+            node=self._caches.nodes.get(name) if name else None,
+            pods=tuple(pod for pod in bound if pod.own),
+            quiet_since=self.quiet_since(name),
+            nominated_seconds=self._nominated(claim, now),
+            leaving=claim.uid in self.leaving,
+        )
+        if self._read is None:
+            self._read = PodBudgets(self._pod_budgets.items())
+        return with_blockers(found, bound, self._read, self._clock.now())
+
+    def _nominated(self, claim: NodeClaim, now: float) -> float:
+        """Seconds for which pods are expected on the machine: also those of a machine that it replaces."""
+        if any(self._caches.claims.by_index(UID, uid) for uid in replaced_by(claim)):
+            return NOMINATED_SECONDS
+        return max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name))
+
+
+def nodes_used(old: SchedulablePod | None, new: SchedulablePod | None) -> set[str]:
+    """The Nodes to which this change of a pod matters: it was bound to one, is being deleted, or is gone from it."""
+    places = [(one.spec.node_name, one.metadata.deleting) for one in (old, new) if one is not None]
+    pod = new or old
+    if len({*places}) != len(places) or not isinstance(pod, CachedPod) or not pod.own:
+        return set()
+    return {name for name, _ in places if name}
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -1,0 +1,83 @@
+"""Records removals by inference on the Lease before they are sent, so that the next leader counts them as well.
+
+Those of the circuit breaker's window, and the repairs of young machines of the last hour.
+
+Source: docs/references/rules.md#circuit-breaker, docs/references/rules.md#repair.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import structlog
+
+from controllers.garbagecollection import candidates
+from controllers.model import recent_removals, recent_repairs
+from controllers.model.facts import Facts
+from controllers.model.recent_repairs import RepairStage
+from controllers.model.results import KubeFailed
+from controllers.model.steps import Write
+from controllers.node.health.repair import repaired_stage
+from controllers.state.cluster import ClusterState
+from controllers.state.repair_history import RepairHistory
+from provisioner.api import labels
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.kube import KubeError
+
+log = structlog.get_logger("reconciler")
+
+
+class RemovalRecords:
+    """`save(annotation, text)` keeps a text on the Lease. It may raise KubeError."""
+
+    def __init__(
+        self,
+        *,
+        cluster_state: ClusterState,
+        repairs: RepairHistory,
+        clock: Clock,
+        save: Callable[[str, str], Awaitable[None]],
+    ) -> None:
+        self._cluster_state = cluster_state
+        self._repairs = repairs
+        self._clock = clock
+        self._save = save
+
+    async def record(self, facts: Facts, step: Write, cause: str) -> KubeFailed | None:
+        """Count this removal; the error if it could not be recorded, and must not be sent."""
+        stage = repaired_stage(facts, step)
+        if stage is not None and (failed := await self._record_repair(facts, stage)) is not None:
+            return failed
+        return await self.record_removal(facts.key, candidates.claim_uid(facts), cause)
+
+    async def record_removal(self, key: str, uid: str, cause: str) -> KubeFailed | None:
+        """Count the removal of this machine; the error if it could not be recorded, and must not be sent."""
+        if not self._cluster_state.removal_started(key, cause, uid, _now()):
+            return None
+        removals = recent_removals.encode(self._cluster_state.recent_removals(self._clock.now(), _now()))
+        return await self._keep(
+            labels.INFERRED_REMOVALS, removals, lambda: self._cluster_state.removal_not_sent(key, uid)
+        )
+
+    async def _record_repair(self, facts: Facts, stage: RepairStage) -> KubeFailed | None:
+        uid = facts.claim.uid if facts.claim is not None else ""
+        if not self._repairs.started(uid, stage, _now()):
+            return None
+        repairs = recent_repairs.encode(self._repairs.entries(self._clock.now(), _now()))
+        return await self._keep(labels.RECENT_REPAIRS, repairs, lambda: self._repairs.not_sent(uid))
+
+    async def _keep(self, annotation: str, text: str, undo: Callable[[], None]) -> KubeFailed | None:
+        saved = False
+        try:
+            await self._save(annotation, text)
+            saved = True
+        except KubeError as error:
+            log.warning("removal not sent: failed to record it on the Lease", error=str(error))
+            return KubeFailed(error=error)
+        finally:
+            if not saved:
+                undo()
+        return None
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
