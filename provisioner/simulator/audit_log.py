@@ -66,8 +66,8 @@ class Call:
 
     @property
     def is_bookkeeping(self) -> bool:
-        """The runtime's own writes: its Lease, and Events."""
-        return self.target.kind in {"leases", "events"}
+        """The runtime's own writes: its Lease, Events, and reviews of its own permissions, which change nothing."""
+        return self.target.kind in {"leases", "events", "selfsubjectaccessreviews"}
 
     def __str__(self) -> str:
         what = "/".join(part for part in self.target if part)

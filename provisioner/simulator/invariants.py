@@ -11,20 +11,39 @@ preceding requests and changes.
     I5  the system converges: see `World.settled`
     I6  no controller writes without holding the Lease, once there is one
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
-        more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire
+        more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire, or it is
+        replaced or consolidated, or a TerminateNode requests another machine
+    I13 a controller buys no more machines than pods wait for
+    I14 no disruption moves a pod with GPUs to another GPU model, unless the pod's own constraints list several
+    I15 a controller disrupts no more machines of a NodePool at the same time than its budgets allow
+    I16 a claim that is replaced is deleted only after its replacements were Initialized, that of a static NodePool only
+        while they are Ready
+
+I13 to I16 are in `disruption_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from .audit_log import CURRENT_CALL, AuditLog, Call, current_write
 from .azure.agentpool import Pool
 from .azure.cloud import AzureCloud
+from .disruption_invariants import DisruptionInvariants
 from .kube.store import Store
-from .snapshot import Snapshot, deleting, has_finalizer, is_expired, pool_mark, pool_stamp
+from .snapshot import (
+    Snapshot,
+    condition,
+    deleting,
+    has_finalizer,
+    is_disrupted,
+    is_expired,
+    pool_mark,
+    pool_stamp,
+)
 
 Json = dict[str, Any]
 
@@ -38,7 +57,7 @@ class InvariantError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`invariant`: I1 to I7; `at`: seconds of the loop; `log`: the preceding requests and changes."""
+    """`invariant`: I1 to I7, or I13 to I16; `at`: seconds of the loop; `log`: the preceding requests and changes."""
 
     invariant: str
     at: float
@@ -50,7 +69,7 @@ class Violation:
 
 
 class Invariants:
-    """`controllers`: the callers that are checked; `time`: the loop's.
+    """`controllers`: the callers that are checked; `time`: the loop's; `now`: the wall clock of the world.
 
     `gc_bound_seconds`: how long a pool may exist without a claim before its deletion begins (I1).
     """
@@ -61,6 +80,7 @@ class Invariants:
         cloud: AzureCloud,
         audit_log: AuditLog,
         time: Callable[[], float],
+        now: Callable[[], datetime],
         *,
         gc_bound_seconds: float = GC_BOUND_SECONDS,
     ) -> None:
@@ -69,7 +89,8 @@ class Invariants:
         self.gc_bound_seconds = gc_bound_seconds
         self._audit_log = audit_log
         self._time = time
-        self._snapshot = Snapshot(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"))
+        self._snapshot = Snapshot(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"), now)
+        self._disruption = DisruptionInvariants(self._snapshot, self._violated, time=time, now=now)
         self._orphan_since: dict[str, float] = {}
         self._leases: dict[str, None] = {}
         self._leader: tuple[str, float] | None = None
@@ -86,11 +107,21 @@ class Invariants:
             )
 
     def check_quiescent(self) -> None:
-        """I1 without the bound: no pool with the controller's mark lacks a live claim. Raises InvariantError."""
+        """I1 without the bound: no pool with the controller's mark lacks a live claim. No taint is left (I5).
+
+        Raises InvariantError.
+        """
         for pool in self._snapshot.pools.values():
             if (uid := self._snapshot.owner_of(pool)) and uid not in self._snapshot.claims:
                 self._violated("I1", f"after convergence, pool {pool.name} ({pool.state}) of claim {uid} remains")
+        for name, node in self._snapshot.nodes.items():
+            claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
+            if claim is not None and not deleting(claim) and is_disrupted(node) and not self._is_marked(claim):
+                self._violated("I5", f"after convergence, Node {name} has the taint of a removal that does not happen")
         self.raise_if_violated()
+
+    def _is_marked(self, claim: Json) -> bool:
+        return condition(claim, "DisruptionReason") == "True"
 
     def on_call(self, call: Call) -> None:
         """Check a request before it is served (I6)."""
@@ -114,8 +145,14 @@ class Invariants:
         elif kind == "pods":
             self._on_pod(obj)
             self._snapshot.set_pod(obj, gone=gone)
+            self._disruption.pod_changed(obj, gone=gone)
         elif kind == "nodepools":
             self._snapshot.set_replicas(obj, gone=gone)
+            self._disruption.node_pool_changed(obj, gone=gone)
+        elif kind == "agentpoolnodeclasses":
+            self._snapshot.set_node_class(obj, gone=gone)
+        elif kind == "terminatenodes" and before is None:
+            self._snapshot.request_created(obj)
         elif kind == "leases":
             self._on_lease(obj, before, gone=gone)
         self._check_orphans()
@@ -131,9 +168,13 @@ class Invariants:
             and self._snapshot.healthy(uid)
             and not self._snapshot.is_surplus(uid)
             and not self._snapshot.is_empty(uid)
+            and not self._snapshot.is_requested(uid)
             and not is_expired(claim)
+            and not self._is_disrupted(claim)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
+        by_controller = call is not None or (before is None and self._is_created_by_controller())
+        self._disruption.claim_changed(claim, before, gone=gone, controller=by_controller)
         if call and has_finalizer(before) and not has_finalizer(claim):
             self._check_claim_release(claim)
         if before is None:
@@ -145,6 +186,15 @@ class Invariants:
             self._audit_log.change(self._time(), "claim", name, "gone", uid=uid)
         else:
             self._snapshot.claims[uid] = claim
+
+    def _is_disrupted(self, claim: Json) -> bool:
+        """Whether a controller may delete this claim, because others replace it or its pods fit elsewhere."""
+        name, uid = claim["metadata"]["name"], claim["metadata"]["uid"]
+        new = self._snapshot.replacements(uid)
+        waiting = [one["metadata"]["name"] for one in new if condition(one, "Initialized") != "True"]
+        if waiting:
+            self._violated("I16", f"claim {name} was deleted before its replacement {waiting[0]} was Initialized")
+        return bool(new) or self._snapshot.is_outdated(uid)
 
     def _check_claim_release(self, claim: Json) -> None:
         name = claim["metadata"]["name"]
@@ -261,6 +311,11 @@ class Invariants:
     def _by_controller(self, kind: str, name: str) -> Call | None:
         call = current_write(kind, name)
         return call if call is not None and call.who in self.controllers else None
+
+    def _is_created_by_controller(self) -> bool:
+        """Whether a controller's request, which does not name it, creates an object."""
+        call = CURRENT_CALL.get()
+        return call is not None and call.status is None and call.verb == "POST" and call.who in self.controllers
 
     def _violated(self, invariant: str, what: str) -> None:
         self.violations.append(Violation(invariant, self._time(), what, self._audit_log.tail(LOG_LINES)))

@@ -13,11 +13,22 @@ from typing import Any
 from provisioner.api import labels
 from provisioner.api.time import parse_duration
 
+from .azure import sizes
 from .azure.agentpool import Pool
 
 Json = dict[str, Any]
 
+GPU_RESOURCES = {sizes.NVIDIA: "nvidia.com/gpu", sizes.AMD: "amd.com/gpu"}
 FAILED = frozenset({"Failed", "Canceled", "Canceling"})
+# Conditions of a Node by which its machine is faulty, with the status that states so.
+FAULTS = {
+    **dict.fromkeys(("KubeletProblem", "ContainerRuntimeProblem", "GPUMissing", "UnhealthyNvidiaDevicePlugin"), "True"),
+    **dict.fromkeys(("ReadonlyFilesystem", "FilesystemCorruptionProblem", "KernelDeadlock"), "True"),
+    **dict.fromkeys(("PreemptionScheduled",), "True"),
+    **dict.fromkeys(("kubernetes.azure.com/NodeHealthy", "AcceleratedHardwareReady"), "False"),
+}
+# A machine whose Node is not registered, or does not show its GPUs, after so many seconds has failed to start.
+REGISTRATION_SECONDS, INITIALIZATION_SECONDS = 900.0, 1200.0
 MAINTENANCE_STATES = frozenset(
     {"Updating", "Upgrading", "UpgradingNodeImageVersion", "Starting", "Stopping", "Scaling"}
 )
@@ -79,22 +90,30 @@ def condition(obj: Json | None, kind: str) -> str:
     return next((str(found["status"]) for found in conditions(obj) if found["type"] == kind), "")
 
 
+def is_disrupted(node: Json) -> bool:
+    """Whether the Node has the taint of a removal or replacement."""
+    return any(taint["key"] == labels.DISRUPTED_TAINT for taint in (node.get("spec") or {}).get("taints") or ())
+
+
 def allocatable(node: Json | None, resource: str) -> int:
     """The allocatable count of an extended resource of a Node."""
     return int(((node or {}).get("status") or {}).get("allocatable", {}).get(resource, "0"))
 
 
 class Snapshot:
-    """`cluster_idle`: whether the managed cluster is Running, without an operation."""
+    """`cluster_idle`: whether the managed cluster is Running, without an operation; `now`: the wall clock."""
 
-    def __init__(self, cluster_idle: Callable[[], bool]) -> None:
+    def __init__(self, cluster_idle: Callable[[], bool], now: Callable[[], datetime]) -> None:
         self.claims: dict[str, Json] = {}
         self.nodes: dict[str, Json] = {}
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
         self._replicas: dict[str, int] = {}
-        self._pods: dict[str, str] = {}
+        self._pods: dict[str, tuple[str, bool]] = {}
+        self._deadlines: dict[str, list[tuple[str, str, float]]] = {}
+        self._requested: set[str] = set()
         self._cluster_idle = cluster_idle
+        self._now = now
 
     def belongs(self, pool: Pool, claim: Json) -> bool:
         meta, mark = claim["metadata"], pool_mark(pool)
@@ -164,6 +183,25 @@ class Snapshot:
         else:
             self._replicas[uid] = replicas
 
+    def set_node_class(self, node_class: Json, *, gone: bool) -> None:
+        """Record the readiness rules of a node class that let a machine be replaced: key and effect, seconds."""
+        rules = () if gone else (node_class.get("spec") or {}).get("readiness") or ()
+        self._deadlines[node_class["metadata"]["name"]] = [
+            (rule["taint"]["key"], rule["taint"]["effect"], rule.get("timeoutSeconds", 1800))
+            for rule in rules
+            if rule.get("onTimeout") == "Replace"
+        ]
+
+    def request_created(self, terminate_node: Json) -> None:
+        """Record the claim of the Node that a new TerminateNode names."""
+        name = (terminate_node.get("spec") or {}).get("nodeName", "")
+        nodes = (node for node in self.nodes.values() if node["metadata"]["name"] == name)
+        self._requested |= {self.claim_of_node(node) for node in nodes}
+
+    def is_requested(self, uid: str) -> bool:
+        """Whether a TerminateNode was created for the machine of this claim."""
+        return uid in self._requested
+
     def is_surplus(self, uid: str) -> bool:
         """Whether the claim belongs to a static NodePool with more claims than replicas."""
         owners = {owner["uid"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
@@ -173,27 +211,46 @@ class Snapshot:
         """Record the Node of a pod that has not ended and that no DaemonSet owns."""
         meta, name = pod["metadata"], (pod.get("spec") or {}).get("nodeName", "")
         ended = (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
-        if gone or ended or not name or any(owner["kind"] == "DaemonSet" for owner in meta.get("ownerReferences", ())):
+        owners = {owner["kind"] for owner in meta.get("ownerReferences", ())}
+        ended = ended or ("deletionTimestamp" in meta and "StatefulSet" not in owners)
+        if gone or ended or not name or "DaemonSet" in owners:
             self._pods.pop(meta["uid"], None)
         else:
-            self._pods[meta["uid"]] = name
+            self._pods[meta["uid"]] = name, _is_served(pod)
 
     def is_empty(self, uid: str) -> bool:
-        """Whether the claim belongs to a NodePool, and no pod uses its Node."""
+        """Whether the claim belongs to a NodePool, and no pod uses its Node. Served pods are no use of GPUs."""
         owners = {owner["kind"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
-        nodes = {node["metadata"]["name"] for node in self.nodes.values() if self.claim_of_node(node) == uid}
-        return "NodePool" in owners and bool(nodes) and nodes.isdisjoint(self._pods.values())
+        nodes = {node["metadata"]["name"]: node for node in self.nodes.values() if self.claim_of_node(node) == uid}
+        used = any(name in nodes and not (served and _has_gpus(nodes[name])) for name, served in self._pods.values())
+        return "NodePool" in owners and bool(nodes) and not used
+
+    def replacements(self, uid: str) -> list[Json]:
+        """The claims that were created to replace this one."""
+        return [
+            claim
+            for claim in self.claims.values()
+            if uid in annotations_of(claim).get(labels.REPLACES, "").split(",") and not deleting(claim)
+        ]
+
+    def is_outdated(self, uid: str) -> bool:
+        """Whether the claim may be deleted without a replacement: it has drifted, or its NodePool consolidates it."""
+        claim = self.claims[uid]
+        owners = {owner["uid"] for owner in claim["metadata"].get("ownerReferences", ()) if owner["kind"] == "NodePool"}
+        dynamic = bool(owners) and owners.isdisjoint(self._replicas)
+        return dynamic and "True" in (condition(claim, "Drifted"), condition(claim, "Consolidatable"))
 
     def _running(self, node_pool: str) -> int:
-        """The claims of a NodePool, given by UID, that are not being deleted."""
+        """The claims of a NodePool, given by UID, that are neither being deleted nor replaced."""
         return sum(
             not deleting(claim)
+            and condition(claim, "DisruptionReason") != "True"
             and any(owner["uid"] == node_pool for owner in claim["metadata"].get("ownerReferences", ()))
             for claim in self.claims.values()
         )
 
     def healthy(self, uid: str) -> bool:
-        """Whether the claim exists and its machine is starting (no deadline deletes one), or running and Ready."""
+        """Whether the claim exists and its machine is starting in time, or running and Ready with all its GPUs."""
         claim = self.claims.get(uid)
         if claim is None or deleting(claim):
             return False
@@ -202,11 +259,42 @@ class Snapshot:
             return False
         nodes = [node for node in self.nodes.values() if self.claim_of_node(node) == uid]
         if not nodes:
-            return condition(claim, "Registered") != "True"
-        return all(
-            not deleting(node) and (labels.INITIALIZED not in labels_of(node) or condition(node, "Ready") == "True")
-            for node in nodes
+            starting = condition(claim, "Registered") != "True"
+            return starting and not self._longer("Launched", claim, REGISTRATION_SECONDS)
+        return all(not deleting(node) and self._sound(node, claim, pools[0]) for node in nodes)
+
+    def _sound(self, node: Json, claim: Json, pool: Pool) -> bool:
+        size = sizes.find(pool.size) or sizes.Size()
+        missing = allocatable(node, GPU_RESOURCES.get(size.vendor, "")) < size.gpus
+        if labels.INITIALIZED not in labels_of(node):
+            taints = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
+            rules = self._deadlines.get((claim["spec"].get("nodeClassRef") or {}).get("name", ""), ())
+            overdue = any((k, e) in taints and self._longer("Registered", claim, limit) for k, e, limit in rules)
+            return not overdue and not (missing and self._longer("Registered", claim, INITIALIZATION_SECONDS))
+        faulty = any(condition(node, kind) == word for kind, word in FAULTS.items())
+        return condition(node, "Ready") == "True" and not missing and not faulty
+
+    def _longer(self, kind: str, claim: Json, seconds: float) -> bool:
+        """Whether this condition of the claim has been True for at least so long."""
+        since = next(
+            (c["lastTransitionTime"] for c in conditions(claim) if (c["type"], c["status"]) == (kind, "True")), ""
         )
+        return bool(since) and (self._now() - datetime.fromisoformat(since)).total_seconds() >= seconds
+
+
+def _is_served(pod: Json) -> bool:
+    """Whether the pod requests no GPU, and a controller creates an equal one in its place."""
+    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", ()) if owner.get("controller")}
+    requests = [(one.get("resources") or {}).get("requests") or {} for one in pod["spec"].get("containers", ())]
+    return bool(owners & {"ReplicaSet", "StatefulSet"}) and not any(_is_gpu(name) for one in requests for name in one)
+
+
+def _has_gpus(node: Json) -> bool:
+    return any(_is_gpu(name) for name in (node.get("status") or {}).get("capacity") or {})
+
+
+def _is_gpu(resource: str) -> bool:
+    return resource.startswith(("nvidia.com/", "amd.com/"))
 
 
 def is_expired(claim: Json) -> bool:

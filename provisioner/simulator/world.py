@@ -90,7 +90,7 @@ class World:
         self.audit_log = AuditLog()
         # The first subscriber, so that the audit log has causes before their consequences.
         self.invariants = Invariants(
-            self.store, self.cloud, self.audit_log, loop.time, gc_bound_seconds=self.settings.gc_bound_seconds
+            self.store, self.cloud, self.audit_log, loop.time, now, gc_bound_seconds=self.settings.gc_bound_seconds
         )
         self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
         self.scheduler = PodScheduler(self.store)

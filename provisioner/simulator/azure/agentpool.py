@@ -17,6 +17,7 @@ from typing import Any
 from provisioner.api import labels
 
 from . import sizes
+from .settings import AzureSettings
 
 Properties = Mapping[str, Any]
 BUSY = frozenset(
@@ -37,11 +38,11 @@ READ_ONLY = frozenset(
     {"provisioningState", "powerState", "eTag", "status", "currentOrchestratorVersion", "nodeImageVersion"}
 )
 _IMAGES = {
-    "Ubuntu": "AKSUbuntu-2204gen2containerd-202608.10.0",
-    "Ubuntu2204": "AKSUbuntu-2204gen2containerd-202608.10.0",
-    "Ubuntu2404": "AKSUbuntu-2404gen2containerd-202608.10.0",
-    "AzureLinux": "AKSAzureLinux-V3gen2-202608.10.0",
-    "AzureLinux3": "AKSAzureLinux-V3gen2-202608.10.0",
+    "Ubuntu": "AKSUbuntu-2204gen2containerd",
+    "Ubuntu2204": "AKSUbuntu-2204gen2containerd",
+    "Ubuntu2404": "AKSUbuntu-2404gen2containerd",
+    "AzureLinux": "AKSAzureLinux-V3gen2",
+    "AzureLinux3": "AKSAzureLinux-V3gen2",
 }
 
 
@@ -99,8 +100,16 @@ class Pool:
         return self.state in BUSY
 
 
-def with_defaults(sent: Properties, kubernetes_version: str) -> dict[str, Any]:
-    """The properties as AKS stores them: without read-only members, with defaults, spot label and taint."""
+def image(os_sku: str, release: str) -> str:
+    """The name of a node image with its release."""
+    return f"{_IMAGES.get(os_sku, _IMAGES['Ubuntu'])}-{release}"
+
+
+def with_defaults(sent: Properties, settings: AzureSettings, current: Properties | None = None) -> dict[str, Any]:
+    """The properties as AKS stores them: without read-only members, with defaults, spot label and taint.
+
+    `current`: those of an existing pool, whose Kubernetes version and node image stay.
+    """
     filled = {key: copy.deepcopy(value) for key, value in sent.items() if key not in READ_ONLY and value is not None}
     filled.setdefault("vmSize", "Standard_D2s_v5")
     filled.setdefault("count", 1)
@@ -114,13 +123,15 @@ def with_defaults(sent: Properties, kubernetes_version: str) -> dict[str, Any]:
     filled.setdefault("osSKU", "Ubuntu")
     filled.setdefault("enableFIPS", False)
     filled.setdefault("scaleDownMode", "Delete")
-    filled.setdefault("orchestratorVersion", kubernetes_version)
+    version = str((current or {}).get("currentOrchestratorVersion") or settings.kubernetes_version)
+    filled.setdefault("orchestratorVersion", version)
     filled.setdefault("upgradeSettings", {"maxSurge": "10%"})
     size = sizes.find(filled["vmSize"])
     if size is not None and size.gpus:
         filled.setdefault("gpuProfile", {"driver": "Install"})
-    filled["currentOrchestratorVersion"] = kubernetes_version
-    filled["nodeImageVersion"] = _IMAGES.get(filled["osSKU"], _IMAGES["Ubuntu"])
+    filled["currentOrchestratorVersion"] = version
+    newest = image(filled["osSKU"], settings.node_image_release)
+    filled["nodeImageVersion"] = (current or {}).get("nodeImageVersion") or newest
     if filled.get("scaleSetPriority") == "Spot":
         filled.setdefault("scaleSetEvictionPolicy", "Delete")
         filled.setdefault("spotMaxPrice", -1)

@@ -11,7 +11,7 @@ import string
 from datetime import datetime
 from typing import Any
 
-from .agentpool import Pool
+from .agentpool import Pool, image
 from .operations import Operation
 from .settings import AzureSettings
 
@@ -80,6 +80,20 @@ def machine_body(settings: AzureSettings, pool: Pool, instance: int) -> dict[str
         "properties": {
             "resourceId": machine_id(settings, pool.name, instance),
             "network": {"ipAddresses": [{"family": "IPv4", "ip": address(pool, instance)}]},
+        },
+    }
+
+
+def upgrade_profile_body(settings: AzureSettings, pool: Pool) -> dict[str, Any]:
+    """What a pool can be upgraded to."""
+    return {
+        "id": f"{settings.cluster_id}/agentPools/{pool.name}/upgradeProfiles/default",
+        "name": "default",
+        "type": POOL_TYPE + "/upgradeProfiles",
+        "properties": {
+            "kubernetesVersion": str(pool.properties["currentOrchestratorVersion"]),
+            "osType": "Linux",
+            "latestNodeImageVersion": image(str(pool.properties["osSKU"]), settings.node_image_release),
         },
     }
 

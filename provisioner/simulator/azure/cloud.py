@@ -126,6 +126,15 @@ class AzureCloud:
         for pool in list(self.pools.values()):
             self.pool_store.put("updated", replace(pool, etag=self.lifecycle.guid()))
 
+    def release_node_image(self, release: str) -> None:
+        """AKS releases node images, such as 202608.17.0: new pools get them, others keep theirs."""
+        self.configure(node_image_release=release)
+
+    def upgrade_control_plane(self, version: str) -> None:
+        """A user upgrades the control plane only: new pools get its version, others keep theirs."""
+        self.configure(kubernetes_version=version)
+        self.cluster_etag = self.lifecycle.guid()
+
     def stop_cluster(self) -> None:
         """`az aks stop`: the machines are deleted at once; the pools stay, with power state Stopped."""
         self.cluster_power = "Stopped"

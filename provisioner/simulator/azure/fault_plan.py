@@ -23,7 +23,18 @@ from .errors import Answer
 from .faults import Failure, Fault
 
 Verb = Literal[
-    "*", "CLUSTER", "LIST", "GET", "PUT", "DELETE", "DELETE_MACHINES", "ABORT", "MACHINES", "MACHINE", "OPERATION"
+    "*",
+    "CLUSTER",
+    "LIST",
+    "GET",
+    "PUT",
+    "DELETE",
+    "DELETE_MACHINES",
+    "ABORT",
+    "MACHINES",
+    "MACHINE",
+    "UPGRADE_PROFILE",
+    "OPERATION",
 ]
 HANDLER = "AgentPoolHandler"
 

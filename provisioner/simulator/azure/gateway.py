@@ -16,7 +16,9 @@ from .routing import ACTIONS, BEYOND_GROUPS, Call
 from .settings import AzureSettings
 
 # Requests to AKS; the version of other services is not checked.
-VERSIONED = frozenset({"CLUSTER", "LIST", "GET", "PUT", "DELETE", "ABORT", "DELETE_MACHINES", "MACHINES", "MACHINE"})
+VERSIONED = frozenset(
+    {"CLUSTER", "LIST", "GET", "PUT", "DELETE", "ABORT", "DELETE_MACHINES", "MACHINES", "MACHINE", "UPGRADE_PROFILE"}
+)
 
 
 def refusal(cloud: AzureCloud, call: Call) -> Answer | None:

@@ -77,7 +77,7 @@ class Lifecycle:
     def update(self, name: str, properties: Mapping[str, Any], fault: Fault | None = None) -> Accepted:
         """An accepted PUT of an existing pool: Scaling if `count` changed, else Updating; Succeeded if unchanged."""
         pool = self.pool_store.pools[name]
-        wanted = agentpool.with_defaults(properties, self.settings.kubernetes_version)
+        wanted = agentpool.with_defaults(properties, self.settings, pool.properties)
         self.request_log.record_put(Put(self._now(), name, properties, created=False))
         unchanged = wanted == pool.properties and pool.state == "Succeeded"
         word = "Scaling" if wanted["count"] != pool.count else "Updating"
@@ -129,7 +129,7 @@ class Lifecycle:
         self._incarnations += 1
         return Pool(
             name=name,
-            properties=agentpool.with_defaults(properties, self.settings.kubernetes_version),
+            properties=agentpool.with_defaults(properties, self.settings),
             state="Succeeded",
             etag=self.guid(),
             incarnation=self._incarnations,

@@ -78,6 +78,12 @@ def _get(cloud: AzureCloud, call: Call) -> Answer:
     return Answer(200, bodies.pool_body(cloud.settings, pool)) if pool else errors.pool_not_found(call.pool)
 
 
+def _upgrade_profile(cloud: AzureCloud, call: Call) -> Answer:
+    pool = cloud.view("GET").get(call.pool)
+    body = bodies.upgrade_profile_body(cloud.settings, pool) if pool else None
+    return Answer(200, body) if body else errors.pool_not_found(call.pool)
+
+
 def _identity(cloud: AzureCloud, call: Call) -> Answer:
     client_id = cloud.settings.identities.get(call.item)
     if client_id is None:
@@ -138,6 +144,7 @@ def _other_services(cloud: AzureCloud, call: Call) -> Answer:
 _READS: Mapping[str, Callable[[AzureCloud, Call], Answer]] = {
     "CLUSTER": _cluster,
     "GET": _get,
+    "UPGRADE_PROFILE": _upgrade_profile,
     "MACHINES": _machines,
     "MACHINE": _machine,
     "OPERATION": _operation,

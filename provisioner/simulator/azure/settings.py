@@ -23,6 +23,7 @@ class AzureSettings:
     `get_lag_seconds` and `list_lag_seconds`: the age of the state that reads serve. `list_order`: whether a LIST shows
     writes during its duration (`list_seconds`). `delete_preempts`: whether DELETE of a
     busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
+    `kubernetes_version`: of the control plane, and of new pools. `node_image_release`: the newest one.
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: ignore If-Match and If-None-Match. `token`: the only accepted bearer token.
@@ -39,6 +40,7 @@ class AzureSettings:
     tenant: str = "00000000-0000-0000-0000-00000000000f"
     node_resource_group: str = ""
     kubernetes_version: str = "1.33.2"
+    node_image_release: str = "202608.10.0"
     max_agent_pools: int = 100
     network_plugin: str = "azure"
     page_size: int = 100

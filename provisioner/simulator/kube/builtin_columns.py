@@ -122,6 +122,13 @@ _MODES = {
 }
 
 
+def _claim_state(obj: Json, _: datetime) -> str:
+    allocated, users = dig(obj, "status", "allocation"), dig(obj, "status", "reservedFor")
+    found = ["deleted"] if "deletionTimestamp" in obj["metadata"] else []
+    found += ["allocated", *(["reserved"] if users else [])] if allocated else [] if found else ["pending"]
+    return ",".join(found)
+
+
 def _access_modes(obj: Json, _: datetime) -> str:
     return ",".join(_MODES.get(mode, mode) for mode in dig(obj, "status", "accessModes") or [])
 
@@ -219,6 +226,11 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         Column("Node Selector", _selector),
         AGE,
     ),
+    "jobs.batch": (
+        NAME,
+        _count("Active", "status", "active"),
+        AGE,
+    ),
     "persistentvolumeclaims": (
         NAME,
         Column("Status", _at("status", "phase")),
@@ -237,6 +249,14 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         _count("Allowed Disruptions", "status", "disruptionsAllowed"),
         AGE,
     ),
+    "resourceslices.resource.k8s.io": (
+        NAME,
+        Column("Node", _at("spec", "nodeName")),
+        Column("Driver", _at("spec", "driver")),
+        Column("Pool", _at("spec", "pool", "name")),
+        AGE,
+    ),
+    "resourceclaims.resource.k8s.io": (NAME, Column("State", _claim_state), AGE),
     "volumeattachments.storage.k8s.io": (
         NAME,
         Column("Attacher", _at("spec", "attacher"), format="name"),

@@ -33,6 +33,7 @@ _FIELDS: dict[str, dict[str, str]] = {
     },
     "namespaces": {"": "spec status", "spec": "finalizers", "status": "conditions phase"},
     "daemonsets.apps": {"": "spec status"},
+    "jobs.batch": {"": "spec status"},
     "events": {
         "": "action count eventTime firstTimestamp involvedObject lastTimestamp message reason related "
         "reportingComponent reportingInstance series source type",
@@ -49,6 +50,17 @@ _FIELDS: dict[str, dict[str, str]] = {
         "status": "conditions currentHealthy desiredHealthy disruptedPods disruptionsAllowed expectedPods "
         "observedGeneration",
     },
+    "resourceslices.resource.k8s.io": {
+        "": "spec",
+        "spec": "allNodes devices driver nodeName nodeSelector perDeviceNodeSelection pool sharedCounters",
+    },
+    "resourceclaims.resource.k8s.io": {
+        "": "spec status",
+        "spec": "devices",
+        "status": "allocation devices reservedFor",
+    },
+    "resourceclaimtemplates.resource.k8s.io": {"": "spec", "spec": "metadata spec"},
+    "deviceclasses.resource.k8s.io": {"": "spec", "spec": "config extendedResourceName selectors"},
     "volumeattachments.storage.k8s.io": {
         "": "spec status",
         "spec": "attacher nodeName source",

@@ -2,10 +2,13 @@
 
 Pure. Each state has (capacity, allocatable):
 
-    absent    the plugin never registered                           no resource on the Node
-    serving   the plugin serves                                     N, N minus unhealthy devices
-    stopped   the plugin stopped less than 5 min ago                N, 0
-    empty     stopped for longer, or the kubelet restarted without  0, 0
+    absent    the plugin never registered                                   no resource on the Node
+    serving   the plugin serves                                             N, N minus unhealthy devices
+    stopped   the plugin stopped less than 5 min ago                        N, 0
+    waiting   the kubelet restarted and waits for the plugin, up to 5 min   0, 0
+    removed   the plugin has not come back for 5 min                        0, 0
+
+An unhealthy device stays unhealthy until the plugin starts again, which it also does for a restarted kubelet.
 
 Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
@@ -16,7 +19,7 @@ from typing import Literal
 from provisioner.simulator.azure import sizes
 from provisioner.simulator.azure.agentpool import Pool
 
-State = Literal["absent", "serving", "stopped", "empty"]
+State = Literal["absent", "serving", "stopped", "waiting", "removed"]
 RESOURCES = {sizes.NVIDIA: "nvidia.com/gpu", sizes.AMD: "amd.com/gpu"}
 
 
@@ -30,17 +33,29 @@ class Devices:
     state: State = "absent"
 
     @property
+    def healthy(self) -> int:
+        """How many devices can be given to containers."""
+        return max(0, self.count - self.unhealthy) if self.state == "serving" else 0
+
+    @property
+    def registered(self) -> bool:
+        """Whether the device manager knows the resource."""
+        return bool(self.resource) and self.state not in ("absent", "removed")
+
+    @property
     def report(self) -> tuple[int, int] | None:
         """(capacity, allocatable), or None while the resource is not on the Node."""
         if not self.resource or self.state == "absent":
             return None
-        if self.state == "serving":
-            return self.count, max(0, self.count - self.unhealthy)
-        return (self.count, 0) if self.state == "stopped" else (0, 0)
+        return (self.count if self.state in ("serving", "stopped") else 0), self.healthy
 
     def served(self) -> "Devices":
-        """The plugin registered."""
-        return replace(self, state="serving")
+        """The plugin started and registered; all its devices are healthy."""
+        return replace(self, state="serving", unhealthy=0)
+
+    def failed(self, count: int) -> "Devices":
+        """So many devices in all are unhealthy; those that were stay so."""
+        return replace(self, unhealthy=max(self.unhealthy, count))
 
     def stopped(self) -> "Devices":
         """The plugin stopped; its devices stay as unhealthy for a grace period."""
@@ -48,11 +63,15 @@ class Devices:
 
     def expired(self) -> "Devices":
         """The grace period is over; no effect if the plugin registered again."""
-        return replace(self, state="empty") if self.state == "stopped" else self
+        return replace(self, state="removed") if self.state in ("stopped", "waiting") else self
 
     def restarted(self) -> "Devices":
-        """The kubelet restarted and waits for the plugin to register again."""
-        return self if self.state == "absent" else replace(self, state="empty")
+        """The kubelet restarted: it waits for the resources of its checkpoint to register again."""
+        return replace(self, state="waiting") if self.registered else self
+
+    def inherited(self) -> "Devices":
+        """A new machine has the Node of an old one, where a kubelet without a checkpoint resets the resource to 0."""
+        return replace(self, state="removed")
 
 
 def devices_of(pool: Pool, fraction_gpus: int) -> Devices:

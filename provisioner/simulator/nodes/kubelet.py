@@ -1,8 +1,9 @@
 """The kubelets, with their device plugins, and the cloud node manager's part of each Node.
 
 A kubelet creates its Node once. An existing Node of that name, deleting or not, is reused: it keeps its labels and
-taints; only the default labels are refreshed and extended resources set to 0. Every timer checks that the machine
-still runs and that its kubelet was not restarted since.
+taints; only the default labels are refreshed and extended resources set to 0. Changed devices reach the Node with the
+next update of its status, which is at once when its conditions change. Every timer checks that the machine still runs
+and that its kubelet was not restarted since.
 
 Source: docs/references/kubernetes.md#node-lifecycle,
 docs/references/kubernetes.md#extended-resources-and-the-device-manager.
@@ -10,7 +11,6 @@ docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 
 import uuid
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from random import Random  # noqa: TID251 - the type only
 
@@ -21,13 +21,14 @@ from provisioner.simulator.scheduler import Scheduler
 
 from . import node_objects as objects
 from .device_plugin import Devices
+from .dra_driver import DraDrivers
 from .machine import Machine, NodeSettings
 from .node_status import NodeWriter
 
 
 class Kubelets:
     """All kubelets. `machines`: the running ones, by Node name; `on_ready(node)` is called when a kubelet is Ready
-    again.
+    again, `on_reboot(node)` when it has started after a reboot.
 
     `plugin_delay_seconds`: the delay of device plugins, if set, instead of `settings.gpu_seconds`.
     """
@@ -42,6 +43,7 @@ class Kubelets:
         writer: NodeWriter,
         rng: Random,
         on_ready: Callable[[str], None],
+        on_reboot: Callable[[str], None],
     ) -> None:
         self.machines: dict[str, Machine] = {}
         self.plugin_delay_seconds: float | None = None
@@ -52,6 +54,8 @@ class Kubelets:
         self._writer = writer
         self._rng = rng
         self._on_ready = on_ready
+        self._on_reboot = on_reboot
+        self._drivers = DraDrivers(store, settings, scheduler)
 
     def boot_id(self) -> str:
         return str(uuid.UUID(int=self._rng.getrandbits(128), version=4))
@@ -61,46 +65,76 @@ class Kubelets:
         self._later(between, self._register, machine)
 
     def restart(self, machine: Machine) -> None:
-        """Only the kubelet restarts: GPUs are stale until its first status, then 0 until the plugin registers."""
+        """Only the kubelet restarts: GPUs are stale until its first status, and 0 until the plugin registers."""
         machine.starts += 1
+        machine.sync_due = False
         self._later(self._settings.status_seconds, self._restarted, machine)
 
     def reboot(self, machine: Machine) -> None:
         """The machine posts no status for a while, then has another boot id; its GPUs follow later."""
         machine.starts += 1
-        machine.answers = False
+        machine.sync_due = machine.answers = False
+        if machine.plugin != "dead":
+            machine.plugin = "starting"
         silence = self._settings.unresponsive_seconds
         self._later((silence, silence), self._lost, machine)
         self._later(self._settings.reboot_seconds, self._rebooted, machine)
 
     def report(self, machine: Machine, devices: Devices) -> None:
-        """Set the machine's devices and write them to the Node's status."""
+        """Set the machine's devices; the Node's status follows."""
         machine.devices = devices
-        if devices.report is not None:
+        if self._drivers.serves(machine):
+            if machine.driver_runs:
+                self._drivers.publish(machine)
+        elif not machine.sync_due:
+            machine.sync_due = True
+            period = self._settings.sync_seconds
+            self._after(period - (self._scheduler.time() - machine.synced_at) % period, self.sync, machine)
+
+    def report_at_once(self, machine: Machine, devices: Devices) -> None:
+        """Set the machine's devices, and write them to the Node's status."""
+        self.report(machine, devices)
+        self.sync(machine)
+
+    def sync(self, machine: Machine) -> None:
+        """Write the machine's devices to the Node's status, if its kubelet runs and no DRA driver has them."""
+        machine.sync_due = False
+        devices = machine.devices
+        if machine.answers and devices.report is not None and not self._drivers.serves(machine):
             capacity, allocatable = ({devices.resource: str(number)} for number in devices.report)
             self._writer.status(machine.name, {"capacity": capacity, "allocatable": allocatable})
 
-    def stop_plugin(self, machine: Machine) -> None:
+    def start_plugin(self, machine: Machine) -> None:
+        """The plugin starts and registers."""
+        machine.plugin, machine.driver_runs = "running", True
+        self.report(machine, machine.devices.served())
+
+    def stop_plugin(self, machine: Machine, *, for_good: bool) -> None:
         """The plugin stops; without a new registration its devices are removed later."""
+        machine.plugin = "dead" if for_good else "stopped"
+        if self._drivers.serves(machine):
+            self._drivers.stop(machine)
+            return
         self.report(machine, machine.devices.stopped())
-        machine.plugin_stops += 1
-        self._scheduler.after(
-            self._settings.endpoint_stop_seconds, partial(self._expire, machine, machine.plugin_stops)
-        )
+        self._begin_grace(machine)
 
     # timers
 
     def _later(self, between: Range, action: Callable[[Machine], None], machine: Machine) -> None:
+        self._after(self._rng.uniform(*between), action, machine)
+
+    def _after(self, seconds: float, action: Callable[[Machine], None], machine: Machine) -> None:
         starts = machine.starts
 
         def act() -> None:
             if self.machines.get(machine.name) is machine and machine.starts == starts:
                 action(machine)
 
-        self._scheduler.after(self._rng.uniform(*between), act)
+        self._scheduler.after(seconds, act)
 
     def _register(self, machine: Machine) -> None:
         machine.answers = True
+        self._drivers.wipe(machine)
         name, pool = machine.name, machine.pool
         known = self._store.get("nodes", name)
         if known is None:
@@ -108,9 +142,9 @@ class Kubelets:
         else:
             self._store.patch("nodes", name, {"metadata": {"labels": objects.default_labels(pool, name)}})
             if machine.devices.resource in ((known.get("status") or {}).get("capacity") or {}):
-                machine.devices = replace(machine.devices, state="empty")
+                machine.devices = machine.devices.inherited()
         self._writer.status(name, objects.status(self._azure, pool, machine.boot_id, machine.instance))
-        self.report(machine, machine.devices)
+        self._first_sync(machine)
         self._writer.healthy(name)
         self._writer.ready(name, False, message="container runtime network not ready: cni plugin not initialized")
         self._later(self._settings.initialize_seconds, self._initialize, machine)
@@ -128,12 +162,31 @@ class Kubelets:
     def _ready(self, machine: Machine) -> None:
         if machine.answers:
             self._writer.ready(machine.name, True, message="kubelet is posting ready status")
+            self.sync(machine)
             self._on_ready(machine.name)
             self._start_plugin(machine)
 
     def _restarted(self, machine: Machine) -> None:
-        self.report(machine, machine.devices.restarted())
+        self._stopped_with_kubelet(machine)
+        self._later(self._settings.first_status_seconds, self._first_sync, machine)
+        if machine.plugin == "running":
+            self._after(self._settings.register_seconds, self._register_again, machine)
         self._start_plugin(machine)
+
+    def _stopped_with_kubelet(self, machine: Machine) -> None:
+        """The kubelet starts: it waits for the plugin or driver to register."""
+        machine.driver_runs = False
+        self._drivers.wipe(machine)
+        machine.devices = machine.devices.restarted()
+        self._begin_grace(machine)
+
+    def _first_sync(self, machine: Machine) -> None:
+        machine.synced_at = self._scheduler.time()
+        self.sync(machine)
+
+    def _register_again(self, machine: Machine) -> None:
+        if machine.plugin == "running":
+            self.start_plugin(machine)
 
     def _lost(self, machine: Machine) -> None:
         if not machine.answers:
@@ -142,20 +195,30 @@ class Kubelets:
     def _rebooted(self, machine: Machine) -> None:
         machine.answers = True
         machine.boot_id = self.boot_id()
-        info = objects.node_info(self._azure, machine.pool, machine.boot_id)
+        info = objects.node_info(machine.pool, machine.boot_id)
         self._writer.status(machine.name, {"nodeInfo": info})
         self._writer.ready(machine.name, False, message="container runtime is down")
-        self.report(machine, machine.devices.restarted())
+        self._stopped_with_kubelet(machine)
+        self._first_sync(machine)
+        self._on_reboot(machine.name)
         self._later(self._settings.ready_seconds, self._ready, machine)
 
     def _start_plugin(self, machine: Machine) -> None:
-        delay = self.plugin_delay_seconds
-        between = self._settings.gpu_seconds if delay is None else (delay, delay)
-        self._later(between, self._serve, machine)
+        if machine.plugin == "starting":
+            delay = self.plugin_delay_seconds
+            between = self._settings.gpu_seconds if delay is None else (delay, delay)
+            self._later(between, self._serve, machine)
 
     def _serve(self, machine: Machine) -> None:
-        self.report(machine, machine.devices.served())
+        if machine.plugin == "starting":
+            self.start_plugin(machine)
+            self.sync(machine)
 
-    def _expire(self, machine: Machine, stops: int) -> None:
-        if machine.plugin_stops == stops and self.machines.get(machine.name) is machine:
-            self.report(machine, machine.devices.expired())
+    def _begin_grace(self, machine: Machine) -> None:
+        machine.plugin_stops += 1
+        self._after(self._settings.endpoint_stop_seconds, partial(self._expire, machine.plugin_stops), machine)
+
+    def _expire(self, stops: int, machine: Machine) -> None:
+        expired = machine.devices.expired()
+        if machine.plugin_stops == stops and expired != machine.devices:
+            self.report(machine, expired)

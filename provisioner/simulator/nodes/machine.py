@@ -4,7 +4,9 @@ Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager,
 docs/references/kubernetes.md#node-lifecycle.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.settings import Range
@@ -17,14 +19,23 @@ class NodeSettings:
     """Durations in simulated seconds.
 
     `initialize_seconds`: from registration to the node manager's part; `ready_seconds`: to Ready; `gpu_seconds`: from
-    Ready to the plugin's GPUs; `status_seconds`: how long values are stale after a kubelet restart;
-    `endpoint_stop_seconds`: the kubelet's endpointStopGracePeriod. `reregister`: a deleted Node is created again.
+    Ready to the plugin's GPUs on the Node; `sync_seconds`: between two updates of a Node's status. `status_seconds`:
+    how long a kubelet restart takes, while values are stale; from its end, `first_status_seconds` until the first
+    update, and `register_seconds` until a running plugin has registered. `endpoint_stop_seconds`: the kubelet's
+    endpointStopGracePeriod. `reregister`: a deleted Node is created again.
+
+    `dra_labels`: machines whose agent pool has these labels have a DRA driver instead of a device plugin; None: no
+    machine has. `slice_seconds`: between the writes of two ResourceSlices; `wiping_seconds`: until the kubelet deletes
+    those of a driver that is gone.
     """
 
     initialize_seconds: Range = (1.0, 4.0)
     ready_seconds: Range = (10.0, 40.0)
     gpu_seconds: Range = (20.0, 60.0)
+    sync_seconds: float = 10.0
     status_seconds: Range = (0.0, 10.0)
+    first_status_seconds: Range = (0.0, 0.2)
+    register_seconds: float = 0.1
     endpoint_stop_seconds: float = 300.0
     reboot_seconds: Range = (60.0, 150.0)
     unresponsive_seconds: float = 40.0
@@ -33,11 +44,19 @@ class NodeSettings:
     pod_stop_seconds: float = 1.0
     orphan_pod_seconds: float = 40.0
     reregister: bool = False
+    dra_labels: Mapping[str, str] | None = None
+    slice_seconds: float = 1.0
+    wiping_seconds: float = 30.0
 
 
 @dataclass(kw_only=True)
 class Machine:
-    """`answers`: its kubelet runs and reaches the API server; `starts`: the number of starts of the kubelet."""
+    """`answers`: its kubelet runs and reaches the API server; `starts`: the number of starts of the kubelet.
+
+    `plugin`: "starting" until the Node is Ready and `gpu_seconds` later, then "running"; "stopped" until the machine
+    reboots; "dead" for good. `synced_at`: when the kubelet first updated the Node's status.
+    `driver_runs`: a DRA driver is registered; `generation`: of its last publication.
+    """
 
     name: str
     pool: Pool
@@ -46,4 +65,9 @@ class Machine:
     boot_id: str
     answers: bool = False
     starts: int = 1
+    plugin: Literal["starting", "running", "stopped", "dead"] = "starting"
     plugin_stops: int = 0
+    synced_at: float = 0.0
+    sync_due: bool = False
+    driver_runs: bool = False
+    generation: int = 0

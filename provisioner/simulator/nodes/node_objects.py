@@ -114,11 +114,11 @@ def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> 
             {"type": "Hostname", "address": bodies.node_name(settings, pool.name, instance)},
             {"type": "InternalIP", "address": bodies.address(pool, instance)},
         ],
-        "nodeInfo": node_info(settings, pool, boot_id),
+        "nodeInfo": node_info(pool, boot_id),
     }
 
 
-def node_info(settings: AzureSettings, pool: Pool, boot_id: str) -> dict[str, str]:
+def node_info(pool: Pool, boot_id: str) -> dict[str, str]:
     """The nodeInfo of a machine; a reboot changes the boot id."""
     return {
         "architecture": _arch(pool),
@@ -126,7 +126,7 @@ def node_info(settings: AzureSettings, pool: Pool, boot_id: str) -> dict[str, st
         "containerRuntimeVersion": "containerd://2.0.5",
         "kernelVersion": "5.15.0-1091-azure",
         "kubeProxyVersion": "",
-        "kubeletVersion": f"v{settings.kubernetes_version}",
+        "kubeletVersion": f"v{pool.properties['currentOrchestratorVersion']}",
         "machineID": f"{pool.incarnation:032x}",
         "operatingSystem": "linux",
         "osImage": _IMAGES.get(str(pool.properties["osSKU"]), _IMAGES["Ubuntu"]),

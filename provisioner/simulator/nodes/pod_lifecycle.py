@@ -1,8 +1,9 @@
 """The pods of a machine: the kubelet starts and stops them, the pod garbage collector deletes those without a Node.
 
-The kubelet of a Ready Node accepts a bound pod at once, and runs it `start_seconds` later. Containers run until their
-pod is deleted. A deleting pod on a machine with a running kubelet is removed after `stop_seconds`, or its grace period
-if that is shorter. On another machine it stays until its Node was deleted and `orphan_seconds` have passed.
+The kubelet of a Ready Node accepts a bound pod at once, and runs it `start_seconds` later. A pod for which it has too
+few devices fails, and so does one that had devices before a reboot. Containers run until their pod is deleted. A
+deleting pod on a machine with a running kubelet is removed after `stop_seconds`, or its grace period if that is
+shorter. On another machine it stays until its Node was deleted and `orphan_seconds` have passed.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ (kubelet's last DELETE has grace 0),
 https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
@@ -18,18 +19,21 @@ from provisioner.simulator.kube.store import Store
 from provisioner.simulator.scheduler import Scheduler
 
 from . import pod_status
+from .admission import refusal
+from .device_plugin import Devices
 
 Json = dict[str, Any]
 
 
 class PodLifecycle:
-    """`answers(node)`: whether the kubelet of that Node is running."""
+    """`answers(node)`: whether the kubelet of that Node is running; `devices(node)`: what it has for containers."""
 
     def __init__(
         self,
         store: Store,
         scheduler: Scheduler,
         answers: Callable[[str], bool],
+        devices: Callable[[str], Devices],
         now: Callable[[], datetime],
         *,
         start_seconds: float,
@@ -39,6 +43,7 @@ class PodLifecycle:
         self._store = store
         self._scheduler = scheduler
         self._answers = answers
+        self._devices = devices
         self._now = now
         self._start_seconds = start_seconds
         self._stop_seconds = stop_seconds
@@ -62,6 +67,12 @@ class PodLifecycle:
         for pod in self._on(node):
             self.updated(pod)
 
+    def rebooted(self, node: str) -> None:
+        """The kubelet admits its pods again; a device plugin that is not back fails those with devices."""
+        for pod in self._on(node):
+            if _is_running(pod):
+                self._admit(pod, node)
+
     def node_gone(self, node: str) -> None:
         """The Node was deleted; its pods are deleted unless it is created again."""
         self._scheduler.after(self._orphan_seconds, partial(self._collect, node))
@@ -76,10 +87,17 @@ class PodLifecycle:
 
     def _accept(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
-        if pod is not None and _is_new(pod) and self._answers(node):
-            now = rfc3339(self._now())
-            self._write(pod, pod_status.accepted(pod, now))
+        if pod is not None and _is_new(pod) and self._answers(node) and self._admit(pod, node):
+            self._write(pod, pod_status.accepted(pod, rfc3339(self._now())))
             self._scheduler.after(self._start_seconds, partial(self._run, name, namespace, uid, node))
+
+    def _admit(self, pod: Json, node: str) -> bool:
+        uid = pod["metadata"]["uid"]
+        others = (one for one in self._on(node) if _is_running(one) and one["metadata"]["uid"] != uid)
+        refused = refusal(pod, self._devices(node), others)
+        if refused is not None:
+            self._write(pod, pod_status.refused(pod, refused, rfc3339(self._now())))
+        return refused is None
 
     def _run(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
@@ -114,3 +132,9 @@ def _is_new(pod: Json) -> bool:
     """Whether no kubelet has accepted the pod yet."""
     status = pod.get("status") or {}
     return status.get("phase", "Pending") == "Pending" and "startTime" not in status
+
+
+def _is_running(pod: Json) -> bool:
+    """Whether a kubelet has accepted the pod, and it has not ended."""
+    status = pod.get("status") or {}
+    return "startTime" in status and status.get("phase") in ("Pending", "Running")

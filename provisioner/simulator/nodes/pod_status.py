@@ -1,4 +1,4 @@
-"""The status that a kubelet writes of a pod: accepted, with its containers being created, and running. Pure.
+"""The status that a kubelet writes of a pod: refused, accepted with its containers being created, and running. Pure.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-conditions.
 """
@@ -6,7 +6,15 @@ Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/#pod-co
 from collections.abc import Iterator
 from typing import Any
 
+from .admission import Refusal
+
 Json = dict[str, Any]
+
+
+def refused(pod: Json, why: Refusal, now: str) -> Json:
+    """Phase Failed, for good: only the pod's owner creates another one."""
+    since = (pod.get("status") or {}).get("startTime") or now
+    return {"phase": "Failed", "reason": why.reason, "message": why.message, "startTime": since}
 
 
 def accepted(pod: Json, now: str) -> Json:

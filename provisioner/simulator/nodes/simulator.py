@@ -10,7 +10,6 @@ docs/references/kubernetes.md#node-lifecycle, docs/references/kubernetes.md#exte
 """
 
 from collections.abc import Callable
-from dataclasses import replace
 from datetime import datetime
 from functools import partial
 from random import Random  # noqa: TID251 - the type only
@@ -34,7 +33,10 @@ AT_ONCE = (0.0, 0.0)
 
 
 class NodeSimulator:
-    """`run()` must be running. The controls take Node names and act at once; KeyError for a Node without a machine."""
+    """`run()` must be running. The controls take Node names and act at once; KeyError for a Node without a machine.
+
+    What they do to a device plugin is on the Node with the next update of its status.
+    """
 
     def __init__(
         self, store: Store, cloud: AzureCloud, settings: NodeSettings, rng: Random, now: Callable[[], datetime]
@@ -48,6 +50,7 @@ class NodeSimulator:
             store,
             self._scheduler,
             self._answering,
+            lambda node: self.machines[node].devices,
             now,
             start_seconds=settings.pod_start_seconds,
             stop_seconds=settings.pod_stop_seconds,
@@ -61,6 +64,7 @@ class NodeSimulator:
             writer=self._writer,
             rng=rng,
             on_ready=self._pods.kubelet_ready,
+            on_reboot=self._pods.rebooted,
         )
         DaemonSets(store, self._scheduler)
         self._never_register: list[str] = []
@@ -102,33 +106,40 @@ class NodeSimulator:
         machine.answers = ready is not None
         self._writer.ready(node, ready, reason)
         if machine.answers:
+            self._kubelets.sync(machine)
             self._pods.kubelet_ready(node)
 
     def set_condition(self, node: str, kind: str, word: str, reason: str = "", message: str = "") -> None:
         """Set a condition, as a node problem detector does; `word`: True, False or Unknown."""
         self._writer.condition(node, kind, word, reason, message)
 
-    def set_gpus(self, node: str, count: int) -> None:
-        """The device plugin advertises this many devices."""
-        resource = self.machines[node].devices.resource or "nvidia.com/gpu"
-        self._kubelets.report(self.machines[node], Devices(resource=resource, count=count, state="serving"))
+    def set_gpus(self, node: str, count: int, *, unhealthy: int = 0) -> None:
+        """The device plugin advertises this many devices, and the Node shows them at once."""
+        machine = self.machines[node]
+        machine.plugin = "running"
+        resource = machine.devices.resource or "nvidia.com/gpu"
+        devices = Devices(resource=resource, count=count, unhealthy=unhealthy, state="serving")
+        self._kubelets.report_at_once(machine, devices)
 
     def set_unhealthy_gpus(self, node: str, count: int) -> None:
-        """This many devices become unhealthy: allocatable decreases, capacity does not."""
+        """So many devices are unhealthy until the plugin starts again: allocatable decreases, capacity does not."""
         machine = self.machines[node]
-        self._kubelets.report(machine, replace(machine.devices, unhealthy=count))
+        self._kubelets.report(machine, machine.devices.failed(count))
 
     def stop_plugin(self, node: str) -> None:
-        """The device plugin stops: allocatable is 0 at once, capacity 0 after five minutes."""
-        self._kubelets.stop_plugin(self.machines[node])
+        """The device plugin stops: allocatable is 0, and capacity 0 after five minutes; a reboot starts it again."""
+        self._kubelets.stop_plugin(self.machines[node], for_good=False)
+
+    def kill_plugin(self, node: str) -> None:
+        """The device plugin stops for good: only `start_plugin` starts it again."""
+        self._kubelets.stop_plugin(self.machines[node], for_good=True)
 
     def start_plugin(self, node: str) -> None:
-        """The device plugin registers again."""
-        machine = self.machines[node]
-        self._kubelets.report(machine, machine.devices.served())
+        """The device plugin starts and registers, with all devices healthy."""
+        self._kubelets.start_plugin(self.machines[node])
 
     def restart_kubelet(self, node: str) -> None:
-        """The kubelet restarts; GPUs are 0 in its first status and return with the device plugin."""
+        """The kubelet restarts; the devices are 0 until the plugin, if it runs, has registered again."""
         self._kubelets.restart(self.machines[node])
 
     def reboot(self, node: str) -> None:

@@ -18,6 +18,8 @@ from provisioner.simulator.kube.objects import Key, key_of, rfc3339
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.kube.watch_cache import EventType
 
+from . import device_claims
+from .device_claims import Allocator, ResourceClaims
 from .filters import Filters
 from .matching import term_selects, untolerated
 from .nodes import NodeInfo, snapshot
@@ -29,7 +31,15 @@ DELAY_SECONDS = 0.01
 # A changed message is written that long after the previous one, so that many pods and Nodes cause few writes.
 REPORT_SECONDS = 10.0
 # What scheduling compares of a pod, besides its priority.
-_SHAPE = ("nodeSelector", "affinity", "tolerations", "topologySpreadConstraints", "overhead", "resources")
+_SHAPE = (
+    "nodeSelector",
+    "affinity",
+    "tolerations",
+    "topologySpreadConstraints",
+    "overhead",
+    "resources",
+    "resourceClaims",
+)
 
 
 class PodScheduler:
@@ -42,6 +52,7 @@ class PodScheduler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._events = 0
+        ResourceClaims(store)
         store.subscribe(self._notice)
 
     def start(self) -> None:
@@ -60,7 +71,9 @@ class PodScheduler:
     def _notice(self, kind: EventType, resource: str, obj: Json, before: Json | None) -> None:
         if resource == "pods":
             self._pod_changed(kind, obj, before)
-        elif resource == "nodes" and self._pending and _may_matter(kind, obj, before):
+        elif self._pending and (
+            resource in device_claims.KINDS or (resource == "nodes" and _may_matter(kind, obj, before))
+        ):
             self._run_after(DELAY_SECONDS)
 
     def _pod_changed(self, kind: EventType, pod: Json, before: Json | None) -> None:
@@ -95,31 +108,36 @@ class PodScheduler:
         found = [self._store.get("pods", name, namespace) for namespace, name in self._pending]
         waiting = sorted((pod for pod in found if pod is not None), key=_order)
         infos = snapshot(self._store.each("nodes"), self._store.each("pods"))
+        allocator = Allocator(self._store)
         # Pods that scheduling cannot tell apart, and that did not fit since the last binding.
         rejected: dict[bytes, list[Rejection]] = {}
         for pod in waiting:
             shape = _shape(pod)
             rejections = rejected.get(shape)
             if rejections is None:
-                rejections = self._place(pod, infos)
+                rejections = self._place(pod, infos, allocator)
                 if rejections is None:
                     rejected.clear()
                     continue
                 rejected[shape] = rejections
             self._report(pod, rejections)
 
-    def _place(self, pod: Json, infos: list[NodeInfo]) -> list[Rejection] | None:
+    def _place(self, pod: Json, infos: list[NodeInfo], allocator: Allocator) -> list[Rejection] | None:
         """Bind the pod; the reason of each Node if it fits none."""
         filters = Filters(pod, pod_requests(pod["spec"]), infos)
         rejections, fitting = [], []
         for info in infos:
             if rejection := filters.reject(info):
                 rejections.append(rejection)
+            elif pod["spec"].get("resourceClaims") and allocator.plan(pod, info.name) is None:
+                rejections.append(Rejection((device_claims.REASON,)))
             else:
                 fitting.append(info)
         if not fitting:
             return rejections
-        self._bind(pod, min(fitting, key=lambda info: _preference(pod, info)))
+        chosen = min(fitting, key=lambda info: _preference(pod, info))
+        allocator.allocate(pod, chosen.name)
+        self._bind(pod, chosen)
         return None
 
     def _bind(self, pod: Json, info: NodeInfo) -> None:

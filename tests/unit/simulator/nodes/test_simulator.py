@@ -1,78 +1,12 @@
 """Machines and their Nodes, on virtual time, with the simulated Azure and store."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from datetime import UTC, datetime
-from random import Random
 from typing import Any
 
-from provisioner.simulator import loop
-from provisioner.simulator.azure.cloud import AzureCloud
-from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.kube.store import Store
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.nodes.simulator import NodeSimulator
 from tests.stories import run_by
 
-EPOCH = datetime(2026, 11, 1, tzinfo=UTC)
-SIZE = "Standard_NC24ads_A100_v4"
-GPU = "nvidia.com/gpu"
-
-
-class Sim:
-    """A cluster with one GPU pool called `gpu1`, which has run for ten minutes unless a test states otherwise."""
-
-    def __init__(self, seed: int, settings: NodeSettings, **azure: Any) -> None:
-        clock = loop.VirtualClock(asyncio.get_running_loop(), EPOCH)
-        self.cloud = AzureCloud(AzureSettings(**azure), clock.now, Random(seed))
-        self.store = Store(clock.now, seed_uid=Random(seed))
-        self.nodes = NodeSimulator(self.store, self.cloud, settings, Random(seed), clock.now)
-        self.writes: list[tuple[str, str]] = []
-        self.store.subscribe(lambda kind, resource, obj, before: self.writes.append((kind, resource)))
-
-    @property
-    def name(self) -> str:
-        return f"aks-gpu1-{self.cloud.settings.name_digits}-vmss000000"
-
-    @property
-    def node(self) -> dict[str, Any]:
-        found = self.store.get("nodes", self.name)
-        assert found is not None
-        return found
-
-    def create(self, name: str = "gpu1", **wire: Any) -> None:
-        self.cloud.lifecycle.create(name, {"vmSize": SIZE, **wire})
-
-    def ready(self) -> str:
-        return str(next(c["status"] for c in self.node["status"]["conditions"] if c["type"] == "Ready"))
-
-    def gpus(self) -> tuple[str | None, str | None]:
-        status = self.node["status"]
-        return status["capacity"].get(GPU), status["allocatable"].get(GPU)
-
-    def keys(self) -> set[str]:
-        return {taint["key"] for taint in self.node["spec"].get("taints") or ()}
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():  # noqa: ASYNC110 - on virtual time, looking costs nothing
-        await asyncio.sleep(0.1)
-
-
-def run_scenario(
-    scenario: Callable[[Sim], Awaitable[None]], settings: NodeSettings | None = None, **azure: Any
-) -> None:
-    """Run one scenario; remaining timers are dropped."""
-
-    async def main() -> None:
-        sim = Sim(3, settings or NodeSettings(), **azure)
-        async with asyncio.TaskGroup() as group:
-            background = [group.create_task(sim.cloud.run()), group.create_task(sim.nodes.run())]
-            await scenario(sim)
-            for task in background:
-                task.cancel()
-
-    loop.run(main, seed=3, epoch=EPOCH, horizon_seconds=86_400)
+from .stage import SIZE, Sim, pod, run_scenario, until
 
 
 def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
@@ -214,66 +148,6 @@ def test_the_kubelet_recreates_a_deleted_node_if_configured() -> None:
     run_scenario(back, NodeSettings(reregister=True))
 
 
-@run_by(run_scenario)
-async def test_a_stopped_plugin_follows_the_device_managers_table(sim: Sim) -> None:
-    """N/N, then N/0 for five minutes, then 0/0, then N/N; an unhealthy device lowers allocatable only."""
-    sim.cloud.seed_pool("gpu1", vmSize="Standard_NC96ads_A100_v4")
-    await asyncio.sleep(120)
-    assert sim.gpus() == ("4", "4")
-    sim.nodes.set_unhealthy_gpus(sim.name, 1)
-    assert sim.gpus() == ("4", "3")
-    sim.nodes.set_unhealthy_gpus(sim.name, 0)
-    sim.nodes.stop_plugin(sim.name)
-    assert sim.gpus() == ("4", "0")
-    await asyncio.sleep(200)
-    sim.nodes.start_plugin(sim.name)
-    sim.nodes.stop_plugin(sim.name)
-    await asyncio.sleep(290)
-    assert sim.gpus() == ("4", "0")
-    await asyncio.sleep(11)
-    assert sim.gpus() == ("0", "0")
-    sim.nodes.start_plugin(sim.name)
-    assert sim.gpus() == ("4", "4")
-
-
-def test_a_restarted_kubelet_shows_stale_gpus_then_none_then_all() -> None:
-    """Until the kubelet's first status the API has N; then 0/0 until the plugin has registered again."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        sim.nodes.restart_kubelet(sim.name)
-        await asyncio.sleep(4)
-        assert sim.gpus() == ("1", "1")
-        await asyncio.sleep(2)
-        assert sim.gpus() == ("0", "0")
-        assert sim.ready() == "True"
-        await asyncio.sleep(31)
-        assert sim.gpus() == ("1", "1")
-
-    run_scenario(scenario, NodeSettings(status_seconds=(5, 5), gpu_seconds=(30, 30)))
-
-
-def test_a_reboot_changes_the_boot_id_and_removes_the_gpus_for_a_while() -> None:
-    """The Node is Unknown after 40 s, returns with another bootID and 0 GPUs, and then has all GPUs again."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(120)
-        before = sim.node["status"]["nodeInfo"]["bootID"]
-        sim.nodes.reboot(sim.name)
-        await asyncio.sleep(41)
-        assert (sim.ready(), sim.gpus()) == ("Unknown", ("1", "1"))
-        await asyncio.sleep(50)
-        assert sim.node["status"]["nodeInfo"]["bootID"] != before
-        assert sim.gpus() == ("0", "0")
-        await asyncio.sleep(100)
-        assert (sim.ready(), sim.gpus()) == ("True", ("1", "1"))
-        assert sim.keys() == set()
-
-    run_scenario(scenario, NodeSettings(reboot_seconds=(90, 90)))
-
-
 def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
     """A pool is deleted and created again within 40 s: the Node does not change."""
 
@@ -290,22 +164,6 @@ def test_a_machine_that_comes_back_in_time_keeps_its_node() -> None:
         assert (sim.node["metadata"]["uid"], sim.ready()) == (uid, "True")
 
     run_scenario(scenario, NodeSettings(ready_seconds=(5, 5)), delete_seconds=(10, 10), create_seconds=(10, 10))
-
-
-def test_a_reboot_stops_the_plugin_that_was_about_to_serve() -> None:
-    """Registrations from before the reboot never appear on the Node."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=SIZE)
-        await asyncio.sleep(15)
-        assert sim.ready() == "True"
-        sim.nodes.reboot(sim.name)
-        await asyncio.sleep(80)
-        assert sim.gpus() == (None, None)
-        await asyncio.sleep(200)
-        assert sim.gpus() == ("1", "1")
-
-    run_scenario(scenario, NodeSettings(ready_seconds=(10, 10), gpu_seconds=(60, 60), reboot_seconds=(90, 90)))
 
 
 def test_a_silent_kubelet_finishes_its_pods_when_it_is_back() -> None:
@@ -345,11 +203,6 @@ async def test_settings_for_machines_that_fail_to_start(sim: Sim) -> None:
     assert sim.gpus() == ("1", "1")
     (amd,) = sim.store.list("nodes", labels="agentpool=amd")
     assert amd["status"]["allocatable"]["amd.com/gpu"] == "8"
-
-
-def pod(name: str, node: str) -> dict[str, Any]:
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i"}]}
-    return {"metadata": {"name": name, "namespace": "default"}, "spec": spec}
 
 
 @run_by(run_scenario)

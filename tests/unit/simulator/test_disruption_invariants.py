@@ -1,0 +1,272 @@
+"""Each invariant of disruption is violated by one deliberate change, and not by permitted ones."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from provisioner.api import labels
+from provisioner.api.time import rfc3339
+from provisioner.simulator.disruption_invariants import allowed, model
+from tests.unit.simulator.test_invariants import CLAIMS, EPOCH, breaks, node_of, play
+
+T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
+NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
+
+
+async def node_pool(person, *budgets, **spec):
+    """A NodePool with these budgets; its UID."""
+    template = {
+        "spec": {
+            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
+            "requirements": [],
+        }
+    }
+    disruption = {"consolidateAfter": "0s", "budgets": [*budgets]}
+    body = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpu"},
+            "spec": {"template": template, "disruption": disruption, **spec}}  # fmt: skip
+    return (await person.kube("POST", NODE_POOLS, body))["metadata"]["uid"]
+
+
+async def claim(caller, pool, name, size=T4, replaces="", **spec):
+    """A NodeClaim of the NodePool; its UID."""
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": pool}
+    notes = {"annotations": {labels.REPLACES: replaces}} if replaces else {}
+    body = {
+        "apiVersion": "karpenter.sh/v1",
+        "kind": "NodeClaim",
+        "metadata": {"name": name, "finalizers": [labels.FINALIZER], "ownerReferences": [owner], **notes},
+        "spec": {
+            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
+            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [size]}],
+            **spec,
+        },
+    }
+    return (await caller.kube("POST", CLAIMS, body))["metadata"]["uid"]
+
+
+async def machine(world, controller, person, pool, name, *, size=T4, replaces=""):
+    """A NodeClaim of a person with its agent pool and Node, Initialized; its UID and the name of its Node."""
+    uid = await claim(person, pool, name, size, replaces)
+    await controller.pool(uid, name, vmSize=size)
+    await asyncio.sleep(130)
+    node = node_of(world, name)
+    mark = {"metadata": {"finalizers": [labels.FINALIZER], "labels": {labels.INITIALIZED: "true"}}}
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", mark)
+    await conditions(world, controller, name, Initialized="True", Ready="True")
+    return uid, node
+
+
+async def conditions(world, caller, name, **kinds):
+    """Write these conditions beside the others; `Kind=reason` is True with that reason, unless it is a status."""
+    found = world.store.get("nodeclaims.karpenter.sh", name).get("status", {}).get("conditions", [])
+    kept = [one for one in found if one["type"] not in kinds]
+    at = rfc3339(EPOCH + timedelta(seconds=asyncio.get_running_loop().time()))
+    for kind, value in kinds.items():
+        status, reason = (value, kind) if value in {"True", "False"} else ("True", value)
+        kept.append(
+            {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": at},
+        )
+    await caller.kube("PATCH", f"{CLAIMS}/{name}/status", {"status": {"conditions": kept}})
+
+
+async def delete(caller, name):
+    await caller.kube("DELETE", f"{CLAIMS}/{name}")
+
+
+def use(world, node, name="p", **spec):
+    """A pod of a ReplicaSet that uses a GPU of the Node, `node=""`: that is pending."""
+    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
+    gpus = {kind: {"nvidia.com/gpu": "1"} for kind in ("requests", "limits")}
+    body = {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": "default", "ownerReferences": [owner]},
+        "spec": {
+            "containers": [{"name": "main", "image": "web", "resources": gpus}],
+            **({"nodeName": node} if node else {"schedulingGates": [{"name": "wait"}]}),
+            **spec,
+        },
+    }
+    world.store.create("pods", body, "default")
+
+
+ONE = {"nodes": "1"}
+
+
+def test_i15_a_second_machine_is_marked() -> None:
+    """A budget of 1 is used by a machine that has the condition DisruptionReason."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        for name in ("a", "b"):
+            await machine(world, controller, person, pool, name)
+            await conditions(world, controller, name, DisruptionReason="Drifted")
+
+    breaks(r"I15 violated.*claim b is disrupted \(Drifted\) while 1 others of NodePool gpu", story)
+
+
+def test_i15_a_second_machine_is_deleted() -> None:
+    """An empty machine is deleted while another one is on its way out."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        for name in ("a", "b"):
+            await machine(world, controller, person, pool, name)
+        for name in ("a", "b"):
+            await delete(controller, name)
+
+    breaks(r"I15 violated.*claim b is disrupted \(Empty\)", story)
+
+
+def test_i15_outside_the_hours_of_the_budget() -> None:
+    """From 9 to 17 nothing may be disrupted: it is noon."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
+        await machine(world, controller, person, pool, "a")
+        await delete(controller, "a")
+
+    breaks(r"I15 violated.*budgets allow 0 of 1", story)
+
+
+def test_i15_is_kept_by_permitted_changes() -> None:
+    """Within the budget; by a person; after the first one is gone from it; for another reason."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, {"nodes": "1", "reasons": ["Drifted"]})
+        for name in ("a", "b", "c", "d"):
+            await machine(world, controller, person, pool, name)
+        await conditions(world, controller, "a", DisruptionReason="Drifted")
+        await conditions(world, controller, "a", DisruptionReason="False")
+        await conditions(world, controller, "b", DisruptionReason="Drifted")
+        await delete(person, "a")
+        await delete(controller, "c")
+        await delete(controller, "d")
+        world.check()
+
+    play(story)
+
+
+def test_i14_a_replacement_with_another_model() -> None:
+    """The pod's successor is bound to the replacement, which has another model."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        old, node = await machine(world, controller, person, pool, "a")
+        use(world, node)
+        await conditions(world, controller, "a", DisruptionReason="Drifted")
+        _, new = await machine(world, controller, person, pool, "b", size=A100, replaces=old)
+        use(world, new, "q")
+
+    breaks(r"I14 violated.*pod q ran on T4 and was moved to A100", story)
+
+
+def test_i14_a_deletion_without_another_machine_of_the_model() -> None:
+    """A machine in use is deleted, and only another model is left."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        await machine(world, controller, person, pool, "b", size=A100)
+        use(world, node)
+        await conditions(world, controller, "a", Consolidatable="Consolidatable")
+        await delete(controller, "a")
+
+    breaks(r"I14 violated.*claim a was deleted with pods that use T4, which no other Node has", story)
+
+
+def test_i14_a_pod_may_list_several_models() -> None:
+    """Its own affinity permits both."""
+    term = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4, A100]}
+    terms = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [{"matchExpressions": [term]}]}}
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        old, node = await machine(world, controller, person, pool, "a")
+        use(world, node, affinity={"nodeAffinity": terms})
+        await conditions(world, controller, "a", DisruptionReason="Drifted")
+        _, new = await machine(world, controller, person, pool, "b", size=A100, replaces=old)
+        use(world, new, "q", affinity={"nodeAffinity": terms})
+        world.check()
+
+    play(story)
+
+
+def test_i16_a_replacement_that_is_not_ready() -> None:
+    """The old machine of a static NodePool is deleted though its replacement was lost a minute ago."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE, replicas=1)
+        old, _ = await machine(world, controller, person, pool, "a")
+        await conditions(world, controller, "a", DisruptionReason="Drifted")
+        await machine(world, controller, person, pool, "b", replaces=old)
+        await conditions(world, controller, "b", Ready="False")
+        await asyncio.sleep(60)
+        await delete(controller, "a")
+
+    breaks(r"I16 violated.*claim a was deleted while its replacement b was not Ready", story)
+
+
+def test_i13_two_machines_for_one_pod() -> None:
+    """Nothing changed between the purchases."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        use(world, "", "p")
+        await claim(controller, pool, "a")
+        await claim(controller, pool, "b")
+
+    breaks(r"I13 violated.*claim b is number 2 bought for 1 waiting pods", story)
+
+
+def test_i13_a_machine_after_another_failed() -> None:
+    """The first one was deleted."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        use(world, "", "p")
+        await claim(controller, pool, "a")
+        await delete(controller, "a")
+        await claim(controller, pool, "b")
+        world.check()
+
+    play(story)
+
+
+# EPOCH is a Sunday at noon.
+@pytest.mark.parametrize(
+    ("budgets", "reason", "machines", "most"),
+    [
+        ([], "Empty", 5, float("inf")),
+        ([{"nodes": "10%"}], "Empty", 1, 1),
+        ([{"nodes": "10%"}], "Empty", 11, 2),
+        ([{"nodes": "3"}, {"nodes": "20%"}], "Empty", 5, 1),
+        ([{"nodes": "0", "reasons": ["Drifted"]}], "Empty", 5, float("inf")),
+        ([{"nodes": "0", "reasons": ["Drifted"]}], "Drifted", 5, 0),
+        ([{"nodes": "0", "schedule": "0 9 * * 1-5", "duration": "8h"}], "Empty", 5, float("inf")),
+        ([{"nodes": "0", "schedule": "0 9 * * 0", "duration": "3h"}], "Empty", 5, 0),
+        ([{"nodes": "0", "schedule": "0 9 * * 0", "duration": "2h59m"}], "Empty", 5, float("inf")),
+        ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "Empty", 5, 0),
+        ([{"nodes": "0", "schedule": "0 0 30 2 *", "duration": "1h"}], "Empty", 5, 0),
+        ([{"nodes": "1"}, {"nodes": "5", "schedule": "often", "duration": "1h"}], "Empty", 5, 0),
+    ],
+)
+def test_budgets(budgets, reason, machines, most) -> None:
+    """They are read as Karpenter does."""
+    assert allowed({"spec": {"disruption": {"budgets": budgets}}}, reason, machines, EPOCH) == most
+
+
+@pytest.mark.parametrize(
+    ("size", "found"),
+    [
+        (T4, "T4"),
+        (A100, "A100"),
+        ("Standard_ND96asr_v4", "Standard_ND96asr_v4"),
+        ("Standard_NV36ads_A10_v5", "A10"),
+        ("", ""),
+    ],
+)
+def test_models(size, found) -> None:
+    """The model is in the name of most sizes."""
+    assert model({"metadata": {"labels": {labels.INSTANCE_TYPE: size}}}) == found
