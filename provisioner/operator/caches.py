@@ -1,20 +1,24 @@
-"""The caches of one process: reflectors for NodeClaims, Nodes, CRDs, NodePools and their node classes.
+"""The caches of one process: reflectors for NodeClaims, Nodes, CRDs, NodePools, their node classes, and ResourceSlices.
 
 Every replica fills them, so that a new leader starts with current caches. The caches of NodePools and
-AgentPoolNodeClasses list and watch only while their CRDs exist, and never if NodePools are disabled.
+AgentPoolNodeClasses list and watch only while their CRDs exist, and never if NodePools are disabled; that of
+ResourceSlices only while a NodeClaim or a node class needs them.
 """
 
 from dataclasses import dataclass
 
 from cloudprovider.azure.agentpool import pool_name
-from controllers.state.indexes import Indexes, claim_indexes, node_indexes
+from controllers.nodeclaim.lifecycle import dra
+from controllers.state.indexes import Indexes, claim_indexes, node_indexes, slice_indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
+from provisioner.api.resourceslice import ResourceSlice, digest
+from provisioner.runtime.needed import WhileNeeded
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import CRDS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES
+from provisioner.runtime.resources import CRDS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, RESOURCESLICES
 from provisioner.runtime.served import WhileServed
 
 from .config import Clients
@@ -26,7 +30,7 @@ class Caches:
 
     `node_pools` has the NodePools of every controller, `node_classes` all AgentPoolNodeClasses. Both are filled by
     `optional`, and are empty and not synced as long as their CRD does not exist or NodePools are disabled. Read them
-    only if they are synced: otherwise the objects are unknown.
+    only if they are synced: otherwise the objects are unknown. `slices` has the ResourceSlices while they are needed.
     """
 
     claims: Reflector[NodeClaim]
@@ -35,7 +39,8 @@ class Caches:
     indexes: Indexes
     node_pools: Reflector[NodePool]
     node_classes: Reflector[AgentPoolNodeClass]
-    optional: tuple[WhileServed, ...]
+    slices: Reflector[ResourceSlice]
+    optional: tuple[WhileServed | WhileNeeded, ...]
 
 
 def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
@@ -58,8 +63,22 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
         indexes={},
         metrics=metrics.reflector("agentpoolnodeclasses") if node_pools else None,
     )
-    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name, node_classes=classes)
-    optional = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
+    slices: Reflector[ResourceSlice] = Reflector(
+        kube,
+        RESOURCESLICES,
+        rng=rng,
+        indexes=slice_indexes(),
+        digest=digest,
+        metrics=metrics.reflector("resourceslices"),
+    )
+    of_slices = WhileNeeded(
+        slices,
+        lambda: any(map(dra.publishes_gpus, classes.items())) or any(map(dra.needs_slices, claims.items())),
+    )
+    of_slices.needed_by(classes, dra.publishes_gpus)
+    of_slices.needed_by(claims, dra.needs_slices)
+    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name, node_classes=classes, slices=slices)
+    served = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
     return Caches(
         claims=claims,
         nodes=nodes,
@@ -67,5 +86,6 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
         indexes=indexes,
         node_pools=pools,
         node_classes=classes,
-        optional=optional,
+        slices=slices,
+        optional=(*served, of_slices),
     )

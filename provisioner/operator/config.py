@@ -17,6 +17,7 @@ from cloudprovider.azure.client import API_VERSION, AzureConfig
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
 from provisioner.api.field_error import FieldError
+from provisioner.api.nvsentinel import NVSentinel
 from provisioner.metrics.observers.machines import PriceTable
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
@@ -56,7 +57,8 @@ class Config:
     `identity`: the holder of the Lease, unique to each start of a process and recognizable by its pod's name.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
-    `node_pools`: whether NodePools and AgentPoolNodeClasses are read.
+    `node_pools`: whether NodePools and AgentPoolNodeClasses are read. `gkm_cleanup`: whether what the GPU Kernel
+    Manager leaves of Nodes that are gone is deleted. `nvsentinel` None: its resources are not watched.
     """
 
     policy: Policy
@@ -72,6 +74,8 @@ class Config:
     settle_seconds: float = 60.0
     prices: PriceTable = ()
     node_pools: bool = True
+    gkm_cleanup: bool = False
+    nvsentinel: NVSentinel | None = None
 
 
 def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) -> Config:
@@ -86,6 +90,8 @@ def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) 
         health_port=settings.health_probe_port,
         prices=settings.prices,
         node_pools=settings.node_pools,
+        gkm_cleanup=settings.gkm_cleanup,
+        nvsentinel=settings.nvsentinel,
     )
 
 
@@ -95,6 +101,9 @@ def policy_from(settings: Settings) -> Policy:
         gpu_readiness=settings.gpu_readiness,
         legacy_pools=settings.legacy_pools,
         node_repair=settings.node_repair,
+        repair_dry_run=settings.repair_dry_run,
+        repair_policies=settings.repair_policies,
+        readiness_rules=settings.readiness_rules,
         max_agent_pools=settings.max_agent_pools,
         max_creates_per_minute=settings.max_creates_per_minute,
         launch_seconds=settings.launch_seconds,

@@ -16,30 +16,42 @@ from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
 from controllers.actuator.actuator import Actuator
+from controllers.actuator.cache_nodes import CacheNodeActuator
 from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.actuator.nodepools import NodePoolActuator
+from controllers.actuator.nvsentinel import NVSentinelActuator
 from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
-from controllers.model.facts import Candidate
-from controllers.node.health.repair import blocked_by_limits, deleted_by_repair
+from controllers.model.facts import Candidate, Facts
+from controllers.node.health.limits import blocked_by_limits, is_suspended
+from controllers.node.health.repair import deleted_by_repair
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.planner.evaluation import candidate
+from controllers.reconcile.cache_nodes import WATCHED as GKM_RESOURCES
+from controllers.reconcile.cache_nodes import CacheNodes
 from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.nodepool_reconciler import NodePoolReconciler
+from controllers.reconcile.nvsentinel import NVSentinelController
+from controllers.reconcile.nvsentinel import watched as nvsentinel_resources
 from controllers.reconcile.reconciler import Reconciler
+from controllers.reconcile.removal_records import RemovalRecords
 from controllers.state.cluster import ClusterState, Rules
 from controllers.state.gc_candidates import GCCandidates
 from controllers.state.memory import Memory
 from controllers.state.observe import observe
+from controllers.state.readiness_rules import ReadinessRules
+from controllers.state.repair_history import RepairHistory
+from controllers.state.unhealthy_nodes import Rules as UnhealthyRules
 from controllers.state.unhealthy_nodes import UnhealthyNodes
-from provisioner.api import labels
+from provisioner.metrics.observers.gpus import register_gpu_metrics
 from provisioner.metrics.observers.nodepools import register_nodepool_metrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.removals import register_removal_metrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.leaderelection import LeaderElector
+from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
@@ -56,10 +68,12 @@ RECONCILE_TIMEOUT_SECONDS = 60.0
 class Controllers:
     """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers.
 
-    `node_pools` is the controller of NodePools and AgentPoolNodeClasses; None if they are disabled.
+    `node_pools` is the controller of NodePools and AgentPoolNodeClasses; None if they are disabled. `objects`: the
+    caches of what readiness rules name. `nvsentinel` None: it is disabled.
     """
 
     cluster_state: ClusterState
+    repair_history: RepairHistory
     queue: WorkQueue
     controller: Controller
     event_handlers: EventHandlers
@@ -67,6 +81,10 @@ class Controllers:
     quota_watch: QuotaWatch
     provisioning: Provisioning | None
     node_pools: Controller | None
+    readiness: ReadinessRules
+    objects: WatchedObjects
+    cache_nodes: CacheNodes
+    nvsentinel: NVSentinelController | None
 
     def add_event_handlers(self, caches: Caches) -> None:
         """Subscribe to the caches. The event handlers run before the observers."""
@@ -76,12 +94,23 @@ class Controllers:
         caches.nodes.add_event_handler(handlers.node_changed, on_synced=handlers.cache_synced)
         caches.nodes.add_event_handler(observer.node_changed)
         caches.node_classes.add_event_handler(handlers.node_class_changed, on_synced=handlers.cache_synced)
+        caches.slices.add_event_handler(handlers.slice_changed, on_synced=handlers.cache_synced)
+        caches.node_classes.add_event_handler(lambda old, new: self.readiness.watch())
         caches.crds.add_event_handler(handlers.crd_changed, on_synced=handlers.cache_synced)
+        self.readiness.watch()
 
     def pool_changed(self, key: str) -> None:
         """The inventory has another state for this agent pool."""
         self.event_handlers.pool_changed(key)
         self.observer.pool_changed(key)
+        if self.provisioning is not None:
+            self.provisioning.disruption_conditions.conditions.instance_changed(key)
+
+    def pools_changed(self) -> None:
+        """The managed cluster changed, or the agent pools were listed for the first time or cannot be listed."""
+        self.event_handlers.all_changed()
+        if self.provisioning is not None:
+            self.provisioning.disruption_conditions.conditions.all_changed()
 
 
 def build_controllers(
@@ -97,20 +126,45 @@ def build_controllers(
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodeclaim"))
     launches = LaunchGate(queue.add)
     memories: dict[str, Memory] = {}
-    cluster_state = build_cluster_state(clients, config, caches, inventory, memories)
+    facts = build_facts(clients, config, caches, inventory, memories)
+    cluster_state = build_cluster_state(config, caches, inventory, facts)
     unhealthy_nodes = UnhealthyNodes(
         indexes=caches.indexes,
         policy=config.policy,
-        deleted_by_repair=deleted_by_repair,
-        blocked_by_limits=blocked_by_limits,
+        rules=UnhealthyRules(
+            deleted_by_repair=deleted_by_repair, blocked_by_limits=blocked_by_limits, suspended=is_suspended
+        ),
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
-    observer = build_observer(clients, config, caches, inventory, lease_remaining(elector))
+    remaining = lease_remaining(elector)
+    observer = build_observer(clients, config, caches, inventory, remaining)
+    register_gpu_metrics(clients.metrics, lambda: map(facts, tuple(memories)), lambda: remaining() > 0, observer.errors)
     sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
         clients, queue, observer, elector, inventory, sku_watch=sku_watch
     )
     actuator = build_actuator(clients, caches, inventory, events, elector)
+
+    def object_changed(watched: Watched, old: WatchedObject | None, new: WatchedObject | None) -> None:
+        event_handlers.readiness_object_changed(watched, old, new)
+
+    def readiness_changed(watched: Watched) -> None:
+        event_handlers.readiness_changed(watched)
+
+    objects = WatchedObjects(clients.kube, rng=clients.rng, on_object=object_changed, on_problem=readiness_changed)
+    also = GKM_RESOURCES if config.gkm_cleanup else ()
+    also += nvsentinel_resources(config.nvsentinel) if config.nvsentinel is not None else ()
+    readiness = ReadinessRules(config.policy.readiness_rules, caches.node_classes.items, objects, also)
+    cache_nodes = CacheNodes(
+        objects,
+        caches.nodes,
+        CacheNodeActuator(clients.kube, events, lease_remaining(elector)),
+        nodes_current=lambda: caches.indexes.current,
+        deletes=config.gkm_cleanup,
+    )
+    removal_records = RemovalRecords(
+        cluster_state=cluster_state, repairs=unhealthy_nodes.history, clock=clients.clock, save=build_save(elector)
+    )
     reconciler = Reconciler(
         indexes=caches.indexes,
         inventory=inventory,
@@ -123,10 +177,21 @@ def build_controllers(
         unhealthy_nodes=unhealthy_nodes,
         observer=observer,
         memories=memories,
-        save_removals=build_save_removals(elector),
+        removal_records=removal_records,
+        readiness=readiness,
+    )
+    event_handlers = EventHandlers(
+        queue=queue,
+        indexes=caches.indexes,
+        inventory=inventory,
+        cluster_state=cluster_state,
+        known_keys=reconciler.keys,
+        continues=reconciler.continues,
+        launches=launches,
     )
     return Controllers(
         cluster_state=cluster_state,
+        repair_history=unhealthy_nodes.history,
         queue=queue,
         controller=Controller(
             "nodeclaim",
@@ -138,15 +203,25 @@ def build_controllers(
             log_fields=caches.indexes.log_fields,
             on_failure=reconciler.report_failure,
         ),
-        event_handlers=EventHandlers(
-            queue=queue,
-            indexes=caches.indexes,
-            inventory=inventory,
+        event_handlers=event_handlers,
+        readiness=readiness,
+        objects=objects,
+        cache_nodes=cache_nodes,
+        nvsentinel=NVSentinelController(
+            config.nvsentinel,
+            objects,
+            caches.indexes,
+            caches.nodes,
+            current=lambda: caches.indexes.current and inventory.synced,
             cluster_state=cluster_state,
-            known_keys=reconciler.keys,
-            continues=reconciler.continues,
-            launches=launches,
-        ),
+            removal_records=removal_records,
+            actuator=actuator,
+            requests=NVSentinelActuator(clients.kube, events, clients.clock, remaining),
+            disrupted=observer.disrupted,
+            clock=clients.clock,
+        )
+        if config.nvsentinel is not None
+        else None,
         observer=observer,
         quota_watch=quota_watch,
         provisioning=build_provisioning(
@@ -161,16 +236,15 @@ def build_controllers(
         )
         if config.node_pools
         else None,
-        node_pools=build_node_pools(clients, caches, events, lease_remaining(elector), observer.errors)
-        if config.node_pools
-        else None,
+        node_pools=build_node_pools(clients, caches, events, elector, observer.errors) if config.node_pools else None,
     )
 
 
 def build_node_pools(
-    clients: Clients, caches: Caches, events: EventRecorder, lease_left: Callable[[], float], errors: Counter
+    clients: Clients, caches: Caches, events: EventRecorder, elector: LeaderElector | None, errors: Counter
 ) -> Controller:
     """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
+    lease_left = lease_remaining(elector)
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
     reconciler = NodePoolReconciler(
         queue=queue,
@@ -178,7 +252,7 @@ def build_node_pools(
         node_classes=caches.node_classes,
         claims=caches.claims,
         nodes=caches.nodes,
-        actuator=NodePoolActuator(clients.kube, events, lease_left),
+        actuator=NodePoolActuator(clients.kube, events, lease_left, delay_release(elector)),
         now=clients.clock.now,
         known_size=is_known_size,
     )
@@ -189,12 +263,12 @@ def build_node_pools(
     )
 
 
-def build_save_removals(elector: LeaderElector | None) -> Callable[[str], Awaitable[None]]:
-    """The removals are kept on the Lease; without leader election they are lost with the process."""
+def build_save(elector: LeaderElector | None) -> Callable[[str, str], Awaitable[None]]:
+    """Removals and repairs are kept on the Lease; without leader election they are lost with the process."""
 
-    async def save(text: str) -> None:
+    async def save(annotation: str, text: str) -> None:
         if elector is not None:
-            await elector.annotate(labels.INFERRED_REMOVALS, text)
+            await elector.annotate(annotation, text)
 
     return save
 
@@ -202,6 +276,11 @@ def build_save_removals(elector: LeaderElector | None) -> Callable[[str], Awaita
 def lease_remaining(elector: LeaderElector | None) -> Callable[[], float]:
     """Seconds for which this process certainly holds the Lease; without leader election there is no limit."""
     return elector.remaining if elector is not None else lambda: math.inf
+
+
+def delay_release(elector: LeaderElector | None) -> Callable[[float], None]:
+    """Keeps the Lease for so many seconds after the controller has stopped."""
+    return elector.delay_release if elector is not None else lambda _: None
 
 
 def build_actuator(
@@ -213,20 +292,20 @@ def build_actuator(
         CloudActuator(clients.provider, inventory),
         events,
         lease_remaining(elector),
-        elector.delay_release if elector is not None else lambda _: None,
+        delay_release(elector),
     )
 
 
 CLUSTER_RULES = Rules(queued=is_queued, counted=counts_toward_limit, tripped=tripped)
 
 
-def build_cluster_state(
+def build_facts(
     clients: Clients, config: Config, caches: Caches, inventory: Inventory, memories: Mapping[str, Memory]
-) -> ClusterState:
-    """Counts over all keys, and the candidates for garbage collection."""
+) -> Callable[[str], Facts]:
+    """What is known of a key now, for counts and metrics: without the judgements of a pass, and remembering nothing."""
 
-    def evaluate(key: str) -> Candidate | None:
-        facts = observe(
+    def facts(key: str) -> Facts:
+        return observe(
             key,
             indexes=caches.indexes,
             inventory=inventory,
@@ -236,7 +315,17 @@ def build_cluster_state(
             wall=clients.clock.now(),
             now=asyncio.get_running_loop().time(),
         )
-        return candidate(facts)
+
+    return facts
+
+
+def build_cluster_state(
+    config: Config, caches: Caches, inventory: Inventory, facts: Callable[[str], Facts]
+) -> ClusterState:
+    """Counts over all keys, and the candidates for garbage collection."""
+
+    def evaluate(key: str) -> Candidate | None:
+        return candidate(facts(key))
 
     def keys() -> tuple[str, ...]:
         return (*caches.indexes.keys(), *inventory.names())

@@ -1,16 +1,29 @@
-"""The leader's controllers that keep NodePools as they should be: their replicas, empty and expired machines."""
+"""The leader's controllers that keep NodePools as they should be: replicas, and empty, drifted and expired machines."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
+from cloudprovider.image_watch import ImageWatch
+from cloudprovider.interface import Instance
+from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
-from controllers.provisioning.instances import InstanceTypes
+from controllers.model.policy import Policy
+from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
+from controllers.reconcile.disruption import KEY, DisruptionController
 from controllers.reconcile.emptiness import EmptinessController
 from controllers.reconcile.expiration import ExpirationController
+from controllers.reconcile.leftovers import Leftovers
+from controllers.reconcile.machines import Machines
+from controllers.reconcile.nodeclaim_disruption import NodeClaimDisruption
 from controllers.reconcile.provisioner import DemandCaches
 from controllers.reconcile.static_capacity import StaticCapacity
+from provisioner.api.owner import nodepool_of
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
+from provisioner.metrics.observers.disruption import DisruptionMetrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.runtime.controller import Controller, Reconcile
+from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
@@ -18,6 +31,7 @@ from .config import Clients
 
 # Changes of pods and machines come in groups.
 COLLECT_SECONDS = 1.0
+REPLACEMENT_MARGIN_SECONDS = 300.0
 
 
 def build_static_capacity(
@@ -35,32 +49,154 @@ def build_static_capacity(
     return _controller("static-capacity", queue, capacity.reconcile, clients)
 
 
+def build_machines(
+    clients: Clients,
+    caches: Caches,
+    demand: DemandCaches,
+    pod_budgets: Reflector[PodDisruptionBudget],
+    nominations: Nominations,
+) -> Machines:
+    """What all methods of disruption read, subscribed to its caches. Build it before their controllers."""
+    machines = Machines(demand, pod_budgets, nominations=nominations, clock=clients.clock)
+    pod_budgets.add_event_handler(machines.pod_budget_changed)
+    caches.claims.add_event_handler(machines.leaving.claim_changed)
+    caches.nodes.add_event_handler(machines.node_changed)
+    demand.pods.add_event_handler(machines.pod_changed, on_synced=machines.pods_synced)
+    return machines
+
+
 def build_emptiness(
     clients: Clients,
     caches: Caches,
     demand: DemandCaches,
     actuator: Actuator,
     *,
-    nominations: Nominations,
+    machines: Machines,
+    instance_types: Callable[[], InstanceTypes | None],
     undecided: Callable[[], bool],
     observer: Observer,
+    metrics: DisruptionMetrics,
 ) -> Controller:
     """The controller that removes empty machines, subscribed to its caches."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("emptiness"))
     emptiness = EmptinessController(
         demand,
         actuator,
-        nominations=nominations,
+        machines=machines,
+        leftovers=Leftovers(
+            demand,
+            actuator,
+            machines=machines,
+            instance_types=instance_types,
+            compute=clients.compute,
+            clock=clients.clock,
+        ),
         undecided=undecided,
         disrupted=observer.disrupted,
+        observer=metrics,
         wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
         clock=clients.clock,
     )
     caches.node_pools.add_event_handler(emptiness.pool_changed)
     caches.claims.add_event_handler(emptiness.claim_changed)
     caches.nodes.add_event_handler(emptiness.node_changed)
-    demand.pods.add_event_handler(emptiness.pod_changed, on_synced=emptiness.pods_synced)
+    demand.pods.add_event_handler(emptiness.pod_changed)
     return _controller("emptiness", queue, emptiness.reconcile, clients)
+
+
+def build_disruption(
+    clients: Clients,
+    caches: Caches,
+    demand: DemandCaches,
+    actuator: Actuator,
+    *,
+    machines: Machines,
+    nominations: Nominations,
+    instance_types: Callable[[], InstanceTypes | None],
+    max_new: Callable[[], int | None],
+    undecided: Callable[[], bool],
+    observer: Observer,
+    metrics: DisruptionMetrics,
+    policy: Policy,
+) -> Controller:
+    """The controller that replaces drifted machines and consolidates NodePools, subscribed to its caches."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("disruption"))
+    disruption = DisruptionController(
+        demand,
+        actuator,
+        machines=machines,
+        nominations=nominations,
+        instance_types=instance_types,
+        max_new=max_new,
+        undecided=undecided,
+        disrupted=observer.disrupted,
+        observer=metrics,
+        limit_seconds=replacement_seconds(policy),
+        wake=lambda: queue.add_after(KEY, COLLECT_SECONDS),
+        clock=clients.clock,
+        compute=clients.compute,
+    )
+    caches.node_pools.add_event_handler(disruption.pool_changed)
+    caches.claims.add_event_handler(disruption.claim_changed)
+    caches.nodes.add_event_handler(disruption.node_changed)
+    demand.pods.add_event_handler(disruption.pod_changed)
+    return _controller("disruption", queue, disruption.reconcile, clients)
+
+
+def replacement_seconds(policy: Policy) -> float:
+    """How long a replacement may take: the deadlines of all stages, so that a machine that can still come is kept."""
+    stages = (policy.launch_seconds, policy.creating_seconds, policy.registration_seconds)
+    return sum(stages) + policy.initialization_seconds + REPLACEMENT_MARGIN_SECONDS
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DisruptionConditions:
+    """The controller of the conditions Drifted and Consolidatable. Call `conditions` when the inventory changes."""
+
+    conditions: NodeClaimDisruption
+    controller: Controller
+    image_watch: ImageWatch
+
+
+def build_disruption_conditions(
+    clients: Clients,
+    caches: Caches,
+    demand: DemandCaches,
+    actuator: Actuator,
+    *,
+    inventory: Inventory,
+    machines: Machines,
+) -> DisruptionConditions:
+    """Subscribed to its caches."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodeclaim-disruption"))
+    # Whether an instance type can be had now does not matter.
+    types = InstanceTypeCache(lambda _: "")
+
+    def of_node_pools() -> list[Instance]:
+        owned = (one for one in inventory.items() if one.claim_uid or one.label_uid)
+        return [
+            one for one in owned if any(nodepool_of(claim) is not None for claim in caches.indexes.claims_of(one.name))
+        ]
+
+    image_watch = ImageWatch(clients.provider, pools=of_node_pools, now=clients.clock.now)
+    conditions = NodeClaimDisruption(
+        demand,
+        actuator,
+        indexes=caches.indexes,
+        inventory=inventory,
+        machines=machines,
+        instance_types=lambda: types.in_region(inventory.cluster.location) if inventory.cluster is not None else None,
+        newest_image=image_watch.newest,
+        wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
+        clock=clients.clock,
+    )
+    image_watch.add_event_handler(conditions.all_changed)
+    caches.claims.add_event_handler(conditions.claim_changed)
+    caches.node_pools.add_event_handler(conditions.pool_changed)
+    caches.node_classes.add_event_handler(conditions.node_class_changed)
+    demand.pods.add_event_handler(conditions.pod_changed)
+    controller = _controller("nodeclaim-disruption", queue, conditions.reconcile, clients)
+    return DisruptionConditions(conditions=conditions, controller=controller, image_watch=image_watch)
 
 
 def build_expiration(

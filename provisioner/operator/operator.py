@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 import structlog
 
 from cloudprovider.inventory import Inventory
-from controllers.model import confirmation, recent_removals
+from controllers.model import confirmation, recent_removals, recent_repairs
 from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder
@@ -59,6 +59,7 @@ class Operator:
             tasks.create_task(self._caches.crds.run(), name="crds")
             for cache in self._caches.optional:
                 tasks.create_task(cache.run(), name="optional cache")
+            tasks.create_task(self._controllers.objects.run(), name="objects of readiness rules")
             tasks.create_task(self._events.run(), name="events")
             if self._config.metrics_port is not None:
                 tasks.create_task(self._loop_lag.run(), name="loop lag")
@@ -83,6 +84,9 @@ class Operator:
                 if self._controllers.node_pools is not None:
                     tasks.create_task(self._controllers.node_pools.run(), name="node pools")
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
+                tasks.create_task(self._controllers.cache_nodes.run(), name="cache nodes")
+                if self._controllers.nvsentinel is not None:
+                    tasks.create_task(self._controllers.nvsentinel.run(), name="nvsentinel")
                 if self._controllers.provisioning is not None:
                     tasks.create_task(self._controllers.provisioning.run(), name="provisioning")
         finally:
@@ -104,10 +108,11 @@ class Operator:
         self._controllers.pool_changed(key)
 
     def _pools_changed(self) -> None:
-        self._controllers.event_handlers.all_changed()
+        self._controllers.pools_changed()
 
     def _restore_removals(self, annotations: Mapping[str, str]) -> None:
-        """Read the removals that the circuit breaker counted under former leaders."""
+        """Read the removals that the circuit breaker counted, and the repairs, under former leaders."""
+        self._restore_repairs(annotations.get(labels.RECENT_REPAIRS, ""))
         text = annotations.get(labels.INFERRED_REMOVALS, "")
         removals = recent_removals.decode(text) if text else ()
         if removals is None:
@@ -115,6 +120,14 @@ class Operator:
             return
         wall, now = self._clients.clock.now(), asyncio.get_running_loop().time()
         self._controllers.cluster_state.restore_removals(removals, wall, now)
+
+    def _restore_repairs(self, text: str) -> None:
+        repairs = recent_repairs.decode(text) if text else ()
+        if repairs is None:
+            log.warning("ignored invalid repairs on the Lease", annotation=text[:256])
+            return
+        wall, now = self._clients.clock.now(), asyncio.get_running_loop().time()
+        self._controllers.repair_history.restore(repairs, wall, now)
 
     def _lease_annotated(self, annotations: Mapping[str, str]) -> None:
         """Read the removals that an operator confirmed with `gpu-provisioner gc --confirm`."""

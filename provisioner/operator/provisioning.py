@@ -19,27 +19,40 @@ from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
-from controllers.provisioning.pods import PodDigest
+from controllers.provisioning.pods import PodDigest, pod_indexes
+from controllers.reconcile.admission_errors import AdmissionErrors
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.provisioner import DemandCaches, Provisioner
 from controllers.state.offering_tracker import OfferingTracker
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.metrics.observers.disruption import DisruptionMetrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import DAEMONSETS, SCHEDULABLE_PODS
+from provisioner.runtime.resources import DAEMONSETS, PODDISRUPTIONBUDGETS, SCHEDULABLE_PODS
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
 from .config import Clients, Config
-from .disruption import build_emptiness, build_expiration, build_static_capacity
+from .disruption import (
+    DisruptionConditions,
+    build_disruption,
+    build_disruption_conditions,
+    build_emptiness,
+    build_expiration,
+    build_machines,
+    build_static_capacity,
+)
 
 # A pod that has ended uses nothing of its Node.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 RECONCILE_TIMEOUT_SECONDS = 60.0
+# The kubelet rejects pods in groups.
+COLLECT_SECONDS = 2.0
 
 log = structlog.get_logger("operator")
 
@@ -60,11 +73,15 @@ class Provisioning:
     node_pools: Callable[[], tuple[NodePool, ...]]
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
+    pod_budgets: Reflector[PodDisruptionBudget]
     sku_watch: SkuWatch
     controller: Controller
     static_capacity: Controller
     emptiness: Controller
+    disruption: Controller
     expiration: Controller
+    admission_errors: Controller
+    disruption_conditions: DisruptionConditions
     changed: asyncio.Event
     scheduling_metrics: SchedulingMetrics
 
@@ -77,11 +94,16 @@ class Provisioning:
                 running = [
                     tasks.create_task(self.pods.run(), name="pods"),
                     tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
+                    tasks.create_task(self.pod_budgets.run(), name="poddisruptionbudgets"),
                     tasks.create_task(self.sku_watch.run(), name="skus"),
                     tasks.create_task(self.controller.run(), name="provisioner"),
                     tasks.create_task(self.static_capacity.run(), name="static-capacity"),
                     tasks.create_task(self.emptiness.run(), name="emptiness"),
+                    tasks.create_task(self.disruption.run(), name="disruption"),
                     tasks.create_task(self.expiration.run(), name="expiration"),
+                    tasks.create_task(self.admission_errors.run(), name="admission-errors"),
+                    tasks.create_task(self.disruption_conditions.controller.run(), name="nodeclaim-disruption"),
+                    tasks.create_task(self.disruption_conditions.image_watch.run(), name="images"),
                 ]
                 await self._until(exists=False)
                 for task in running:
@@ -89,6 +111,7 @@ class Provisioning:
             log.info("stopped to watch pods: no NodePool exists")
             self.pods.reset()
             self.daemon_sets.reset()
+            self.pod_budgets.reset()
             self.scheduling_metrics.stopped()
 
     async def _until(self, *, exists: bool) -> None:
@@ -115,13 +138,16 @@ def build_provisioning(
         kube,
         SCHEDULABLE_PODS,
         rng=rng,
-        indexes={},
+        indexes=pod_indexes(),
         field_selector=LIVE_PODS,
         digest=PodDigest(),
         metrics=metrics.reflector("pods"),
     )
     daemon_sets: Reflector[DaemonSet] = Reflector(
         kube, DAEMONSETS, rng=rng, indexes={}, metrics=metrics.reflector("daemonsets")
+    )
+    pod_budgets: Reflector[PodDisruptionBudget] = Reflector(
+        kube, PODDISRUPTIONBUDGETS, rng=rng, indexes={}, metrics=metrics.reflector("poddisruptionbudgets")
     )
     changed = asyncio.Event()
 
@@ -131,15 +157,23 @@ def build_provisioning(
 
     scheduling = SchedulingMetrics(metrics, observer.errors, clients.clock)
     demand = DemandCaches(
-        node_pools=node_pools, claims=caches.claims, nodes=caches.nodes, pods=pods, daemon_sets=daemon_sets
+        node_pools=node_pools,
+        node_class=caches.node_classes.get,
+        claims=caches.claims,
+        nodes=caches.nodes,
+        pods=pods,
+        daemon_sets=daemon_sets,
+        slices=caches.slices,
+        gpus_required=config.policy.gpu_readiness == "require",
     )
     instance_types = build_instance_types(inventory, supply)
     nominations = Nominations()
+    max_new = build_max_new(caches, inventory, config.policy)
     provisioner = Provisioner(
         demand,
         actuator,
         instance_types=instance_types,
-        max_new=build_max_new(caches, inventory, config.policy),
+        max_new=max_new,
         wake=queue.add,
         on_demand=supply.quota_watch.wake,
         clock=clients.clock,
@@ -161,10 +195,19 @@ def build_provisioning(
         reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
         metrics=metrics.controller("provisioner"),
     )
+    machines = build_machines(clients, caches, demand, pod_budgets, nominations)
+    disruption_metrics = DisruptionMetrics(
+        metrics,
+        observer.errors,
+        clients.clock,
+        node_pools=lambda: node_pools() if pods.synced else (),
+        machines=machines.of,
+    )
     return Provisioning(
         node_pools=node_pools,
         pods=pods,
         daemon_sets=daemon_sets,
+        pod_budgets=pod_budgets,
         sku_watch=supply.sku_watch,
         controller=controller,
         static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
@@ -173,14 +216,51 @@ def build_provisioning(
             caches,
             demand,
             actuator,
-            nominations=nominations,
+            machines=machines,
+            instance_types=instance_types,
             undecided=provisioner.undecided,
             observer=observer,
+            metrics=disruption_metrics,
+        ),
+        disruption=build_disruption(
+            clients,
+            caches,
+            demand,
+            actuator,
+            machines=machines,
+            nominations=nominations,
+            instance_types=instance_types,
+            max_new=max_new,
+            undecided=provisioner.undecided,
+            observer=observer,
+            metrics=disruption_metrics,
+            policy=config.policy,
         ),
         expiration=build_expiration(clients, caches, demand, actuator, observer),
+        admission_errors=build_admission_errors(clients, caches, pods, actuator, observer),
+        disruption_conditions=build_disruption_conditions(
+            clients, caches, demand, actuator, inventory=inventory, machines=machines
+        ),
         changed=changed,
         scheduling_metrics=scheduling,
     )
+
+
+def build_admission_errors(
+    clients: Clients, caches: Caches, pods: Reflector[SchedulablePod], actuator: Actuator, observer: Observer
+) -> Controller:
+    """The controller that reads the pods which the kubelet rejected, subscribed to the cache of pods."""
+    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("admission-errors"))
+    errors = AdmissionErrors(
+        indexes=caches.indexes,
+        node=caches.nodes.get,
+        actuator=actuator,
+        wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
+        seen=observer.rejected,
+    )
+    pods.add_event_handler(errors.pod_changed)
+    metrics = clients.metrics.controller("admission-errors")
+    return Controller("admission-errors", queue, errors.reconcile, workers=1, metrics=metrics)
 
 
 def build_instance_types(inventory: Inventory, supply: Supply) -> Callable[[], InstanceTypes | None]:

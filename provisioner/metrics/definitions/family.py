@@ -66,12 +66,20 @@ def gauge(
     help: str,  # noqa: A002 - the term of Prometheus
     labels: Sequence[str] = (),
     *,
+    reasons: Sequence[str] = (),
     use: str = "",
     of_objects: bool = False,
 ) -> Family:
     """A value at the time of the scrape."""
     return Family(
-        name=name, kind="gauge", stability=stability, help=help, use=use, labels=tuple(labels), of_objects=of_objects
+        name=name,
+        kind="gauge",
+        stability=stability,
+        help=help,
+        use=use,
+        labels=tuple(labels),
+        of_objects=of_objects,
+        reasons=tuple(reasons),
     )
 
 
@@ -103,6 +111,7 @@ def histogram(
     labels: Sequence[str] = (),
     *,
     buckets: Sequence[float],
+    reasons: Sequence[str] = (),
     use: str = "",
 ) -> Family:
     """A distribution in buckets."""
@@ -114,6 +123,7 @@ def histogram(
         use=use,
         labels=tuple(labels),
         buckets=tuple(buckets),
+        reasons=tuple(reasons),
     )
 
 

@@ -17,6 +17,10 @@ LIFETIME_BUCKETS = (
     *(DAY * days for days in (1, 2, 3, 5, 10, 15, 20, 25, 30)),
 )
 STATUS_BUCKETS = tuple(0.5 * 2.0**n for n in range(15))
+DECISION_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
+# Of voluntary disruption, as Karpenter writes them in counters and in gauges of NodePools.
+VOLUNTARY = ("empty", "drifted", "underutilized")
+BUDGET_REASONS = ("Empty", "Drifted", "Underutilized")
 # Karpenter's buckets end at ten minutes; a pod may wait half an hour for a GPU machine.
 POD_BUCKETS = (0.5, 1, 2, 5, 10, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
 
@@ -46,7 +50,7 @@ NODECLAIMS_DISRUPTED = counter(
     "ALPHA",
     "NodeClaims that the controller deleted, by reason",
     ("reason", "nodepool", "capacity_type"),
-    reasons=("garbage_collected", "unhealthy", "spot_interrupted", "empty", "expired"),
+    reasons=("garbage_collected", "unhealthy", "spot_interrupted", "expired", *VOLUNTARY),
     use="NodeClaims that users or other controllers delete are not counted.",
 )
 NODECLAIMS_UNHEALTHY = counter(
@@ -139,7 +143,7 @@ SCHEDULING_DURATION = histogram(
     "STABLE",
     "Duration of a scheduling decision",
     ("controller",),
-    buckets=(0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60),
+    buckets=DECISION_BUCKETS,
 )
 UNSCHEDULABLE_PODS = untyped(
     "karpenter_scheduler_unschedulable_pods_count",
@@ -188,6 +192,63 @@ NODEPOOLS_COST = untyped(
     POOL,
     of_objects=True,
     use="Prices as in `gpu_provisioner_node_cost_per_hour`; machines without a price are not included.",
+)
+NODEPOOLS_ALLOWED_DISRUPTIONS = gauge(
+    "karpenter_nodepools_allowed_disruptions",
+    "ALPHA",
+    "Machines of a NodePool that its budgets allow to be disrupted at the same time",
+    (*POOL, "reason"),
+    reasons=BUDGET_REASONS,
+    of_objects=True,
+    use="Without a budget for the reason there is no series.",
+)
+NODEPOOLS_CONSUMING_BUDGETS = gauge(
+    "karpenter_nodepools_nodes_consuming_budgets",
+    "ALPHA",
+    "Machines of a NodePool that use its budgets: those that are removed or replaced, or are not Ready",
+    (*POOL, "reason"),
+    reasons=BUDGET_REASONS,
+    of_objects=True,
+    use="Only where `karpenter_nodepools_allowed_disruptions` has a series.",
+)
+DISRUPTION_EVALUATION = histogram(
+    "karpenter_voluntary_disruption_decision_evaluation_duration_seconds",
+    "BETA",
+    "Duration of the search for machines to disrupt",
+    ("reason", "consolidation_type"),
+    reasons=VOLUNTARY,
+    buckets=DECISION_BUCKETS,
+    use="`empty`: for one NodePool; `drifted`: for static and for dynamic NodePools, each. One search covers both types"
+    " of consolidation, with an empty `consolidation_type`.",
+)
+DISRUPTION_DECISIONS = counter(
+    "karpenter_voluntary_disruption_decisions_total",
+    "STABLE",
+    "Disruption commands that were begun",
+    ("decision", "reason", "consolidation_type"),
+    reasons=VOLUNTARY,
+)
+DISRUPTION_ELIGIBLE = gauge(
+    "karpenter_voluntary_disruption_eligible_nodes",
+    "BETA",
+    "Machines that nothing but budgets keeps from being disrupted",
+    ("reason",),
+    reasons=VOLUNTARY,
+    use="`empty` and `underutilized`: in the last search.",
+)
+DISRUPTION_FAILED_VALIDATIONS = counter(
+    "karpenter_voluntary_disruption_failed_validations_total",
+    "ALPHA",
+    "Machines that were selected for disruption and that the validation of the command kept",
+    ("consolidation_type",),
+)
+DISRUPTION_FAILURES = counter(
+    "karpenter_voluntary_disruption_queue_failures_total",
+    "BETA",
+    "Disruption commands that were undone",
+    ("decision", "reason", "consolidation_type"),
+    reasons=VOLUNTARY,
+    use="Each command counts once; Karpenter counts its replacements, with the decision as `consolidation_type`.",
 )
 PODS_DECISION = histogram(
     "karpenter_pods_scheduling_decision_duration_seconds",

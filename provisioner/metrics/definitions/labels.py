@@ -35,6 +35,17 @@ _CONDITIONS = (
     "VolumesDetached",
     "InstanceTerminating",
 )
+NODE_HEALTHY = "NodeHealthy"
+# What Karpenter's counter of unhealthy NodeClaims calls the causes of repairs: the condition of the Node, or `gpu` for
+# missing GPUs and `other` for a condition of the repair policy.
+UNHEALTHY_CONDITIONS = {
+    "unhealthy-node": "ready",
+    "gpu-lost": "gpu",
+    "unhealthy-condition": OTHER,
+    "never-registered": "registered",
+    "never-initialized": "initialized",
+}
+_OF_DISRUPTION = ("Drifted", "Consolidatable", "DisruptionReason")
 CONTROLLERS = (
     "nodeclaim.lifecycle",
     "nodeclaim.garbagecollection",
@@ -45,6 +56,7 @@ CONTROLLERS = (
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
 
 LABELS: Mapping[str, Label] = {
+    "action": Label(meaning="what a repair does", values=("replace", "restart-plugin")),
     "agent_pool": Label(meaning="name of the NodeClaim's agent pool", bound=CLAIMS),
     "arch": Label(meaning="CPU architecture of the Node", values=("", "amd64", "arm64")),
     "bucket": Label(
@@ -71,6 +83,10 @@ LABELS: Mapping[str, Label] = {
             "leftover-node",
             "crd-deleted",
             "unhealthy-node",
+            "gpu-lost",
+            "unhealthy-condition",
+            "never-registered",
+            "never-initialized",
             "spot-evicted",
             "failed-create",
         ),
@@ -82,11 +98,18 @@ LABELS: Mapping[str, Label] = {
     "commit": Label(meaning="commit from which the image was built, if known", bound="one per process"),
     "condition": Label(
         meaning="condition type; in Karpenter's family the Node's, in snake case",
-        values=(*_CONDITIONS, "ready"),
+        values=(*_CONDITIONS, NODE_HEALTHY, *UNHEALTHY_CONDITIONS.values()),
+    ),
+    "consolidation_type": Label(
+        meaning="what a command of consolidation or for empty machines does; empty for drift",
+        values=("empty", "single", "multi", ""),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; the last six are work queues",
-        values=(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness", "expiration"),
+        meaning="Karpenter's name of the controller that acted; the last nine are work queues",
+        values=(
+            *(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness", "expiration"),
+            *("disruption", "nodeclaim-disruption", "admission-errors"),
+        ),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",
@@ -100,6 +123,9 @@ LABELS: Mapping[str, Label] = {
             "deleting",
             "releasing",
         ),
+    ),
+    "decision": Label(
+        meaning="whether replacements are created before the machines are removed", values=("delete", "replace")
     ),
     "error": Label(
         meaning="Karpenter's name of the error, empty if it has none",
@@ -127,7 +153,7 @@ LABELS: Mapping[str, Label] = {
     "method": Label(
         meaning="cloud provider method; in `client_go_request_total`, the verb",
         values=(
-            *("Create", "Get", "List", "Delete", "Cause", "Cluster", "Usages"),
+            *("Create", "Get", "List", "Delete", "Cause", "Cluster", "Usages", "Skus", "Image"),
             *("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE"),
         ),
     ),
@@ -139,7 +165,7 @@ LABELS: Mapping[str, Label] = {
     "nodepool": Label(meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"),
     "operation": Label(
         meaning="operation of the ARM request",
-        values=("create", "get", "list", "delete", "cause", "cluster", "usages", "skus"),
+        values=("create", "get", "list", "delete", "cause", "cluster", "usages", "skus", "image"),
     ),
     "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="Python platform information", bound="one per process"),
@@ -161,13 +187,17 @@ LABELS: Mapping[str, Label] = {
         meaning="kind in the cache",
         values=(
             *("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses"),
-            *("pods", "daemonsets", "agentpools"),
+            *("resourceslices", "pods", "daemonsets", "poddisruptionbudgets", "agentpools"),
         ),
     ),
     "resource_type": Label(meaning="resource, in Karpenter's spelling", values=(*RESOURCES, "nodes")),
     "result": Label(
         meaning="result of a reconcile or an operation",
         values=("success", "error", "requeue", "requeue_after", "succeeded", "failed"),
+    ),
+    "signal": Label(
+        meaning="signal of the repair policy, or the condition of the Node",
+        bound="signals that this version knows; conditions of your own rows are `other`",
     ),
     "state": Label(
         meaning="of agent pools: the Azure state, `foreign` for unmanaged ones; of GPUs: `expected` by the agent pools'"
@@ -177,7 +207,7 @@ LABELS: Mapping[str, Label] = {
     "status": Label(meaning="status of the condition", values=_STATUSES),
     "subresource": Label(meaning="subresource in the request path", values=("", "status", "eviction")),
     "system": Label(meaning="system that rejected the credential", values=("azure", "kubernetes")),
-    "type": Label(meaning="type of the condition", values=_CONDITIONS),
+    "type": Label(meaning="type of the condition", values=(*_CONDITIONS, NODE_HEALTHY, *_OF_DISRUPTION)),
     "verb": Label(
         meaning="verb of the Kubernetes API", values=("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE")
     ),

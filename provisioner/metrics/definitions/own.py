@@ -32,6 +32,17 @@ HELD_REASONS = (
     "cache_not_current",
     "older_than_crd",
 )
+ADMISSION_REASONS = ("unregistered", "unhealthy", "unavailable", "too_large", OTHER)
+# The causes of `controllers.model.diagnosis`, and GPUs whose absence was not diagnosed.
+GATE_REASONS = (
+    "PluginAbsent",
+    "PluginKeptAway",
+    "PluginNotScheduled",
+    "PluginFailing",
+    "NoDevices",
+    "PartialDevices",
+    "Unknown",
+)
 CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
 
 # AKS creates a GPU pool in 3 to 30 minutes, which is +Inf in Karpenter's buckets.
@@ -129,12 +140,58 @@ GPUS = gauge(
     ("state", "instance_type", "gpu_name"),
     use="expected minus allocatable is billed and unusable: Nodes that start, or without a running device plugin.",
 )
+GPU_DEVICES = gauge(
+    "gpu_provisioner_gpu_devices",
+    "ALPHA",
+    "Devices that the Nodes of NodeClaims should have (expected) and offer (allocatable)",
+    ("state", "nodepool", "instance_type"),
+    use="As the node class states them: MIG slices and shares of a GPU count as devices. Nodes that do not exist yet"
+    " are not included.",
+)
+GPU_GATES_CLOSED = gauge(
+    "gpu_provisioner_gpu_gates_closed",
+    "ALPHA",
+    "Ready Nodes that lack GPUs, by the cause",
+    ("reason",),
+    reasons=GATE_REASONS,
+    use="`Unknown`: for less than 90 seconds, or the controller may not read DaemonSets."
+    " The condition Initialized of the NodeClaims has the details.",
+)
+READINESS_OVERDUE = gauge(
+    "gpu_provisioner_readiness_rules_overdue",
+    "ALPHA",
+    "NodeClaims that wait for a readiness rule longer than its timeout",
+)
+GPU_REPAIRS = counter(
+    "gpu_provisioner_gpu_repairs_total",
+    "ALPHA",
+    "Repairs of unhealthy machines, by the signal that was due",
+    ("signal", "action"),
+    use="`replace`: the NodeClaim was deleted; `restart-plugin`: the pod of the device plugin was deleted.",
+)
+GPU_ADMISSION_ERRORS = counter(
+    "gpu_provisioner_gpu_admission_errors_total",
+    "ALPHA",
+    "Pods on our Nodes that the kubelet rejected with UnexpectedAdmissionError, by the class of its message",
+    ("reason",),
+    reasons=ADMISSION_REASONS,
+    use="`unregistered`, `unhealthy`: the device plugin is down; `unavailable`: other pods use the GPUs; `too_large`:"
+    " more shares than one pod may have. Each pod is counted once. Without a NodePool, pods are read only while GPUs"
+    " are missing.",
+)
 NODE_COST = gauge(
     "gpu_provisioner_node_cost_per_hour",
     "ALPHA",
     "Price per hour of the managed agent pools",
     ("instance_type", "capacity_type"),
     use="Prices as in `karpenter_cloudprovider_instance_type_offering_price_estimate`. Idle cost is not included.",
+)
+
+CONSOLIDATION_SAVING = counter(
+    "gpu_provisioner_consolidation_saving_per_hour_total",
+    "ALPHA",
+    "Sum of the prices per hour that consolidation saves, of all its commands that were begun",
+    use="By the highest price that the replacements may have; empty machines are not included.",
 )
 
 # Removals
@@ -162,6 +219,15 @@ REMOVALS_RESTRICTED = gauge(
 )
 REPAIRS_BLOCKED = gauge(
     "gpu_provisioner_repairs_blocked", "BETA", "Repairs that are due and blocked by the limit of simultaneous repairs"
+)
+REPAIRS_SUSPENDED = gauge(
+    "gpu_provisioner_repairs_suspended",
+    "ALPHA",
+    "Unhealthy machines that are kept because others of their size and image failed in the same way",
+    use="Requires an operator: see the condition NodeHealthy of the NodeClaims.",
+)
+REPAIRS_DRY_RUN = gauge(
+    "gpu_provisioner_repairs_dry_run", "ALPHA", "Repairs that are due and not made, because repair is a dry run"
 )
 
 # ARM

@@ -14,11 +14,14 @@ from cloudprovider.azure.instance_types import lookup
 from cloudprovider.azure.pricing import size_of
 from cloudprovider.errors import SUBSCRIPTION_THROTTLED
 from cloudprovider.interface import ON_DEMAND, SPOT
+from controllers.node.health.repair_policy import BUILT_IN
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.repair_policy import RepairPolicy
 from provisioner.metrics.definitions.labels import OTHER, REGIONAL
 
 NAMES_MAX = 10
+SIGNALS = frozenset(row.signal or row.condition for row in BUILT_IN)
 
 _OWN = {reason for name, reason in vars(reasons).items() if name.isupper() and isinstance(reason, str)}
 _CODES = {code for row in TABLE for code in row.codes if "*" not in code}
@@ -31,6 +34,12 @@ KNOWN_REASONS = frozenset(
 def reason_label(reason: str) -> str:
     """The reason if it is known, otherwise `other`."""
     return reason if reason.casefold() in KNOWN_REASONS else OTHER
+
+
+def signal_label(row: RepairPolicy) -> str:
+    """The signal or the condition of a row if this version has one for it, otherwise `other`."""
+    name = row.signal or row.condition
+    return name if name in SIGNALS else OTHER
 
 
 def size_label(size: str) -> str:

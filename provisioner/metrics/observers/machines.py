@@ -1,7 +1,8 @@
 """Gauges of agent pools, Nodes and GPUs, and of their prices.
 
 They are read from the caches at each scrape, by the leader only, and from the inventory once it is synced. Expected
-GPUs are those of billed agent pools; a leaked agent pool has our mark and no claim.
+GPUs are those of billed agent pools, as devices if their node class partitions or shares them; a leaked agent pool has
+our mark and no claim.
 
 Source: docs/references/karpenter.md#metrics (`nodes_allocatable`), docs/references/monitoring.md#names,
 docs/references/rules.md#ownership-marks.
@@ -11,11 +12,13 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from cloudprovider.azure.instance_types import lookup
+from cloudprovider.azure.instance_types import gpus_of, lookup
 from cloudprovider.azure.pricing import list_prices
 from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
 from cloudprovider.inventory import Inventory
-from controllers.model.ownership import Verdict, held_by, marked, verdict
+from controllers.model.gpu_devices import Devices, expected_devices
+from controllers.model.ownership import Verdict, held_by, marked, pool_of, verdict
+from controllers.nodeclaim.lifecycle.gpu_resources import allocatable
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -101,8 +104,14 @@ class MachineGauges:
         )
         for resource, amount in _allocatable(node).items():
             yield karpenter.NODES_ALLOCATABLE, (*shared, resource), amount
-            if resource in GPU_RESOURCES:
-                gpus["allocatable", size, _model(size)] += int(amount)
+        published = self._indexes.published_gpus(node.name)
+        if published is not None:
+            gpus["allocatable", size, _model(size)] += published
+            return
+        named = self._devices(pool_of(node), size).resource
+        offered = GPU_RESOURCES if named in ("", *GPU_RESOURCES) else (named,)
+        if any(resource in node.status.allocatable for resource in offered):
+            gpus["allocatable", size, _model(size)] += sum(allocatable(node, resource) for resource in offered)
 
     def _pools(self, gpus: GpuCounts) -> Iterator[Sample]:
         states, leaked = Counter[str](), 0
@@ -120,11 +129,17 @@ class MachineGauges:
                     by_node_pool[name] = by_node_pool.get(name, 0.0) + price * pool.count
             sku = lookup(pool.size)
             if sku is not None and pool.state is not InstanceState.FAILED:
-                gpus["expected", sku.name, sku.model] += sku.gpus * pool.count
+                gpus["expected", sku.name, sku.model] += self._devices(pool.name, pool.size).count * pool.count
         yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
         yield from ((own.NODE_COST, priced, cost) for priced, cost in costs.items())
         yield from ((karpenter.NODEPOOLS_COST, (name,), cost) for name, cost in by_node_pool.items())
         yield own.LEAKED_POOLS, (), float(leaked)
+
+    def _devices(self, key: str, size: str) -> Devices:
+        """The devices of a machine, as the node class of its claim states them."""
+        claim = next(iter(self._indexes.claims_of(key)), None)
+        node_class = self._indexes.node_class_of(claim)[0] if claim is not None else None
+        return expected_devices(gpus_of(size), node_class.spec.gpu if node_class is not None else None)
 
     def _price(self, size: str, capacity: str) -> float | None:
         """The price per hour: from `--prices` if it is set, else the list price on demand in the cluster's region."""

@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterable, Sequence
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from controllers.model.facts import Facts
-from controllers.model.results import Result
+from controllers.model.results import ReadWorkloads, Result
 from controllers.model.steps import Read, RemovalBlocker, Write
+from controllers.node.health.admission_errors import AdmissionError, admission_errors
 from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -18,6 +19,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.version import own_commit, own_version
 
 from . import claims, machines
+from .admission_errors import AdmissionErrorCounter
 from .collector import GaugeCollector
 from .guard import guarded
 from .label_values import LabelValues
@@ -50,6 +52,7 @@ class Observer:
         label_values = LabelValues()
         self._transitions = Transitions(metrics, label_values, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
+        self._rejected = AdmissionErrorCounter(metrics)
         self._step_counters = StepCounters(metrics, label_values, self._operations)
         claim_gauges = claims.ClaimGauges(
             indexes.claims, label_values, clock, leading, pool_name=indexes.key_of, offerings_of=offerings_of
@@ -82,6 +85,13 @@ class Observer:
         """A step was performed with this result."""
         with guarded(self.errors):
             self._step_counters.performed(facts, step, result)
+            if isinstance(result, ReadWorkloads):
+                self._rejected.seen(admission_errors(result.workloads.pods))
+
+    def rejected(self, errors: Iterable[AdmissionError]) -> None:
+        """The kubelet rejected these pods."""
+        with guarded(self.errors):
+            self._rejected.seen(errors)
 
     def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
         """The key waits; `blocked_by` is what an inferred removal waits for, other than time."""

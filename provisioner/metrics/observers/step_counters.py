@@ -20,26 +20,30 @@ from controllers.model.steps import (
     PatchStatus,
     Read,
     RemovalBlocker,
+    RestartPluginPod,
     Write,
 )
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import LABELS, karpenter, own
-from provisioner.metrics.definitions.labels import OTHER
+from provisioner.metrics.definitions.labels import OTHER, UNHEALTHY_CONDITIONS
 from provisioner.runtime.metrics import Metrics
 
 from .failures import failure_class
-from .label_values import LabelValues, capacity_label, size_label
+from .label_values import LabelValues, capacity_label, signal_label, size_label
 from .operations import Operations
 
 # Karpenter's disruption reasons; a requested deletion is not a disruption.
 DISRUPTION = {
     "missing-pool": "garbage_collected",
     "node-deleted": "garbage_collected",
-    "unhealthy-node": "unhealthy",
+    **dict.fromkeys(UNHEALTHY_CONDITIONS, "unhealthy"),
     "spot-evicted": "spot_interrupted",
-    "empty": "empty",
     "expired": "expired",
+    "empty": "empty",
+    "drifted": "drifted",
+    "underutilized": "underutilized",
 }
+REPAIRS = frozenset(UNHEALTHY_CONDITIONS)
 REQUESTED = ("requested", "failed-create")
 FORCEFUL = "Forceful Termination"
 
@@ -58,6 +62,7 @@ class StepCounters:
         self._unhealthy = metrics.counter(karpenter.NODECLAIMS_UNHEALTHY)
         self._evictions = metrics.counter(karpenter.EVICTION_REQUESTS)
         self._drained = metrics.counter(karpenter.PODS_DRAINED)
+        self._repairs = metrics.counter(own.GPU_REPAIRS)
         self._waiting: dict[str, RemovalBlocker] = {}
         self._collected: dict[str, str] = {}
         operations.on_failure = self.failed
@@ -80,13 +85,20 @@ class StepCounters:
                 self._deleted.labels("node", cause).inc()
             case DeleteClaim(claim=claim, cause=cause), Wrote():
                 self._deleted.labels("nodeclaim", cause).inc()
+                self._repaired(facts, "replace", cause)
                 self.disrupted(claim, cause)
+            case RestartPluginPod(), Wrote() | Evicted():
+                self._repaired(facts, "restart-plugin", "unhealthy-node")
             case PatchStatus(overdue=overdue), Wrote() if overdue:
                 self._overdue.labels(overdue).inc()
             case EvictPods() | DeletePods(), Evicted():
                 self._pods_left(result, by_force=isinstance(step, DeletePods))
             case _:
                 return
+
+    def _repaired(self, facts: Facts, action: str, cause: str) -> None:
+        if facts.unhealthy is not None and cause in REPAIRS:
+            self._repairs.labels(signal_label(facts.unhealthy.policy), action).inc()
 
     def failed(self, offering: Offering | None, reason: str) -> None:
         """An agent pool was rejected, or its creation failed."""
@@ -118,8 +130,10 @@ class StepCounters:
         capacity = capacity_label(claim.metadata.labels)
         if cause in DISRUPTION:
             self._disrupted.labels(DISRUPTION[cause], nodepool, capacity).inc()
-        if cause == "unhealthy-node":
-            self._unhealthy.labels("ready", nodepool, capacity, self._label_values.image(claim)).inc()
+        if cause in UNHEALTHY_CONDITIONS:
+            self._unhealthy.labels(
+                UNHEALTHY_CONDITIONS[cause], nodepool, capacity, self._label_values.image(claim)
+            ).inc()
 
     def _pods_left(self, result: Evicted, *, by_force: bool) -> None:
         if by_force:

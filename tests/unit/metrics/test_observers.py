@@ -17,7 +17,9 @@ from controllers.model.steps import (
     Cause,
     CreateInstance,
     LookUpPool,
+    LookUpWorkloads,
     ReadDrain,
+    ReadFailedPods,
     ReadRemedies,
     ReleaseFinalizer,
     RemovalBlocker,
@@ -46,7 +48,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
 from provisioner.simulator.loop import SimLoop, VirtualClock, run
-from tests.unit.builders import claim, facts, instance, node
+from tests.unit.builders import NOW, claim, facts, instance, node
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -138,6 +140,9 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
      "nodeclaim.lifecycle"),
     ("an orphan waits", {"instance": instance()}, Wait(after=1.0, why=""), "instance.garbagecollection"),
     ("a sick Node", {"claims": (claim(),)}, ReadRemedies(node=node()), "node.health"),
+    ("a Node that rejects pods", {"claims": (claim(),)}, ReadFailedPods(node=node()), "node.health"),
+    ("a Node without GPUs", {"claims": (claim(),)}, LookUpWorkloads(node=node(), resource="r", since=NOW),
+     "node.health"),
 ]  # fmt: skip
 
 
@@ -148,8 +153,9 @@ def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step
 
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
-    """And every controller name is declared. Five are no removals by inference: a user's, and those of NodePools."""
+    """And every controller name is declared. A user's removals and those of NodePools are none by inference."""
     decided = {"requested", "insufficient-capacity", "scaled-down", "empty", "expired"}
+    decided |= {"drifted", "underutilized", "replacement-failed", "terminate-node"}
     assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | decided
     assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
 

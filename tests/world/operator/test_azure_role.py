@@ -4,13 +4,17 @@ import dataclasses
 
 import pytest
 
+from provisioner.simulator.azure.routing import ACTIONS
 from tests.world.azure_role import AZURE_ACTIONS, used_actions
 from tests.world.claims import ready
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.demand import node_class, node_pool
+from tests.world.harness import Sim, Story, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import FAST, claim_condition
 
 LIFE_SECONDS = 900.0
+# The right to read the sizes is that of another role, also optional.
+IMAGES, SKUS = ACTIONS["UPGRADE_PROFILE"], ACTIONS["SKUS"]
 WORDS = "does not have authorization to perform action"
 
 
@@ -23,11 +27,25 @@ async def a_life(sim: Sim) -> None:
     await sim.until(lambda: sim.claim(NAME) is None, LIFE_SECONDS, "the claim is gone")
 
 
-def test_a_life_uses_all_of_the_role_and_nothing_else() -> None:
-    """The actions used in a life are exactly those of the role."""
-    report = simulate(a_life, azure=FAST)
-    used = used_actions(report.world.cloud.request_log)
-    assert used == AZURE_ACTIONS, f"used {sorted(used)}, granted {sorted(AZURE_ACTIONS)}"
+async def a_life_of_a_node_pool(sim: Sim) -> None:
+    """The machine of a NodePool becomes Ready, its image is compared, and it is removed."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(replicas=1))
+    await sim.start_controller()
+    await ready(sim, "gpu-1")
+    await sim.until(lambda: sim.cloud.counts["UPGRADE_PROFILE"], LIFE_SECONDS, "the newest image is read")
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"replicas": 0}})
+    await sim.until(lambda: sim.claim("gpu-1") is None, LIFE_SECONDS, "the claim is gone")
+
+
+@pytest.mark.parametrize(
+    ("story", "unused"), [(a_life, {IMAGES}), (a_life_of_a_node_pool, set())], ids=["of a claim", "of a NodePool"]
+)
+def test_a_life_uses_all_of_the_role_and_nothing_else(story: Story, unused: set[str]) -> None:
+    """The actions used in a life are exactly those of the role; images are read for NodePools only."""
+    report = simulate(story, azure=FAST)
+    used = used_actions(report.world.cloud.request_log) - {SKUS}
+    assert used == AZURE_ACTIONS - unused, f"used {sorted(used)}, granted {sorted(AZURE_ACTIONS)}"
 
 
 @pytest.mark.parametrize(("missing", "condition"), [("write", "Launched"), ("delete", "InstanceTerminating")])
