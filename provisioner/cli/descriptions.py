@@ -52,13 +52,20 @@ Places Pods on existing Nodes, on NodeClaims without a Node, and on new machines
 fleets that take the most Pods it chooses the cheapest one. Prints which Pod goes where, the price an hour, and why each
 other Pod stays pending. The command works offline, without a cluster, an Azure credential or settings.
 
+With --disrupt it prints instead which machines of NodePools would be removed or replaced now because they are empty,
+have drifted or are underutilized, what that saves, and why the others are kept. It simulates one pass of the
+controller, with the budgets of the NodePools and the PodDisruptionBudgets in the manifests.
+
 With --json-lines each line of standard input is a scenario with instance types and prices of its own; each is answered
 by one line of JSON before the next one is read.""",
     examples="""\
   gpu-provisioner schedule -f fleet.yaml --region eastus
   kubectl get nodepools,nodes,nodeclaims,pods -A -o json | gpu-provisioner schedule -f - --region eastus
+  kubectl get nodepools,nodes,nodeclaims,pods,daemonsets,pdb -A -o json | gpu-provisioner schedule --disrupt -f -
   gpu-provisioner schedule --json-lines < scenarios.jsonl""",
-    exit_codes="Exit codes: 0 every Pod has a place, 1 a Pod stays pending, 2 invalid usage.",
+    exit_codes="""\
+Exit codes: 0 every Pod has a place, 1 a Pod stays pending, 2 invalid usage.
+With --disrupt: 0 done, 2 invalid usage.""",
 )
 CHECK = Command(
     summary="verify settings, access to the cluster and to Azure, and quota",
@@ -75,6 +82,26 @@ Permissions are verified for the caller: in the controller's Pod for the control
   gpu-provisioner check --size Standard_NC24ads_A100_v4      and one more machine of this size
   kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner check -o json""",
     exit_codes="Exit codes: 0 nothing failed, 2 invalid usage, 3 a check failed.",
+    settings="accepted",
+)
+DOCTOR = Command(
+    summary="print why Nodes lack their GPUs, and what keeps DaemonSets and Jobs away",
+    description="""\
+Prints why a Node lacks its GPUs: no device plugin is meant for it, the pod of the plugin does not run, or it runs and
+advertises no device. Names the DaemonSet, the taint or label that keeps it away, and the toleration to add to its
+manifest. Then lists all other DaemonSets and Jobs that should run on the Node and do not, such as those of GPU Kernel
+Manager, DCGM exporter and monitoring agents.
+
+Without NAME the report has all NodeClaims whose Node lacks GPUs or is not initialized. The command reads the API server
+directly and writes nothing. It needs no settings of Azure, and the permissions to list nodeclaims, nodes, pods,
+daemonsets and jobs, which the chart grants the controller (doctor.enabled).""",
+    examples="""\
+  gpu-provisioner doctor                   all Nodes that lack GPUs
+  gpu-provisioner doctor ws3f2a91c0d       one NodeClaim; the name of its Node selects the same
+  gpu-provisioner doctor -o json           the same for a program""",
+    exit_codes="""\
+Exit codes: 0 every Node in the report has its GPUs, 1 refused or failed, 2 invalid usage or settings,
+3 a Node lacks GPUs or is not initialized.""",
     settings="accepted",
 )
 VALUES = Command(
@@ -204,6 +231,7 @@ COMMANDS = {
     "plan": PLAN,
     "schedule": SCHEDULE,
     "check": CHECK,
+    "doctor": DOCTOR,
     "values": VALUES,
     "gc": GC,
     "adopt": ADOPT,

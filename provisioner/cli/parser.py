@@ -178,6 +178,9 @@ def _schedule(parser: Parser) -> None:
     _add(source, "-f", "--filename", action="append", default=[], metavar="FILE|DIR|-", help=text, is_file=True)
     source.add_argument("--json-lines", action="store_true", help="read one scenario on each line of standard input")
     parser.add_argument(
+        "--disrupt", action="store_true", help="print which machines would be disrupted now, and what keeps the others"
+    )
+    parser.add_argument(
         "--region", metavar="REGION", help="whose sizes and prices (that of the zones in the manifests, or eastus)"
     )
     _output(parser)
@@ -198,6 +201,12 @@ def _values(parser: Parser) -> None:
     text = "its resource group (the cluster's resource group)"
     parser.add_argument("--identity-resource-group", default="", metavar="NAME", help=text)
     _output(parser, VALUES_FORMATS)
+
+
+def _doctor(parser: Parser) -> None:
+    text = "a NodeClaim or its Node (all that lack GPUs or are not initialized)"
+    parser.add_argument("name", nargs="?", default="", metavar="NAME", help=text)
+    _output(parser)
 
 
 def _gc(parser: Parser) -> None:
@@ -256,6 +265,7 @@ _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
     "plan": _plan,
     "schedule": _schedule,
     "check": _check,
+    "doctor": _doctor,
     "values": _values,
     "gc": _gc,
     "adopt": _adopt,

@@ -9,10 +9,11 @@ import pytest
 import yaml
 
 from provisioner.cli.commands.check import FAILED_CHECK
+from tests.ports import free_port
 from tests.world.harness import SIZE, node_claim
 
 from .test_commands import led, ran
-from .test_run import CLAIMS, Site, free_port, run_story
+from .test_run import CLAIMS, Site, run_story
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -17,10 +17,11 @@ from provisioner.api import labels
 from provisioner.simulator.world import World
 from tests.cluster import processes
 from tests.cluster.processes import Ended
+from tests.ports import free_port
 from tests.world.harness import SIZE, node_claim
 
 from .program import PROGRAM, ROOT
-from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, free_port, run_story
+from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, run_story
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -21,6 +21,7 @@ from provisioner.api.crd import all_crds
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import Addresses, World, WorldSettings
+from tests.ports import free_port
 from tests.world.claims import LOG_OF_A_LIFE
 from tests.world.harness import node_claim
 
@@ -34,13 +35,6 @@ LEASES = "leases.coordination.k8s.io"
 CLAIMS = "nodeclaims.karpenter.sh"
 NAME = "ws1"
 SECONDS = 30.0
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
 
 
 @dataclass

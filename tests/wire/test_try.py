@@ -18,7 +18,7 @@ import yaml
 from .conftest import FAILING
 from .program import BIN, ROOT, RunningProgram, ended, environment, kubectl, started
 
-pytestmark = pytest.mark.usefixtures("failing", "demo")
+pytestmark = [pytest.mark.usefixtures("failing", "demo"), pytest.mark.matrix(quick=0)]
 
 WORKSPACE = ROOT / "examples" / "kaito-workspace.yaml"
 NAME, NODE = "ws3f2a91c0d", "aks-ws3f2a91c0d-47249735-vmss000000"
@@ -290,7 +290,6 @@ def test_once_fails_if_the_api_server_refuses_a_claim(tmp_path: Path) -> None:
     assert running.err == ""
 
 
-@pytest.mark.matrix(quick=0)
 def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
     """If nothing is injected, `--once` prints what it did not observe, and exits 1."""
     script = (
@@ -324,7 +323,6 @@ def test_a_scenario_without_effect_is_a_failure(tmp_path: Path) -> None:
 # --- slow processes: started first, read last -------------------------------------------------------------------------
 
 
-@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("fail", FAILING)
 def test_each_scenario_ends_as_expected(fail: str, failing: dict[str, RunningProgram]) -> None:
     """`--once --fail …`: the reason is on the claim, the run ends as the scenario states, exit 0."""
@@ -408,7 +406,6 @@ def test_the_demo_with_pods_succeeds(pods: RunningProgram) -> None:
     assert story == expected, pods.out
 
 
-@pytest.mark.matrix(quick=0)
 def test_a_fault_plan_is_injected(tmp_path: Path) -> None:
     """Two 429 responses from a file: the claim reports them and becomes Ready."""
     plan = tmp_path / "plan.yaml"

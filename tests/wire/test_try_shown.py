@@ -89,7 +89,6 @@ def test_no_color_leaves_the_table(tmp_path: Path) -> None:
     assert shown.screen.colours == set()
 
 
-@pytest.mark.matrix(quick=0)
 def test_the_table_follows_the_terminals_size(tmp_path: Path) -> None:
     """After resizing: one table that fits the terminal; it stays after Ctrl-C."""
     kubeconfig = tmp_path / "kubeconfig"

@@ -16,7 +16,14 @@ from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.permissions import NODEPOOL_PERMISSIONS, PERMISSIONS, Permission
+from provisioner.runtime.permissions import (
+    DOCTOR_PERMISSIONS,
+    GKM_PERMISSIONS,
+    NODEPOOL_PERMISSIONS,
+    PERMISSIONS,
+    Permission,
+    nvsentinel_permissions,
+)
 from provisioner.runtime.resources import LEASES, NODECLAIMS, NODEPOOLS
 
 from .check_crds import definitions
@@ -36,6 +43,7 @@ async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckRes
         return found, None
     await definitions(kube, found, node_pools=config.node_pools)
     await _permissions(kube, config, found)
+    await _doctor(kube, found)
     await _lease(kube, config, clock, found)
     if config.node_pools:
         await _node_pools(kube, found)
@@ -57,7 +65,12 @@ async def _answers(kube: Kube, found: CheckResults) -> bool:
 
 
 async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
-    wanted = (*PERMISSIONS, *(NODEPOOL_PERMISSIONS if config.node_pools else ()))
+    wanted = (
+        *PERMISSIONS,
+        *(NODEPOOL_PERMISSIONS if config.node_pools else ()),
+        *(GKM_PERMISSIONS if config.gkm_cleanup else ()),
+        *(nvsentinel_permissions(config.nvsentinel) if config.nvsentinel is not None else ()),
+    )
     needed = [permission for permission in wanted if config.elect or not permission.on_lease]
     missing = 0
     for permission in needed:
@@ -74,6 +87,19 @@ async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
             found.failed("permissions", f"missing: {_in_namespace(permission, namespace)}", GRANT)
     if not missing:
         found.ok("permissions", f"all {len(needed)} that the controller needs")
+
+
+async def _doctor(kube: Kube, found: CheckResults) -> None:
+    """Permissions without which the controller works, but does not report why GPUs are missing."""
+    try:
+        missing = [one for one in DOCTOR_PERMISSIONS if not await kube.can_i(one)]
+    except KubeError:
+        return  # reported with the other permissions
+    if missing:
+        text = f"missing: {', '.join(map(str, missing))}; conditions do not report why GPUs are missing"
+        found.unknown("doctor", text, "doctor.enabled=true in the chart grants them.")
+    else:
+        found.ok("doctor", "the cause of missing GPUs can be read")
 
 
 def _in_namespace(permission: Permission, namespace: str) -> str:

@@ -22,6 +22,8 @@ from .refusal import USAGE, Refused
 if TYPE_CHECKING:
     from .clients import Tools
 
+KUBECONFIG_REMEDY = "Correct the kubeconfig, or name another one with KUBECONFIG."
+
 
 def run(
     name: str,
@@ -43,6 +45,8 @@ def run(
                 return _schedule(wanted, typed, console)
             case "check":
                 return _check(flags, env, wanted, console)
+            case "doctor":
+                return _doctor(flags, env, wanted, console)
             case "values":
                 return _values(flags, env, wanted, console)
         return _run(name, _settings(flags, env, wanted), env, wanted, console)
@@ -56,9 +60,14 @@ def run(
 
 
 def _settings(
-    flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, *, acts: bool = True
+    flags: Mapping[str, str],
+    env: Mapping[str, str],
+    wanted: argparse.Namespace,
+    *,
+    acts: bool = True,
+    azure: bool = True,
 ) -> Settings:
-    return load(flags, env, read_file(wanted.config) if wanted.config else None, acts=acts)
+    return load(flags, env, read_file(wanted.config) if wanted.config else None, acts=acts, azure=azure)
 
 
 def _plan(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
@@ -89,6 +98,28 @@ def _check(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Na
     return asyncio.run(until_signalled(check.run(settings, env, wanted, console)))
 
 
+def _doctor(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, console: Console) -> int:
+    """`doctor` reads the API server only, so the settings of Azure may be missing."""
+    settings = _settings(flags, env, wanted, acts=False, azure=False)
+    from provisioner.runtime.kubernetes_sdk import ConfigException
+
+    logs.configure(SystemClock(), level="error", stream=console.err)
+    try:
+        return asyncio.run(until_signalled(_examined(settings, wanted, console)))
+    except ConfigException as error:
+        raise Refused(str(error), KUBECONFIG_REMEDY, USAGE) from None
+
+
+async def _examined(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+    from provisioner.operator.clients import open_kube
+    from provisioner.operator.config import policy_from
+
+    from . import doctor
+
+    async with open_kube(settings) as kube:
+        return await doctor.run(kube, policy_from(settings), SystemClock(), wanted, console)
+
+
 def _values(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, console: Console) -> int:
     """`values` uses the caller's own login, so the controller's identity may be missing."""
     settings = _settings(flags, env, wanted, acts=False)
@@ -107,7 +138,7 @@ def _run(name: str, settings: Settings, env: Mapping[str, str], wanted: argparse
     try:
         return asyncio.run(until_signalled(_connected(name, settings, wanted, console)))
     except ConfigException as error:
-        raise Refused(str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.", USAGE) from None
+        raise Refused(str(error), KUBECONFIG_REMEDY, USAGE) from None
 
 
 async def _connected(name: str, settings: Settings, wanted: argparse.Namespace, console: Console) -> int:

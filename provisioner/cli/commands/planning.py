@@ -11,8 +11,9 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure import agentpool, class_properties, offerings
-from cloudprovider.azure.instance_types import is_gpu_size, lookup
+from cloudprovider.azure.instance_types import gpus_of, is_gpu_size, lookup
 from cloudprovider.interface import SPOT, Offering
+from controllers.model.gpu_devices import expected_devices
 from controllers.model.ownership import managed
 from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
 from provisioner.api import labels
@@ -130,7 +131,7 @@ def _planned(
     if tried and not _refused(claim, tried[0], settings):
         pool = agentpool.to_agent_pool(claim, tried[0], now=ZERO_TIME, node_class=node_class)
         body = _with_placeholders(pool, claim)
-        node = _node(claim, tried[0], body["properties"])
+        node = _node(claim, tried[0], body["properties"], settings)
     return Plan(
         source=source,
         claim=claim.name,
@@ -186,9 +187,10 @@ def _with_placeholders(body: dict[str, Any], claim: NodeClaim) -> dict[str, Any]
     return body
 
 
-def _node(claim: NodeClaim, offering: Offering, properties: Mapping[str, Any]) -> ExpectedNode:
+def _node(claim: NodeClaim, offering: Offering, properties: Mapping[str, Any], settings: NodeClassSpec) -> ExpectedNode:
     spot = (SPOT_TAINT,) if offering.capacity_type == SPOT else ()
     sku = lookup(offering.size)
+    devices = expected_devices(gpus_of(offering.size), settings.gpu)
     awaited = claim.metadata.annotations.get(labels.GPU_READINESS) != "report"
     return ExpectedNode(
         labels=dict(sorted(_node_labels(claim, offering, properties["nodeLabels"]).items())),
@@ -196,7 +198,13 @@ def _node(claim: NodeClaim, offering: Offering, properties: Mapping[str, Any]) -
         startup_taints=tuple(str(taint) for taint in claim.spec.startup_taints),
         gpus=None
         if sku is None
-        else Gpus(resource=sku.resource, count=sku.gpus, model=sku.model, memory_gb=sku.memory_gb, awaited=awaited),
+        else Gpus(
+            resource=devices.resource,
+            count=devices.count,
+            model=sku.model,
+            memory_gb=sku.memory_gb,
+            awaited=awaited,
+        ),
         os_disk_gib=properties["osDiskSizeGB"],
         image_family=properties["osSKU"],
     )

@@ -3,28 +3,41 @@
 Without a node class in the manifests, the classes are assumed to exist.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from cloudprovider.azure.pricing import is_known_size
+from controllers.nodeclass.validation import errors as class_errors
 from controllers.nodepool.nodepool import is_ours
 from controllers.nodepool.validation import TEMPLATE, errors
 from controllers.provisioning.nodepools import provisions, why_unusable
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 
 
-def unusable(pools: Sequence[NodePool], classes: Collection[str]) -> Iterator[tuple[NodePool, str]]:
-    """The NodePools that are not used, each with the cause. `classes`: the names of the AgentPoolNodeClasses read."""
+def unusable(pools: Sequence[NodePool], classes: Mapping[str, AgentPoolNodeClass]) -> Iterator[tuple[NodePool, str]]:
+    """The NodePools that are not used, each with the cause. `classes`: the AgentPoolNodeClasses read, by name."""
     for pool in pools:
         if why := _why(pool, classes):
             yield pool, why
 
 
-def _why(pool: NodePool, classes: Collection[str]) -> str:
+def foreign(pools: Sequence[NodePool]) -> Iterator[tuple[NodePool, str]]:
+    """The NodePools of other controllers, each with the cause."""
+    for pool in pools:
+        if why := _why_foreign(pool):
+            yield pool, why
+
+
+def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass]) -> str:
+    if why := _why_foreign(pool):
+        return why
     reference = pool.spec.template.spec.node_class_ref
-    if reference.kind and not is_ours(pool):
-        return f"another controller serves its node class {reference.kind}.{reference.group}"
     if classes and reference.name not in classes:
         return f"AgentPoolNodeClass {reference.name} is not among the manifests; add it, or correct nodeClassRef.name"
+    node_class = classes.get(reference.name)
+    refused = next(class_errors(node_class.spec), None) if node_class is not None else None
+    if refused is not None:
+        return f"AgentPoolNodeClass {reference.name}: {refused}"
     # An invalid limit is an error of the input; the template only makes this NodePool unusable.
     wrong = next((error for error in errors(pool, is_known_size) if error.field.startswith(TEMPLATE)), None)
     if wrong is not None:
@@ -32,3 +45,10 @@ def _why(pool: NodePool, classes: Collection[str]) -> str:
     if pool.spec.replicas is not None:
         return "spec.replicas determines its machines, not pods"
     return "" if provisions(pool) else why_unusable(pool)
+
+
+def _why_foreign(pool: NodePool) -> str:
+    reference = pool.spec.template.spec.node_class_ref
+    if reference.kind and not is_ours(pool):
+        return f"another controller serves its node class {reference.kind}.{reference.group}"
+    return ""

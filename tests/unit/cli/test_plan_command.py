@@ -86,6 +86,7 @@ def test_the_agent_pool_has_the_fields_of_its_node_class() -> None:
     (plan,) = planned(claim(nodeClassRef=CLASS_REF), NODE_CLASS)
     properties = plan["agentPool"]["properties"]
     assert (properties["maxPods"], properties["gpuInstanceProfile"]) == (50, "MIG1g")
+    assert (plan["node"]["gpus"]["resource"], plan["node"]["gpus"]["count"]) == ("nvidia.com/gpu", 7)
     assert not any("AgentPoolNodeClass" in note for note in plan["notes"])
     (alone,) = planned(claim(nodeClassRef=CLASS_REF))
     assert "maxPods" not in alone["agentPool"]["properties"]

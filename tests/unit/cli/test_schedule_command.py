@@ -182,3 +182,33 @@ def test_a_pod_with_an_invalid_quantity_does_not_affect_others(fleet: str, tmp_p
     _, out, _ = _run("-f", fleet, "-f", str(bad))
     assert "default/b stays pending: invalid Pod: cpu: 'lots' is not a quantity" in out
     assert "default/trainer" in out
+
+
+SLICED = """
+---
+apiVersion: gpu-provisioner.sh/v1alpha1
+kind: AgentPoolNodeClass
+metadata: {name: default}
+spec: {gpu: {migProfile: MIG1g, migStrategy: Mixed}}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: slice, namespace: default}
+spec:
+  tolerations: [{operator: Exists}]
+  containers:
+    - {name: main, image: trainer, resources: {limits: {nvidia.com/mig-1g.10gb: 7}}}
+"""
+
+
+def test_machines_offer_what_their_node_class_states(fleet: str) -> None:
+    """Slices for the Pod that requests them, and no whole GPUs for others; an error names its field."""
+    file = Path(fleet)
+    text = file.read_text(encoding="utf-8") + SLICED
+    file.write_text(text, encoding="utf-8")
+    decided = json.loads(_run("-f", fleet, "-o", "json")[1])
+    (bought,) = decided["newNodeClaims"]
+    assert (bought["pods"], bought["instanceTypes"][0]) == (["default/slice"], "Standard_NC24ads_A100_v4")
+    assert "nvidia.com/gpu 1 requested, at most 0 on one machine" in decided["errors"]["default/trainer"]
+    file.write_text(text.replace("MIG1g", "MIG9g"), encoding="utf-8")
+    assert "NodePool gpu is not used: AgentPoolNodeClass default: spec.gpu.migProfile" in _run("-f", fleet)[2]

@@ -18,6 +18,8 @@ from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, node_name, refuse, strip
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 LEASES = "leases.coordination.k8s.io"
 
 

@@ -19,6 +19,8 @@ from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.termination.test_termination import budget
 from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_name, refuse, run_pod, strip
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 LEASES = "leases.coordination.k8s.io"
 LEASE = "gpu-provisioner"
 DRAIN = ("uninstall", "--drain", "--yes")

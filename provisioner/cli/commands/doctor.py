@@ -1,0 +1,131 @@
+"""`doctor`: why Nodes lack their GPUs, and which DaemonSets and Jobs their taints keep away.
+
+Reads the API server directly, in few requests, and writes nothing; Azure is not needed. Exit codes: 0 every Node has
+its GPUs, 1 refused or failed, 2 invalid usage, 3 a Node lacks GPUs or is not initialized.
+"""
+
+import argparse
+from collections.abc import Iterable, Mapping, Sequence
+
+import msgspec
+
+from cloudprovider.azure.agentpool import pool_name
+from cloudprovider.azure.instance_types import gpus_of
+from controllers.model.diagnosis import Workloads
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import node_for_claim
+from controllers.model.ownership import belongs, managed
+from controllers.model.policy import Policy
+from controllers.node.health.diagnosis import lacks_pod
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
+from provisioner.api.workload import Job, WorkloadPod
+from provisioner.cli.output import encoded
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.kube_errors import KubeError
+from provisioner.runtime.resources import JOBS, NODECLAIMS, NODECLASSES, NODES, WORKLOAD_DAEMONSETS, WORKLOAD_PODS
+
+from .console import Console
+from .doctor_report import Machine, Report, is_open, lines, machine, resource_of
+from .refusal import OK, Refused, by_api_server
+
+CLOSED = 3
+# The pods of more Nodes than this are read in one LIST.
+SEPARATE_READS = 5
+SCHEDULED = "spec.nodeName!="
+
+
+async def run(kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespace, console: Console) -> int:
+    """Print the report; returns the exit code. Raises Refused."""
+    try:
+        found = await _report(kube, policy, clock, wanted.name, console)
+    except KubeError as error:
+        raise by_api_server(error) from None
+    if wanted.output == "table":
+        console.print(*lines(found))
+    else:
+        console.print(encoded(found, wanted.output))
+    return OK if all(one.ready for one in found.machines) else CLOSED
+
+
+async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: Console) -> Report:
+    claims = tuple(one for one in (await kube.list(NODECLAIMS)).items if managed(one) and not one.deleting)
+    nodes = (await kube.list(NODES)).items
+    classes = await _classes(kube, claims)
+    machines = [_facts(one, nodes, classes, policy, clock) for one in claims]
+    chosen = [_named(name, machines)] if name else [one for one in machines if node_for_claim(one) and not is_open(one)]
+    pods = await _pods(kube, [node.name for one in chosen if (node := node_for_claim(one)) is not None])
+    daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS)).items if pods else ()
+    jobs = await _jobs(kube, console) if pods else ()
+    made, unbound = list[Machine](), None
+    for one in chosen:
+        node = node_for_claim(one)
+        found = Workloads(since=clock.now(), daemon_sets=daemon_sets, pods=pods.get(node.name, ()) if node else ())
+        if node is not None and lacks_pod(node, resource_of(one), found):
+            if unbound is None:
+                unbound = (await kube.list(WORKLOAD_PODS, field_selector="spec.nodeName=")).items
+            found = msgspec.structs.replace(found, unbound=unbound)
+        made.append(machine(one, found, jobs))
+    without_node = sum(node_for_claim(one) is None for one in machines)
+    return Report(machines=tuple(made), ready=sum(map(is_open, machines)), without_node=without_node)
+
+
+def _named(name: str, machines: list[Facts]) -> Facts:
+    """The machine of the NodeClaim or of the Node with this name. Raises Refused."""
+    for one in machines:
+        node = node_for_claim(one)
+        if name in (one.claim.name if one.claim is not None else "", node.name if node is not None else ""):
+            return one
+    cause = f"no NodeClaim of this controller, and no Node of one, is named {name}"
+    raise Refused(cause, "kubectl get nodeclaims -o wide lists them.")
+
+
+def _facts(
+    claim: NodeClaim,
+    nodes: tuple[Node, ...],
+    classes: Mapping[str, AgentPoolNodeClass],
+    policy: Policy,
+    clock: Clock,
+) -> Facts:
+    own, reference = tuple(one for one in nodes if belongs(one, claim)), claim.spec.node_class_ref
+    sizes = (meta.labels.get(labels.INSTANCE_TYPE, "") for meta in (*(one.metadata for one in own), claim.metadata))
+    return Facts(
+        key=pool_name(claim),
+        now=clock.now(),
+        policy=policy,
+        claims=(claim,),
+        nodes=own,
+        gpus=gpus_of(next(filter(None, sizes), "")),
+        node_class=classes.get(reference.name) if is_own(reference) else None,
+    )
+
+
+async def _classes(kube: Kube, claims: Iterable[NodeClaim]) -> Mapping[str, AgentPoolNodeClass]:
+    if not any(is_own(one.spec.node_class_ref) for one in claims):
+        return {}
+    return {one.name: one for one in (await kube.list(NODECLASSES)).items}
+
+
+async def _jobs(kube: Kube, console: Console) -> tuple[Job, ...]:
+    """The Jobs of the cluster; none if they may not be read, which is reported."""
+    try:
+        return (await kube.list(JOBS)).items
+    except KubeError as error:
+        if error.status != 403:
+            raise
+        console.err.write(f"warning: Jobs are left out: {error}\n")
+        return ()
+
+
+async def _pods(kube: Kube, names: Sequence[str]) -> Mapping[str, tuple[WorkloadPod, ...]]:
+    """The pods on each of these Nodes."""
+    if len(names) <= SEPARATE_READS:
+        return {name: (await kube.list(WORKLOAD_PODS, field_selector=f"spec.nodeName={name}")).items for name in names}
+    found: dict[str, tuple[WorkloadPod, ...]] = dict.fromkeys(names, ())
+    for pod in (await kube.list(WORKLOAD_PODS, field_selector=SCHEDULED)).items:
+        if pod.spec.node_name in found:
+            found[pod.spec.node_name] += (pod,)
+    return found

@@ -1,0 +1,92 @@
+"""`schedule --disrupt`: prints which machines would be disrupted now, why, what it saves, and what keeps the others.
+
+Reads NodePools, Nodes, NodeClaims, Pods, DaemonSets and PodDisruptionBudgets from manifests. Exit codes: 0 done,
+whether or not a machine would be disrupted, 2 the input cannot be used. With `--json-lines` each line of standard input
+is a scenario of `schedule --json-lines`, with `podDisruptionBudgets` and `now` besides, and is answered by one line.
+"""
+
+import argparse
+import time
+from collections.abc import Iterator
+from functools import partial
+from typing import TextIO
+
+import msgspec
+
+from cloudprovider.azure import pricing
+from controllers.disruption.offline import DisruptionScenario, PassOutput, one_pass
+from controllers.provisioning.decisions import NewNodeClaim
+from controllers.provisioning.nodepools import with_capacity_type
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.runtime.clock import SystemClock
+
+from .console import Console
+from .refusal import OK, USAGE, Refused
+from .schedule_input import Objects, answer
+from .tables import counted, table
+from .usable_pools import foreign
+
+
+def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+    """Decide one pass and print it; returns the exit code. Raises Refused."""
+    answer(
+        wanted,
+        typed,
+        console,
+        kind=DisruptionScenario,
+        scenario=partial(_scenario, wanted, console),
+        decide=_decide,
+        report=_report,
+    )
+    return OK
+
+
+def _decide(scenario: DisruptionScenario) -> PassOutput:
+    start = time.perf_counter()
+    decided = one_pass(scenario, scenario.now or SystemClock().now())
+    return msgspec.structs.replace(decided, micros=int((time.perf_counter() - start) * 1_000_000))
+
+
+def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> DisruptionScenario:
+    """The objects of the manifests, without instance types; the console shows which NodePools are not used."""
+    if not any("node_claim" in one for one in found.machines.values()):
+        raise Refused(f"{', '.join(wanted.filename)}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
+    left_out = {pool.name: why for pool, why in foreign(found.pools)}
+    console.err.writelines(f"warning: NodePool {name} is not used: {why}\n" for name, why in left_out.items())
+    return DisruptionScenario(
+        node_pools=tuple(with_capacity_type(pool) for pool in found.pools if pool.name not in left_out),
+        nodes=found.nodes,
+        pods=found.pending,
+        node_classes=tuple(found.classes.values()),
+        daemon_pods=tuple(_pod(one) for one in found.daemon_sets),
+        pod_disruption_budgets=tuple(found.budgets),
+    )
+
+
+def _pod(owner: DaemonSet) -> SchedulablePod:
+    """A pod of a DaemonSet."""
+    template = owner.spec.template
+    meta = msgspec.structs.replace(owner.metadata, labels=template.metadata.labels)
+    return SchedulablePod(metadata=meta, spec=template.spec)
+
+
+def _report(decided: PassOutput, region: str) -> Iterator[str]:
+    rows = [
+        (one.reason, one.decision, ",".join(one.nodes), ",".join(map(_new, one.replacements)), f"{one.saving:.3f}")
+        for one in decided.commands
+    ]
+    if rows:
+        yield from table(("REASON", "DECISION", "NODES", "REPLACEMENTS", "USD/H"), rows)
+        yield ""
+        count = counted(sum(len(one.nodes) for one in decided.commands), "machine")
+        saved = sum(one.saving for one in decided.commands)
+        source = f"list prices of {region}, {pricing.DATE}"
+        yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
+    else:
+        yield "No machine would be disrupted now."
+    for node, why in sorted(decided.blocked.items()):
+        yield f"{node} is kept: {why}"
+
+
+def _new(claim: NewNodeClaim) -> str:
+    return claim.instance_types[0]

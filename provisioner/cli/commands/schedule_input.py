@@ -1,0 +1,163 @@
+"""The input of scheduling decisions, objects in manifests with the sizes and prices of their region, and the answer."""
+
+import argparse
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, TextIO, TypeVar
+
+import msgspec
+
+from cloudprovider.azure import pricing
+from controllers.provisioning.catalogue import instance_types
+from controllers.provisioning.scenario import NodeInput, Scenario
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodepool import NodePool
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.cli.output import encoded
+
+from .console import Console
+from .manifests import documents
+from .refusal import USAGE, Refused
+
+DEFAULT_REGION = "eastus"
+REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
+S = TypeVar("S", bound=Scenario)
+D = TypeVar("D")
+
+
+class Objects(msgspec.Struct, kw_only=True):
+    """`nodes`: with their NodeClaims and pods. `classes`: the AgentPoolNodeClasses by name. `ignored`: other kinds."""
+
+    pools: list[NodePool] = []
+    classes: dict[str, AgentPoolNodeClass] = {}
+    pods: list[SchedulablePod] = []
+    daemon_sets: list[DaemonSet] = []
+    budgets: list[PodDisruptionBudget] = []
+    machines: dict[str, dict[str, Any]] = {}
+    ignored: set[str] = set()
+
+    @property
+    def pending(self) -> tuple[SchedulablePod, ...]:
+        return tuple(pod for pod in self.pods if not pod.spec.node_name)
+
+    @property
+    def nodes(self) -> tuple[NodeInput, ...]:
+        bound: dict[str, list[SchedulablePod]] = {}
+        for pod in self.pods:
+            if pod.spec.node_name:
+                bound.setdefault(pod.spec.node_name, []).append(pod)
+        return tuple(
+            NodeInput(**parts, pods=tuple(bound.get(name, ()))) for name, parts in sorted(self.machines.items())
+        )
+
+
+def _read(names: Sequence[str], typed: TextIO) -> Objects:
+    """The objects of files and directories. Raises Refused for one that cannot be read."""
+    found = Objects()
+    for document in documents(names, typed):
+        if document.error:
+            raise Refused(f"{document.source}: {document.error}", REMEDY, USAGE)
+        try:
+            _add(found, document.body)
+        except msgspec.ValidationError as error:
+            raise Refused(f"{document.source}: {error}", REMEDY, USAGE) from None
+    return found
+
+
+def _check_region(region: str | None) -> None:
+    """Raises Refused for a region without prices."""
+    if region is not None and region not in pricing.regions():
+        remedy = f"Use one of {', '.join(pricing.regions())}."
+        raise Refused(f"--region {region!r}: no prices for this region", remedy, USAGE)
+
+
+def _region_of(scenario: Scenario) -> str:
+    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one."""
+    zones = [pod.spec.node_selector.get(labels.ZONE, "") for pod in scenario.pods or ()]
+    zones += [one.node.metadata.labels.get(labels.ZONE, "") for one in scenario.nodes or () if one.node is not None]
+    for pool in scenario.node_pools or ():
+        required = (one for one in pool.spec.template.spec.requirements if one.key == labels.ZONE)
+        zones += [zone for one in required for zone in one.values]
+    found = {zone.rpartition("-")[0] for zone in zones}.intersection(pricing.regions())
+    return found.pop() if len(found) == 1 else DEFAULT_REGION
+
+
+def _in_region(scenario: S, region: str) -> S:
+    """The scenario with the sizes and prices of a region."""
+    types = instance_types(region)
+    keys = {requirement.key for one in types for requirement in one.requirements}
+    return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(keys)))
+
+
+def _add(found: Objects, body: Any) -> None:
+    kind = body.get("kind", "") if isinstance(body, dict) else ""
+    match kind:
+        case "NodePool":
+            found.pools.append(msgspec.convert(body, NodePool))
+        case labels.NODECLASS_KIND:
+            node_class = msgspec.convert(body, AgentPoolNodeClass)
+            found.classes[node_class.name] = node_class
+        case "Pod":
+            found.pods.append(msgspec.convert(body, SchedulablePod))
+        case "DaemonSet":
+            found.daemon_sets.append(msgspec.convert(body, DaemonSet))
+        case "PodDisruptionBudget":
+            found.budgets.append(msgspec.convert(body, PodDisruptionBudget))
+        case "Node":
+            node = msgspec.convert(body, Node)
+            found.machines.setdefault(node.name, {})["node"] = node
+        case "NodeClaim":
+            claim = msgspec.convert(body, NodeClaim)
+            found.machines.setdefault(claim.status.node_name or claim.name, {})["node_claim"] = claim
+        case _:
+            found.ignored.add(kind or "no kind")
+
+
+def answer(
+    wanted: argparse.Namespace,
+    typed: TextIO,
+    console: Console,
+    *,
+    kind: type[S],
+    scenario: Callable[[Objects], S],
+    decide: Callable[[S], D],
+    report: Callable[[D, str], Iterable[str]],
+) -> D | None:
+    """Decide about the manifests and print it, or about each line with `--json-lines`, of which nothing is returned.
+
+    `report`: the lines for people, with the region of the prices. Raises Refused.
+    """
+    if wanted.json_lines:
+        _answer_lines(kind, decide, typed, console)
+        return None
+    if not wanted.filename:
+        raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
+    _check_region(wanted.region)
+    found = scenario(_read(wanted.filename, typed))
+    region = wanted.region or _region_of(found)
+    try:
+        decided = decide(_in_region(found, region))
+    except ValueError as error:
+        raise Refused(str(error), REMEDY, USAGE) from None
+    for_people = wanted.output == "table"
+    console.print(*(report(decided, region) if for_people else [encoded(decided, wanted.output)]))
+    return decided
+
+
+def _answer_lines(kind: type[S], decide: Callable[[S], object], typed: TextIO, console: Console) -> None:
+    """Answer each scenario of this kind, a line of JSON each, before the next one is read. Raises Refused."""
+    decoder, encoder = msgspec.json.Decoder(kind), msgspec.json.Encoder()
+    for number, line in enumerate(typed, start=1):
+        if not line.strip():
+            continue
+        try:
+            decided = decide(decoder.decode(line))
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Refused(
+                f"standard input, line {number}: {error}", "Write one scenario as JSON on each line.", USAGE
+            ) from None
+        console.out.write(encoder.encode(decided).decode() + "\n")
+        console.out.flush()
