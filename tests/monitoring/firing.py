@@ -1,6 +1,20 @@
 """Series for which each alert fires, with its labels and annotations."""
 
-from .series import A100, ALIVE, H100, OURS, Firing, buckets, conditions, idle, ours, reconciles, requests, waiting
+from .series import (
+    A100,
+    ALIVE,
+    H100,
+    OURS,
+    SECOND,
+    Firing,
+    buckets,
+    conditions,
+    idle,
+    ours,
+    reconciles,
+    requests,
+    waiting,
+)
 
 FIRING = (
     Firing(
@@ -86,6 +100,32 @@ FIRING = (
         summary="No machine of a NodePool can take 2 pending pods",
     ),
     Firing(
+        alert="ReplacementsUndone",
+        series=ours(
+            "karpenter_voluntary_disruption_queue_failures_total",
+            "_x9 1x60 2x60",
+            decision="replace",
+            reason="drifted",
+            consolidation_type="",
+        ),
+        at=75,
+        severities=("warning",),
+        labels={"reason": "drifted"},
+        summary="2 replacements of machines were undone in 30 hours: drifted",
+    ),
+    # The first replica has counted the first one, the second replica the second one.
+    Firing(
+        alert="ReplacementsUndone",
+        series={
+            f'karpenter_voluntary_disruption_queue_failures_total{{{whose},reason="drifted"}}': values
+            for whose, values in ((OURS, "_x9 1x30"), (SECOND, "_x35 1x60"))
+        },
+        at=38,
+        severities=("warning",),
+        labels={"reason": "drifted"},
+        summary="2 replacements of machines were undone in 30 hours: drifted",
+    ),
+    Firing(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x200", name="ws1"),
         at=31,
@@ -94,6 +134,36 @@ FIRING = (
         summary="NodeClaim ws1 has been deleting for 31m 0s",
         description="Its machine may still be billed. Usual causes: a PodDisruptionBudget blocks an eviction, a volume"
         " remains attached, or Azure does not delete the agent pool. `kubectl describe nodeclaim ws1` shows the cause.",
+    ),
+    Firing(
+        alert="GpusMissing",
+        series=ours("gpu_provisioner_gpu_gates_closed", "2x60", reason="PluginKeptAway"),
+        at=16,
+        severities=("warning",),
+        labels={"reason": "PluginKeptAway"},
+        summary="2 Ready Nodes lack GPUs: PluginKeptAway",
+    ),
+    Firing(
+        alert="GpuAdmissionErrors",
+        series=ours("gpu_provisioner_gpu_admission_errors_total", "0x9 10x120", reason="unregistered"),
+        at=30,
+        severities=("warning",),
+        labels={"reason": "unregistered"},
+        summary="The kubelet rejected 10 pods in an hour: unregistered",
+    ),
+    Firing(
+        alert="ReadinessRuleOverdue",
+        series=ours("gpu_provisioner_readiness_rules_overdue", "1x60"),
+        at=6,
+        severities=("warning",),
+        summary="1 NodeClaims wait for a readiness rule that is overdue",
+    ),
+    Firing(
+        alert="RepairsSuspended",
+        series=ours("gpu_provisioner_repairs_suspended", "3x60"),
+        at=6,
+        severities=("warning",),
+        summary="3 unhealthy machines are kept: others of their size and image failed as well",
     ),
     Firing(
         alert="GpusUnusable",

@@ -38,6 +38,17 @@ NOT_FIRING = (
         why="each time there is a machine for them within half an hour",
     ),
     NotFiring(
+        alert="ReplacementsUndone",
+        series=ours(
+            "karpenter_voluntary_disruption_queue_failures_total",
+            "_x9 1x170",
+            decision="replace",
+            reason="drifted",
+            consolidation_type="",
+        ),
+        why="the next attempt succeeded",
+    ),
+    NotFiring(
         alert="TerminationStuck",
         series=ours("operator_nodeclaim_termination_current_time_seconds", "0+60x30 _x150", name="ws1"),
         why="the termination took half an hour",
@@ -49,6 +60,26 @@ NOT_FIRING = (
             **ours("gpu_provisioner_gpus", "_x50 8x150", state="allocatable", instance_type=H100, gpu_name="H100 80"),
         },
         why="all GPUs are allocatable after 50 minutes",
+    ),
+    NotFiring(
+        alert="GpusMissing",
+        series=ours("gpu_provisioner_gpu_gates_closed", " ".join(["1x13 0x5"] * 9), reason="Unknown"),
+        why="each machine has its GPUs within a quarter of an hour",
+    ),
+    NotFiring(
+        alert="GpuAdmissionErrors",
+        series=ours("gpu_provisioner_gpu_admission_errors_total", "0x9 5x170", reason="unregistered"),
+        why="a restart of the device plugin costs a few pods",
+    ),
+    NotFiring(
+        alert="ReadinessRuleOverdue",
+        series=ours("gpu_provisioner_readiness_rules_overdue", "0x20 1x3 0x150"),
+        why="the rule is satisfied soon after its timeout",
+    ),
+    NotFiring(
+        alert="RepairsSuspended",
+        series=ours("gpu_provisioner_repairs_suspended", "0x200"),
+        why="no machine is kept",
     ),
     NotFiring(
         alert="LeakedAgentPools",

@@ -11,7 +11,6 @@ import pytest
 
 from tools.monitoring.recording import Recording
 
-NO_DISRUPTION = "there is no voluntary disruption: no consolidation, no drift"
 NO_PODS = "no series has the name of a pod; kube-state-metrics exports those"
 NODE_EXPORTER = "the metric is the node exporter's"
 QUANTILES = ("0", "0.5", "0.9", "0.99", "1")
@@ -48,14 +47,12 @@ CAPACITY = [
     Expression(
         "Nodes eligible for disruption",
         "sum by (reason) (karpenter_voluntary_disruption_eligible_nodes)",
-        NO_DISRUPTION,
     ),
     *both("Node disruptions", "karpenter_nodeclaims_disrupted_total", "cluster, nodepool"),
     *both(
         "Disruption actions",
         "karpenter_voluntary_disruption_decisions_total",
         "consolidation_type, decision",
-        NO_DISRUPTION,
     ),
     Expression("Pod distribution", "sum by (nodepool) (karpenter_pods_state)", NO_PODS),
     Expression("Pod phase", "sum by (phase) (karpenter_pods_state)", NO_PODS),

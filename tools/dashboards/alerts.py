@@ -106,6 +106,18 @@ CLAIMS = (
         " NodePool, or a missing quota. `kubectl get events -A --field-selector reason=FailedScheduling` lists them.",
     ),
     Alert(
+        name="ReplacementsUndone",
+        meaning="Replacements of machines were undone at least twice in 30 hours.",
+        # The attempts are at most 12 hours apart, besides the time that a replacement takes.
+        signal=f"sum by ({BY}, reason) ({R.grown('karpenter_voluntary_disruption_queue_failures_total', '30h')})",
+        threshold=1,
+        severities=(("warning", "0m"),),
+        summary="{{ $value | humanize }} replacements of machines were undone in 30 hours: {{ $labels.reason }}",
+        description="The old machines are kept and cost as before; drifted ones keep their old version or image. The"
+        " Events with the reason ReplacementFailed name the NodeClaims and the cause. `kubectl get events -A"
+        " --field-selector reason=ReplacementFailed` lists them.",
+    ),
+    Alert(
         name="TerminationStuck",
         meaning="The termination of a NodeClaim does not complete; its machine may still be billed.",
         signal=R.most("operator_nodeclaim_termination_current_time_seconds", f"{BY}, name"),
@@ -125,6 +137,35 @@ CLAIMS = (
         summary="{{ $value }} {{ $labels.gpu_name }} GPUs are billed and not allocatable",
         description="Nodes of size {{ $labels.instance_type }} do not report all their GPUs as allocatable: the device"
         " plugin or the driver is not running, or devices are unhealthy.",
+    ),
+    Alert(
+        name="GpusMissing",
+        meaning="Ready Nodes lack GPUs, by the cause.",
+        signal=R.most("gpu_provisioner_gpu_gates_closed", f"{BY}, reason"),
+        severities=(("warning", "15m"),),
+        summary="{{ $value }} Ready Nodes lack GPUs: {{ $labels.reason }}",
+        description="Their NodeClaims are not Ready, and their workloads wait or have failed. `kubectl describe"
+        " nodeclaim` shows the cause and the remedy: the device plugin, a taint, or the machine.",
+    ),
+    Alert(
+        name="GpuAdmissionErrors",
+        meaning="The kubelet rejects pods, because devices that the scheduler counted are gone (pods in an hour).",
+        signal=f"sum by ({BY}, reason) ({R.grown('gpu_provisioner_gpu_admission_errors_total', '1h')})",
+        threshold=5,
+        severities=(("warning", "0m"),),
+        summary="The kubelet rejected {{ $value | humanize }} pods in an hour: {{ $labels.reason }}",
+        description="The pods stay Failed, and Jobs count them for their backoffLimit. The Event"
+        " UnexpectedAdmissionError of the NodeClaims names pods and cause. `kubectl get events -A --field-selector"
+        " reason=UnexpectedAdmissionError` lists them.",
+    ),
+    Alert(
+        name="ReadinessRuleOverdue",
+        meaning="Readiness rules were not satisfied in time; their taints keep pods off the Nodes.",
+        signal=R.most("gpu_provisioner_readiness_rules_overdue", BY),
+        severities=(("warning", "5m"),),
+        summary="{{ $value }} NodeClaims wait for a readiness rule that is overdue",
+        description="The machines are billed and take no pods. `kubectl describe nodeclaim` shows the rule and what it"
+        " waits for.",
     ),
 )
 
@@ -177,6 +218,15 @@ COST = (
         summary="{{ $value }} unhealthy Nodes are not repaired: too many Nodes are unhealthy or terminating",
         description="Their workloads have no GPU. Many unhealthy Nodes usually have a common cause: image, driver,"
         " network or zone.",
+    ),
+    Alert(
+        name="RepairsSuspended",
+        meaning="Unhealthy machines are kept, because other machines of their size and image failed in the same way.",
+        signal=R.most("gpu_provisioner_repairs_suspended", BY),
+        severities=(("warning", "5m"),),
+        summary="{{ $value }} unhealthy machines are kept: others of their size and image failed as well",
+        description="A node image or a driver usually does not work on this size, and another machine would fail too."
+        " The condition NodeHealthy of the NodeClaims names the size and the image.",
     ),
 )
 

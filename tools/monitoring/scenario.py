@@ -46,7 +46,7 @@ A100, H100, T4, A10 = (
 # Example prices in dollars per hour.
 PRICES = f"{A100}=3.67,{H100}=98.32,{T4}=0.53,{T4}/spot=0.16,{A10}/spot=1.28"
 CLASS_API = "gpu-provisioner.sh/v1alpha1"
-NODE_POOL = {
+NODE_POOL: Json = {
     "apiVersion": "karpenter.sh/v1",
     "kind": "NodePool",
     "metadata": {"name": "gpu"},
@@ -59,8 +59,10 @@ NODE_POOL = {
             }
         },
         "limits": {"cpu": "64", "memory": "512Gi", "nvidia.com/gpu": "4"},
+        "disruption": {"consolidateAfter": "0s", "budgets": [{"nodes": "100%"}]},
     },
 }
+STEADY = "steady"
 # By name: size, capacity type, the KAITO workspace that owns it.
 CLAIMS = {
     "llama": (A100, "on-demand", "llama"),
@@ -200,8 +202,42 @@ async def _provision_pods(env: Environment) -> None:
     await env.until(lambda: env.counted("karpenter_pods_startup_duration_seconds_count"), "its start is counted")
     for name in ("trainer", "intruder"):
         env.world.store.delete("pods", name, "default")
-    await env.user.delete("gpu", "NodePool")
-    await env.until(lambda: not env.world.store.list(CLAIM_KIND, labels="karpenter.sh/nodepool=gpu"), "it is deleted")
+
+
+async def _disrupt(env: Environment) -> None:
+    """A machine of a static NodePool drifts and is replaced; a user deletes the next replacement, which is undone."""
+    spec = {**NODE_POOL["spec"], "replicas": 1, "limits": {"nodes": "4"}}
+    await env.user.apply({**NODE_POOL, "metadata": {"name": STEADY}, "spec": spec})
+    await env.until(lambda: _machines(env), "its NodeClaim is created")
+    (first,) = _machines(env)
+    await _ready(env, first)
+    _change_template(env, 1)
+    await env.until(lambda: first not in _machines(env), "it is replaced", 90.0)
+    (second,) = _machines(env)
+    _change_template(env, 2)
+    await env.until(lambda: len(_machines(env)) == 2, "the next replacement is created")
+    await env.user.delete(next(one for one in _machines(env) if one != second))
+    undone = "karpenter_voluntary_disruption_queue_failures_total"
+    labels = {"decision": "replace", "reason": "drifted", "consolidation_type": ""}
+    await env.until(lambda: env.counted(undone, **labels) == 1, "it is undone")
+
+
+def _machines(env: Environment, pool: str = STEADY) -> list[str]:
+    return [one["metadata"]["name"] for one in env.world.store.list(CLAIM_KIND, labels=f"karpenter.sh/nodepool={pool}")]
+
+
+def _change_template(env: Environment, number: int) -> None:
+    """The machines of the static NodePool drift."""
+    labels = {"example.com/generation": f"{number}"}
+    env.world.store.patch("nodepools.karpenter.sh", STEADY, {"spec": {"template": {"metadata": {"labels": labels}}}})
+
+
+async def _empty(env: Environment) -> None:
+    """The machine of the first NodePool, which no pod uses any more, has been removed; the NodePools are deleted."""
+    await env.until(lambda: not _machines(env, "gpu"), "the empty machine is removed")
+    for name in ("gpu", STEADY):
+        await env.user.delete(name, "NodePool")
+    await env.until(lambda: not _machines(env), "the machines are removed")
 
 
 def _pod(env: Environment, name: str) -> Json:
@@ -259,7 +295,7 @@ def run_pod(env: Environment, name: str, node: str, gpus: int) -> None:
     store.patch("pods", name, {"status": status}, "default", subresource="status")
 
 
-STEPS = (_fail, _become_ready, _break, _block_drain, _leak, _recover, _provision_pods, _change_leader)
+STEPS = (_fail, _become_ready, _break, _block_drain, _leak, _recover, _provision_pods, _disrupt, _empty, _change_leader)
 
 
 async def run(env: Environment) -> None:

@@ -26,7 +26,7 @@ its repository (`controller.image.repository`). The cluster must be allowed to p
 
 `gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and
 prints on stderr the remaining steps in Azure: the cluster's OIDC issuer and workload identity, a federated
-credential for the service account, and the role in `azure-role.json` for the identity, with the four permissions
+credential for the service account, and the role in `azure-role.json` for the identity, with the permissions
 that the controller uses."""
 
 LEFT = """\

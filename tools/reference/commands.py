@@ -28,7 +28,7 @@ CODES = """\
 | `0` | done; `check` and `plan`: no errors; `uninstall`: nothing remains |
 | `1` | failed or refused; `plan`: a NodeClaim has errors |
 | `2` | invalid usage or settings |
-| `3` | `check`: a check failed; `uninstall`: only the Lease of a running controller remains |
+| `3` | `check`: a check failed; `doctor`: GPUs are missing; `uninstall`: only the Lease of a controller remains |
 | `130`, `143` | interrupted by Ctrl-C or by SIGTERM |"""
 
 RECORDS = "`-o json` prints one object on each line, `-o yaml` one document each, of these kinds:"

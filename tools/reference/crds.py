@@ -13,8 +13,8 @@ Schema = dict[str, Any]
 
 NODEPOOL = """\
 The schema is that of Karpenter's CRD, so that its manifests are valid. [NodePools](../concepts/nodepools.md) explains
-what the controller does with them. Of `spec.disruption` the removal of empty machines and its budgets have an effect:
-running pods are not moved, whatever `consolidationPolicy` is."""
+what the controller does with them. Unlike there, `consolidationPolicy` has no default: without it, machines with GPUs
+are removed only when they are empty."""
 NODECLASS = """\
 All fields are optional. [What a node class determines](../concepts/nodepools.md#what-a-node-class-determines) states
 the member of the agent pool that each sets."""

@@ -9,7 +9,11 @@ FOLDER = Path(__file__).parents[2] / "examples"
 INTRODUCTION = """\
 The folder `examples/` of the repository contains one manifest for each use case. The tests apply each manifest
 unchanged, compare the resulting agent pool and Node with its requirements, and delete it. The manifests in
-`examples/pods/` belong together: [Pods become machines](../getting-started/pods.md).
+`examples/pods/` belong together: [Pods become machines](../getting-started/pods.md). `examples/nodepools/` is for
+[When machines are removed](../how-to/disruption.md), `examples/gpus/` for [MIG](../how-to/mig.md),
+[Time-slicing](../how-to/time-slicing.md) and the [GPU Operator](../how-to/device-plugin.md#gpu-operator): each of its
+files has a NodePool and its node class. `examples/dra/` is for [Dynamic resource allocation](../how-to/dra.md),
+`examples/gkm/` for [GPU kernel caches](../how-to/gkm.md).
 
 ```console
 $ gpu-provisioner plan -f examples/first-gpu.yaml
@@ -22,7 +26,13 @@ ORDER = (
     "startup-taint", "long-jobs", "keep-broken", "kaito-workspace", "kaito-ragengine", "from-gpu-provisioner",
 )  # fmt: skip
 
-POD_ORDER = ("node-pool", "trainer", "intruder")
+FOLDERS = {
+    "pods": ("node-pool", "trainer", "intruder"),
+    "dra": ("node-pool", "trainer"),
+    "nodepools": ("node-class", "when-empty", "office-hours", "expiring", "static"),
+    "gpus": ("mig-single", "mig-mixed", "time-slicing", "gpu-operator"),
+    "gkm": ("machines", "cache"),
+}
 
 
 def render() -> str:
@@ -34,13 +44,17 @@ def render() -> str:
     for stem in ORDER:
         head, _, body = found[stem].read_text(encoding="utf-8").partition("\n")
         sections.append(f"## {stem}\n\n{head.removeprefix('# ')}\n\n{block(body, 'yaml')}")
-    return page("Examples", "examples", INTRODUCTION, *sections, *_pods())
+    return page("Examples", "examples", INTRODUCTION, *sections, *_folders())
 
 
-def _pods() -> list[str]:
-    """The manifests that belong together, from a NodePool to its pods."""
+def _folders() -> list[str]:
+    """The files that belong together, in their order. Raises ValueError if `FOLDERS` and the files differ."""
     sections = []
-    for stem in POD_ORDER:
-        head, _, body = (FOLDER / "pods" / f"{stem}.yaml").read_text(encoding="utf-8").partition("\n")
-        sections.append(f"## pods/{stem}\n\n{head.removeprefix('# ')}\n\n{block(body, 'yaml')}")
+    for folder, stems in FOLDERS.items():
+        found = {path.stem: path for path in (FOLDER / folder).glob("*.yaml")}
+        if odd := set(found) ^ set(stems):
+            raise ValueError(f"FOLDERS and the files in examples/{folder}/ differ: {sorted(odd)}")
+        for stem in stems:
+            head, _, body = found[stem].read_text(encoding="utf-8").partition("\n")
+            sections.append(f"## {folder}/{stem}\n\n{head.removeprefix('# ')}\n\n{block(body, 'yaml')}")
     return sections

@@ -53,6 +53,19 @@ ANNOTATIONS = (
         CONTROLLER,
         "The hash of the NodePool's template without its requirements; a NodeClaim has that of its creation.",
     ),
+    Mark(
+        k.NODECLASS_HASH,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The hash of the AgentPoolNodeClass when the NodeClaim was created for a NodePool.",
+    ),
+    Mark(
+        k.POD_DELETION_COST,
+        ("Pod",),
+        USER,
+        "What the eviction of the pod costs, as ReplicaSets read it; see NodePools.",
+    ),
+    Mark(k.NODECLASS_HASH_VERSION, ("NodeClaim",), CONTROLLER, "The version of that hash's algorithm."),
     Mark(k.NODEPOOL_HASH_VERSION, ("NodePool", "NodeClaim"), CONTROLLER, "The version of the hash's algorithm."),
     Mark(
         k.TERMINATION_TIMESTAMP,
@@ -75,13 +88,25 @@ ANNOTATIONS = (
         " the setting.",
     ),
     Mark(
+        k.DRA_DRIVERS,
+        ("NodeClaim",),
+        USER,
+        "The names of drivers for dynamic resource allocation, separated by commas: Initialized waits until each of"
+        " them has published a complete pool of devices of the Node.",
+    ),
+    Mark(
         k.RETRY,
         ("NodeClaim",),
         USER,
         "A new value ends the delay of this NodeClaim's unavailable offerings: one NodeClaim retries, for all that"
         " require the same offering.",
     ),
-    Mark(k.REPAIR, ("NodeClaim",), USER, "`disabled`: the Node is never repaired."),
+    Mark(
+        k.REPAIR,
+        ("NodeClaim",),
+        USER,
+        "`disabled`: the machine is never repaired. `enabled`: it is, even while repair is suspended.",
+    ),
     Mark(
         k.REPAIR_DRAIN_UNTIL,
         ("NodeClaim",),
@@ -101,12 +126,44 @@ ANNOTATIONS = (
         "`gpu-provisioner adopt`",
         "The UID of a deleted NodeClaim whose agent pool this one adopts.",
     ),
+    Mark(
+        k.REPLACES,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The UIDs of the NodeClaims that are deleted once this one is Initialized.",
+    ),
+    Mark(k.REPLACEMENTS, ("NodeClaim",), CONTROLLER, "How many NodeClaims replace these together."),
+    Mark(
+        k.READINESS_TAINTS,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The taints of readiness rules that its Node bears from its registration.",
+    ),
     Mark(k.HANDED_OVER_AT, ("Node",), CONTROLLER, "The time at which the Node was assigned to the adopting NodeClaim."),
     Mark(
         k.CONFIRMED_REMOVALS,
         ("Lease",),
         "`gpu-provisioner gc --confirm`",
         "The removals that the circuit breaker allows within the hour.",
+    ),
+    Mark(
+        k.RECENT_REPAIRS,
+        ("Lease",),
+        CONTROLLER,
+        "The repairs of young machines of the last hour, for the next leader.",
+    ),
+    Mark(
+        k.CORDONED_AT,
+        ("Node",),
+        CONTROLLER,
+        "When the Node was cordoned because some of its GPUs are missing; removed with `spec.unschedulable` once they"
+        " are back.",
+    ),
+    Mark(
+        k.PLUGIN_RESTARTED,
+        ("Node",),
+        CONTROLLER,
+        "When the pod of the device plugin was deleted to restart it, and the pod's name.",
     ),
     Mark(
         k.INFERRED_REMOVALS,

@@ -25,8 +25,8 @@ SECTIONS: tuple[tuple[str, ModuleType, str], ...] = (
     (
         "Karpenter's",
         karpenter,
-        "With Karpenter's names and labels, so that its dashboards work. There are no families about pods, which are"
-        " not all watched, and none about NodePools, scheduling and voluntary disruption, which are not implemented.",
+        "With Karpenter's names and labels, so that its dashboards work. There are no families with a series for each"
+        " pod.",
     ),
     ("This project's", own, "For what Karpenter has no metric."),
     ("Controller runtime", runtime, "With the names of controller-runtime, client-go and Prometheus' Python client."),

@@ -17,6 +17,9 @@
   "HEALTH_PROBE_PORT" ($values.controller.healthProbe.port | int | toString)
   "DISABLE_LEADER_ELECTION" ($values.leaderElection.enabled | ternary "" "true")
   "NODE_POOLS" ($values.nodePools.enabled | ternary "" "false")
+  "READINESS_RULES" ($values.readinessRules | empty | ternary "" (toJson $values.readinessRules))
+  "NVSENTINEL" ($values.nvsentinel.enabled | ternary (omit $values.nvsentinel "enabled" | toJson) "")
+  "GKM_CLEANUP" ($values.gkm.cleanup | ternary "true" "")
   "LEADER_ELECTION_NAME" ($values.leaderElection.enabled | ternary $values.leaderElection.name "")
   "LEADER_ELECTION_NAMESPACE" ($values.leaderElection.enabled | ternary (include "gpu-provisioner.leaseNamespace" .) "")
 -}}
@@ -26,6 +29,7 @@
 {{- end -}}
 {{- range $name, $given := omit $values.settings "azure" -}}
 {{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
+{{- if kindIs "slice" $given -}}{{- $given = empty $given | ternary "" ($given | toJson) -}}{{- end -}}
 {{- if not (or (kindIs "invalid" $given) (eq ($given | toString) "")) -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}
 {{- end -}}
 {{- range $name, $given := $values.controller.extraEnv -}}

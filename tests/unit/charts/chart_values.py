@@ -31,6 +31,7 @@ EVERYTHING: Json = {
     "podMonitor": {"enabled": True},
     "prometheusRule": {"enabled": True},
     "dashboards": {"enabled": True},
+    "nvsentinel": {"enabled": True},
     # Required if `create` is false.
     "serviceAccount": {"name": "ours"},
 }

@@ -71,7 +71,7 @@ def test_every_rendering_is_valid(minor: str) -> None:
 @pytest.mark.parametrize("minor", MINORS)
 def test_an_invalid_object_is_rejected(minor: str) -> None:
     """Unknown fields at any depth, and a wrong type."""
-    deployment = next(obj for obj in variants() if obj["kind"] == "Deployment")
+    deployment = next(obj for obj in render(NEEDED) if obj["kind"] == "Deployment")
     text = json.dumps(deployment)
     for written, miswritten in (('"replicas"', '"replcas"'), ('"httpGet"', '"httpGt"'), (': "Exists"', ": 1")):
         assert problems(minor, json.loads(text.replace(written, miswritten)))

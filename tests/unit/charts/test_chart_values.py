@@ -4,6 +4,7 @@ Source: docs/references/kaito.md#chart-values; the values of Azure/gpu-provision
 on.
 """
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -13,7 +14,10 @@ import pytest
 import yaml
 
 from provisioner.api.crd import VALUES
+from provisioner.api.nvsentinel import NVSentinel
+from provisioner.runtime.permissions import GKM_PERMISSIONS, nvsentinel_permissions
 from provisioner.settings import OPTIONS
+from tests.cluster import rights
 
 from .chart_values import (
     CHART,
@@ -45,7 +49,8 @@ ACCEPTED = {
 BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
     "tenant-id", "client-id", "metrics-port", "health-probe-port", "disable-leader-election", "leader-election-name",
-    "leader-election-namespace", "log-level", "log-encoding", "node-pools",
+    "leader-election-namespace", "log-level", "log-encoding", "node-pools", "readiness-rules", "gkm-cleanup",
+    "nvsentinel",
     "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "arm-api-version",
     "https-proxy", "no-proxy", "ssl-cert-file", "kubeconfig",
 }  # fmt: skip
@@ -138,7 +143,11 @@ def test_a_setting_is_passed_in_its_environment_variable(path: str) -> None:
     values = before_and_after(path)[1]
     flag = next(o for o in OPTIONS if o.flag.replace("-", "") == path.removeprefix("settings.").lower())
     written = value_at(values, path)
-    assert environment(render(values))[flag.env[0]] == (str(written).lower() if written is True else str(written))
+    passed = environment(render(values))[flag.env[0]]
+    if isinstance(written, list):
+        assert json.loads(passed) == written
+    else:
+        assert passed == (str(written).lower() if written is True else str(written))
 
 
 # --- rejected values -------------------------------------------------------------------------------------------------
@@ -181,6 +190,45 @@ def test_without_node_pools_nothing_of_them_is_rendered() -> None:
     assert "NODE_POOLS" not in environment(render(NEEDED))
     without = render({**NEEDED, "nodePools": {"enabled": False}})
     assert environment(without)["NODE_POOLS"] == "false"
+
+
+def test_readiness_rules_are_passed_on_and_their_resources_can_be_read() -> None:
+    """The rules are one JSON text; each resource that they, or rules of node classes, name can be listed and watched."""
+    taint = {"key": "example.com/wait", "effect": "NoSchedule"}
+    found = {"group": "gkm.io", "version": "v1alpha1", "resource": "gkmcachenodes", "jsonPath": "{.status.nodeName}"}
+    pods = {"pod": {"namespace": "kube-system", "labelSelector": "app=agent"}}
+    rules = [{"taint": taint, "until": until, "timeoutSeconds": 600} for until in ({"object": found}, pods)]
+    resources = [{"group": "gkm.io", "resource": "clustergkmcachenodes"}, {"resource": "configmaps"}]
+    values: Json = {"readinessRules": rules, "readiness": {"resources": resources}, "nodePools": {"enabled": False}}
+    option = next(one for one in OPTIONS if one.flag == "readiness-rules")
+    read = option.kind.read(environment(render({**NEEDED, **values}))["READINESS_RULES"])
+    assert [(one.taint.key, one.timeout_seconds) for one in read] == [("example.com/wait", 600)] * 2
+    without: Json = {"nodePools": {"enabled": False}}
+    before, after = (rights.granted("gpu-provisioner", one) for one in (without, values))
+    named = {("gkm.io", "gkmcachenodes"), ("gkm.io", "clustergkmcachenodes"), ("", "configmaps"), ("", "pods")}
+    every = {(group, resource, verb) for group, resource in named for verb in ("list", "watch")}
+    assert set(after) - set(before) == every - {("", "pods", "list")}
+
+
+def test_the_cleanup_of_gkm_has_its_rights() -> None:
+    """Without the value, nothing of GKM can be read or deleted."""
+    before, after = (set(rights.granted("gpu-provisioner", {"gkm": {"cleanup": on}})) for on in (False, True))
+    assert {(r.group, r.resource, r.verb) for r in GKM_PERMISSIONS} == after - before
+    assert environment(render({**NEEDED, "gkm": {"cleanup": True}}))["GKM_CLEANUP"] == "true"
+
+
+def test_nvsentinel_has_its_rights_and_settings() -> None:
+    """Without the value, nothing of NVSentinel can be read; the names of the values reach the program."""
+    values = {"enabled": True, "group": "nvsentinel.nvidia.com", "rebootConditionType": "Restarted"}
+    expected = NVSentinel(group="nvsentinel.nvidia.com", reboot_condition_type="Restarted")
+    before, after = (set(rights.granted("gpu-provisioner", {"nvsentinel": {**values, "enabled": on}})) for on in (False, True))
+    assert {(r.group, r.resource, r.verb) for r in nvsentinel_permissions(expected)} == after - before
+    option = next(one for one in OPTIONS if one.flag == "nvsentinel")
+    assert option.kind.read(environment(render({**NEEDED, "nvsentinel": values}))["NVSENTINEL"]) == expected
+    assert "NVSENTINEL" not in environment(render(NEEDED))
+    without = NVSentinel(reboot_resource="")
+    left = set(rights.granted("gpu-provisioner", {"nvsentinel": {"enabled": True, "rebootResource": ""}}))
+    assert {(r.group, r.resource, r.verb) for r in nvsentinel_permissions(without)} == left - before
 
 
 def test_the_chart_of_the_crds_rejects_unknown_values() -> None:

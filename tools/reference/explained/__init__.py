@@ -8,11 +8,15 @@ A test in `tests/world` that writes another combination fails.
     validation.py        Launched: NodeClaims that fail validation
     initialization.py    Registered and Initialized
     termination.py       Drained, VolumesDetached, InstanceTerminating
+    disruption.py        Drifted, Consolidatable, DisruptionReason
+    health.py            NodeHealthy
     nodepools.py         NodePools and AgentPoolNodeClasses
     events.py            Events without a change of a condition
 """
 
+from .disruption import DISRUPTION
 from .events import EVENTS
+from .health import HEALTH
 from .initialization import INITIALIZATION
 from .launch import LAUNCH
 from .nodepools import NODEPOOLS
@@ -20,6 +24,6 @@ from .row import Event, Reason
 from .termination import TERMINATION
 from .validation import VALIDATION
 
-REASONS: tuple[Reason, ...] = (*LAUNCH, *VALIDATION, *INITIALIZATION, *TERMINATION, *NODEPOOLS)
+REASONS: tuple[Reason, ...] = (*LAUNCH, *VALIDATION, *INITIALIZATION, *TERMINATION, *DISRUPTION, *HEALTH, *NODEPOOLS)
 
 __all__ = ["EVENTS", "REASONS", "Event", "Reason"]

@@ -28,8 +28,39 @@ EVENTS = (
         name=r.NODE_REPAIR,
         kind="Warning",
         about=("NodeClaim",),
-        meaning="The Node was not Ready for too long. The NodeClaim is deleted, and its owner creates a new one.",
+        meaning="The machine was unhealthy for too long, for the cause in the message. The NodeClaim is deleted, and"
+        " its owner creates a new one.",
         remedy="[Pausing repair](../how-to/pause-repair.md) keeps a Node for inspection.",
+    ),
+    Event(
+        name=r.TERMINATE_NODE,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="NVSentinel requests another machine by the TerminateNode in the message. The NodeClaim is deleted, and"
+        " its owner creates a new one.",
+        remedy="See [NVSentinel](../how-to/nvsentinel.md).",
+    ),
+    Event(
+        name=r.NODE_NOT_MANAGED,
+        kind="Normal",
+        about=("TerminateNode", "RebootNode"),
+        meaning="`spec.nodeName` is not a Node of a NodeClaim of this controller, which leaves the object alone.",
+        remedy="Correct the name if it should be one.",
+    ),
+    Event(
+        name=r.STALE_CACHE_NODE,
+        kind="Warning",
+        about=("GKMCacheNode", "ClusterGKMCacheNode"),
+        meaning="The Node of this object is gone, and the GPU Kernel Manager still counts it.",
+        remedy="Delete the object and its finalizers, or enable `gkm.cleanup`. See"
+        " [GPU kernel caches](../how-to/gkm.md#removed-nodes).",
+    ),
+    Event(
+        name=r.READINESS_TIMEOUT,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="A readiness rule with `onTimeout: Release` was not satisfied in time, and its taint is removed.",
+        remedy="The message contains what is missing on the Node, which takes pods from now on.",
     ),
     Event(
         name=r.NODE_REPAIR_BLOCKED,
@@ -37,6 +68,32 @@ EVENTS = (
         about=("NodeClaim",),
         meaning="A repair is due and delayed, because too many Nodes are unhealthy, or became unhealthy together.",
         remedy="Look for a common cause: image, driver, network, zone.",
+    ),
+    Event(
+        name=r.TWO_GPU_OWNERS,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="A device plugin and a DRA driver both offer the GPUs of one Node, so that two pods can get the same"
+        " GPU.",
+        remedy="Keep one of the two away from these Nodes with a node selector: see"
+        " [Dynamic resource allocation](../how-to/dra.md).",
+    ),
+    Event(
+        name=r.NODE_REPAIR_DRY_RUN,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="Repair would delete the NodeClaim, and does not because `repairDryRun` is set.",
+        remedy="Unset `repairDryRun` to have machines replaced.",
+    ),
+    Event(
+        name=r.UNEXPECTED_ADMISSION_ERROR,
+        kind="Warning",
+        about=("NodeClaim", "Node"),
+        meaning="The kubelet rejected pods that the scheduler had bound to the Node, because their devices were gone:"
+        " the device plugin or the kubelet had restarted, or a GPU failed. Such a pod stays `Failed`.",
+        remedy="Controllers create other pods, and a Job counts them for its `backoffLimit`. Delete those that are"
+        " left. If it continues:"
+        " [GpuProvisionerGpuAdmissionErrors](../runbooks/GpuProvisionerGpuAdmissionErrors.md).",
     ),
     Event(
         name=r.FAILED_DRAINING,
@@ -70,17 +127,47 @@ EVENTS = (
         meaning="The static NodePool has more NodeClaims than `spec.replicas`; this one is deleted.",
     ),
     Event(
+        name=r.DISRUPTION_LAUNCHING,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="Other machines are created before this one is removed. The message names their NodeClaims.",
+    ),
+    Event(
+        name=r.DISRUPTION_WAITING_READINESS,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="The NodeClaim replaces others, which are removed once it is Initialized.",
+    ),
+    Event(
+        name=r.UNCONSOLIDATABLE,
+        kind="Normal",
+        about=("NodeClaim",),
+        meaning="The machine was considered for consolidation and is kept, for the cause in the message.",
+    ),
+    Event(
+        name=r.REPLACEMENT_FAILED,
+        kind="Warning",
+        about=("NodeClaim",),
+        meaning="A replacement was not Initialized: it is deleted, and the machine that it was to replace is kept.",
+        remedy="Remove the cause in the message. The next attempt begins after ten minutes, later ones after more.",
+    ),
+    Event(
         name=r.DISRUPTION_TERMINATING,
         kind="Normal",
         about=("NodeClaim", "Node"),
-        meaning="The machine is removed: no pod uses it (`Empty`), or it is older than `expireAfter` (`Expired`).",
+        meaning="The machine is removed: no pod uses it (`Empty`), it is older than `expireAfter` (`Expired`), it was"
+        " replaced (`Drifted`), or its pods need less (`Underutilized`).",
     ),
     Event(
         name=r.DISRUPTION_BLOCKED,
         kind="Normal",
-        about=("NodePool", "NodeClaim"),
-        meaning="Machines could be removed, and the budgets of the NodePool, or a clock that was set, do not allow it.",
-        remedy="Change `spec.disruption.budgets` if they should go; restart the controller after its clock was set.",
+        about=("NodePool", "NodeClaim", "Node"),
+        meaning="Machines could be removed or replaced, and the cause in the message does not allow it: budgets of the"
+        " NodePool, its limits, a replacement that failed before, a clock that was set, or of one machine: an"
+        " annotation `karpenter.sh/do-not-disrupt`, a PodDisruptionBudget, a job with GPUs, pods that no other machine"
+        " can take, or a NodePool that was deleted without its NodeClaims.",
+        remedy="Change `spec.disruption.budgets` if they should go; restart the controller after its clock was set. Of"
+        " one machine: none, or change what the message names. Delete NodeClaims without a NodePool yourself.",
     ),
     Event(
         name=r.FAILED_SCHEDULING,

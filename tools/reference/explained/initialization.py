@@ -81,10 +81,19 @@ INITIALIZATION = (
     is_not_true(
         INITIALIZED,
         r.STARTUP_TAINTS_EXIST,
-        "A startup taint of the NodeClaim is still on the Node.",
+        "A startup taint of the NodeClaim, or of a readiness rule, is still on the Node. For a rule, the message"
+        " contains what is missing.",
         DESCRIBE,
         "The component that owns the taint removes it. Check that its DaemonSet exists and tolerates the taints of the"
-        " Node.",
+        " Node. See [readiness rules](../how-to/readiness-rules.md).",
+    ),
+    is_unknown(
+        INITIALIZED,
+        r.READINESS_TIMEOUT,
+        "A readiness rule with `onTimeout: Replace` is not satisfied in time. The message contains what is missing.",
+        DESCRIBE,
+        "None: the NodeClaim is deleted within the limits on repairs, and its owner creates a new one. If new machines"
+        " fail as well, correct the rule or what it waits for. See [readiness rules](../how-to/readiness-rules.md).",
     ),
     is_not_true(
         INITIALIZED,
@@ -99,10 +108,29 @@ INITIALIZATION = (
         r.RESOURCE_NOT_REGISTERED,
         "The Node does not report the GPUs of its size, or another resource that the NodeClaim requests. The message"
         " contains the reported and the expected number.",
-        "`kubectl get node NODE -o jsonpath='{.status.allocatable}'` and the device plugin's pod on that Node.",
+        "`gpu-provisioner doctor NODECLAIM`, which names the DaemonSet or pod at fault.",
         "Check that a device plugin is installed and tolerates the taints of the NodeClaim. See"
         " [GPU Operator and device plugin](../how-to/device-plugin.md). To initialize without GPUs, set the annotation"
         " `gpu-provisioner.sh/gpu-readiness=report` on the NodeClaim.",
+    ),
+    is_unknown(
+        INITIALIZED,
+        r.DRA_DRIVER_POOLS_NOT_PUBLISHED,
+        "A driver for dynamic resource allocation has not published the devices of the Node: the GPUs of the size if"
+        " the node class has `gpu.mode: DRA`, or those of a driver in the annotation"
+        " `karpenter.sh/requested-dra-drivers`. The message contains the published and the expected number.",
+        "`kubectl get resourceslices` and the driver's pod on that Node.",
+        "Check that the driver is installed and tolerates the taints of the NodeClaim. See"
+        " [Dynamic resource allocation](../how-to/dra.md).",
+    ),
+    is_unknown(
+        INITIALIZED,
+        r.GPU_COUNT_MISMATCH,
+        "The Node reports some of its GPUs. The message contains the reported and the expected number.",
+        "`kubectl get node NODE -o jsonpath='{.status.allocatable}'`, `nvidia-smi` and Xid errors in the kernel log of"
+        " that Node, and `spec.gpu` of the AgentPoolNodeClass.",
+        "If MIG or time-slicing is configured otherwise than the AgentPoolNodeClass states, correct either. If a GPU is"
+        " defective, delete the NodeClaim; its owner creates a new one.",
     ),
     is_false(
         INITIALIZED,

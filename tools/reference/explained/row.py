@@ -6,7 +6,9 @@ import msgspec
 
 from provisioner.api.conditions import Status
 
-About = Literal["NodeClaim", "NodePool", "Node", "Pod"]
+About = Literal[
+    "NodeClaim", "NodePool", "Node", "Pod", "GKMCacheNode", "ClusterGKMCacheNode", "TerminateNode", "RebootNode"
+]
 
 
 class Reason(msgspec.Struct, frozen=True, kw_only=True):
