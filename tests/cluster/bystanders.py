@@ -133,7 +133,8 @@ async def _boot(hand: Hand, settings: AzureSettings, pool: Pool) -> None:
     node = await hand.demand("POST", NODES_PATH, _node(settings, pool))
     path = f"{NODES_PATH}/{node['metadata']['name']}"
     while True:
-        kept = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.NOT_READY_TAINT]
+        # A request whose answer was lost in a restart of the server may have removed the last one.
+        kept = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != labels.NOT_READY_TAINT]
         patch = {
             "metadata": {"resourceVersion": node["metadata"]["resourceVersion"]},
             "spec": {"taints": kept},

@@ -54,11 +54,11 @@ def rendered(chart: str, *, namespace: str, values: Json | None = None, release:
     return [obj for text in manifests for obj in yaml.safe_load_all(text) if obj]
 
 
-async def install_rbac(cp: "ControlPlane", namespace: str) -> None:
+async def install_rbac(cp: "ControlPlane", namespace: str, values: Json | None = None) -> None:
     """Install the namespace, the service account, its roles and the policies; existing ones are replaced."""
     status, answer = await cp.request("POST", "/api/v1/namespaces", {"metadata": {"name": namespace}})
     assert status in {201, 409}, answer
-    objects = rendered("gpu-provisioner", namespace=namespace, values=VALUES)
+    objects = rendered("gpu-provisioner", namespace=namespace, values={**VALUES, **(values or {})})
     for obj in sorted((o for o in objects if o["kind"] in RIGHTS), key=lambda o: RIGHTS.index(o["kind"])):
         collection = COLLECTIONS[obj["kind"]].format(namespace=namespace)
         await cp.request("DELETE", f"{collection}/{obj['metadata']['name']}")

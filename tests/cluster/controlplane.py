@@ -19,9 +19,11 @@ from typing import Any, Self
 import aiohttp
 import yaml
 
+from tests.ports import free_ports
+
 from . import charts, housekeeping
 from .certificates import Pki, write_pki
-from .processes import Program, answers, free_ports
+from .processes import Program, answers
 
 Json = dict[str, Any]
 
@@ -150,9 +152,9 @@ class ControlPlane:
         """Install our CRDs and wait until they are established."""
         await charts.install_crds(self)
 
-    async def install_chart_rbac(self, namespace: str = NAMESPACE) -> None:
+    async def install_chart_rbac(self, namespace: str = NAMESPACE, values: dict[str, Any] | None = None) -> None:
         """Install our chart's roles, and store a token of its service account in `controller_token`."""
-        await charts.install_rbac(self, namespace)
+        await charts.install_rbac(self, namespace, values)
         self.controller_token = await self.service_account_token(SERVICE_ACCOUNT, namespace)
 
     async def service_account_token(self, name: str, namespace: str, seconds: int = TOKEN_SECONDS) -> str:

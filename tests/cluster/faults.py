@@ -1,11 +1,13 @@
 """Failure scenarios on the real server that use the rights which the main scenarios leave unused.
 
-A watch of Nodes that delivers no events, a Node that is NotReady for too long, and claims and Events that an earlier
-process has written, all handled by the program under our chart's service account; the API server's audit log shows its
-requests.
+A watch of Nodes that delivers no events, a Node that is NotReady for too long, a device plugin that a taint keeps away,
+and claims and Events that an earlier process has written, all handled by the program under our chart's service account;
+the API server's audit log shows its requests.
 """
 
 import asyncio
+import io
+from argparse import Namespace
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from datetime import UTC, datetime
@@ -16,11 +18,14 @@ import pytest
 
 from controllers.model.policy import Policy
 from provisioner.api import labels
+from provisioner.cli.commands import doctor
+from provisioner.cli.commands.console import Console
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import Kube, WatchEvent
 from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
+from tests.world.health.plugins import PLUGIN, TAINT, daemon_set, plugin
 
 from . import assets
 from .bystanders import CLAIMS_PATH, MERGE, NODES_PATH, Hand, user_client
@@ -30,7 +35,7 @@ from .rights import Used, used
 
 SOON_SECONDS = 60.0
 # An unhealthy Node is handled after seconds, not minutes.
-IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0)
+IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0, gpu_loss_seconds=2.0, diagnosis_seconds=1.0)
 
 
 class Silence:
@@ -69,6 +74,7 @@ async def bad_days(folder: Path, user: str) -> list[Used]:
             async with user_client(cp) as hand, proven(cp, mount, IMPATIENT) as made:
                 await a_watch_falls_silent(made, hand, silence)
                 await an_event_is_there_already(made, hand)
+                await a_plugin_is_kept_away(made, hand)
                 await a_node_is_unhealthy(made, hand)
         assert cp.audit_log is not None
         return used(cp.audit_log, user)
@@ -110,6 +116,31 @@ async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
     assert event["count"] == 2
     await hand.demand("DELETE", f"{CLAIMS_PATH}/twice")
     await gone(made, "twice")
+
+
+async def a_plugin_is_kept_away(made: Pod, hand: Hand) -> None:
+    """GPUs are lost, and no pod of the plugin can be on the Node: the condition names the taint, `doctor` the YAML."""
+    for manifest in (plugin(), daemon_set("gkm-agent", "default")):
+        namespace = manifest["metadata"]["namespace"]
+        await hand.demand("POST", f"/apis/apps/v1/namespaces/{namespace}/daemonsets", manifest)
+    claim = node_claim("kept", taints=[TAINT])
+    await hand.demand("POST", CLAIMS_PATH, claim)
+    await made.until(lambda: made.ready() == 1, SOON_SECONDS, "kept is Ready")
+    (node,) = made.app.nodes.items()
+    gone_gpus = {"status": {"allocatable": {"nvidia.com/gpu": "0"}}}
+    await hand.demand("PATCH", f"{NODES_PATH}/{node.name}/status", gone_gpus, MERGE)
+    why = f"DaemonSet kube-system/{PLUGIN} does not tolerate taint sku=gpu:NoSchedule"
+    await made.until(lambda: why in made.describe(), SOON_SECONDS, "the claim names the taint")
+    out, err = io.StringIO(), io.StringIO()
+    wanted = Namespace(name="kept", output="table")
+    code = await doctor.run(made.kube, IMPATIENT, SystemClock(), wanted, Console(out, err))
+    assert (code, err.getvalue()) == (doctor.CLOSED, "")
+    added = '    tolerations:\n    - key: sku\n      operator: Equal\n      value: "gpu"\n      effect: NoSchedule\n'
+    assert f"  cause: PluginKeptAway: {why}\n" in out.getvalue()
+    assert added in out.getvalue()
+    assert "    DaemonSet default/gkm-agent does not tolerate taint sku=gpu:NoSchedule\n" in out.getvalue()
+    await hand.demand("DELETE", f"{CLAIMS_PATH}/kept")
+    await gone(made, "kept")
 
 
 async def a_node_is_unhealthy(made: Pod, hand: Hand) -> None:

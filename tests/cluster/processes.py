@@ -7,7 +7,6 @@ lines of its log. Nothing here is bound to the loop that started it.
 import asyncio
 import http.client
 import signal
-import socket
 import ssl
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -19,15 +18,6 @@ STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
 RUN_SECONDS = 60.0
 TAIL_LINES = 25
-
-
-def free_ports(count: int) -> list[int]:
-    """Unused ports of loopback."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [made.getsockname()[1] for made in sockets]
-    for made in sockets:
-        made.close()
-    return ports
 
 
 def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token: str = "") -> bool:

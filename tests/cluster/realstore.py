@@ -38,6 +38,8 @@ ROOTS = {
     "apps": "/apis/apps/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
     "storage.k8s.io": "/apis/storage.k8s.io/v1",
+    "gkm.io": "/apis/gkm.io/v1alpha1",
+    "resource.k8s.io": "/apis/resource.k8s.io/v1",
 }
 
 

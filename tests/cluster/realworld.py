@@ -3,8 +3,9 @@ process.
 
 It has the interface of the simulated environment (`tests.world.harness.Sim`), of which a scenario may use `apply`,
 `delete_claim`, `delete_node`, `request`, `until`, `claim`, `condition`, `pools_of`, `nodes_of`, `store`, `cloud`,
-`nodes`, `audit_log.deletion_order` and the methods that start, crash and stop controllers; KAITO's watcher runs beside
-it as well. Azure's and the machines' minutes pass as seconds; the controller's own times are real.
+`nodes`, `audit_log.deletion_order` and the methods that start, crash and stop controllers; another client gets a
+`session`. KAITO's watcher runs beside it as well. Azure's and the machines' minutes pass as seconds; the controller's
+own times are real.
 """
 
 import asyncio
@@ -17,6 +18,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, Self, TypeVar, cast
 
+import aiohttp
 from aiohttp import web
 
 from provisioner.api import labels
@@ -50,6 +52,8 @@ KINDS = {
 }
 WATCHED = ("nodes", CLAIMS, "pods")
 LEASES = "kube-node-lease"
+# Machines of NodePools with this label have a DRA driver.
+NODES = NodeSettings(dra_labels={"gpu": "dra"})
 HEARTBEAT_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 3.0
@@ -68,7 +72,7 @@ class RealWorld:
         self.controllers: dict[str, Program] = {}
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
         self.cloud = AzureCloud(AzureSettings(speed=SPEED, actions=AZURE_ACTIONS), now, Random("cloud"))
-        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NodeSettings(), Random("nodes"), now)
+        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0
         self.audit_log = ObjectHistory(self.store, self.cloud, self._note)
@@ -105,13 +109,14 @@ class RealWorld:
 
     # Controllers
 
-    async def start_controller(self, name: str = "ctl0") -> Program:
-        """Start `gpu-provisioner run` with our chart's service account."""
+    async def start_controller(self, name: str = "ctl0", **variables: str) -> Program:
+        """Start `gpu-provisioner run` with our chart's service account, and these environment variables."""
         assert name not in self.controllers, f"{name} has been used"
         environment = self._environment(name, "controller") | {
             "METRICS_PORT": "0",
             "HEALTH_PROBE_PORT": "0",
             "LOG_LEVEL": "debug",
+            **variables,
         }
         program = Program(name, [str(PROGRAM), "run"], self._workdir / f"{name}.log", environment)
         program.start()
@@ -166,6 +171,10 @@ class RealWorld:
         if isinstance(body, dict) and "finalizers" in (body.get("metadata") or {}):
             self._kaito.taken_off(answer["metadata"]["uid"])
         return answer
+
+    def session(self) -> aiohttp.ClientSession:
+        """Connections of another client, which the caller closes."""
+        return self._cp.session()
 
     async def apply(self, obj: Json) -> Json:
         """Create a NodeClaim, a NodePool or an AgentPoolNodeClass."""

@@ -7,14 +7,16 @@ import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from tests.ports import free_port
+
 from .controlplane import ControlPlane
-from .processes import Program, answers, free_ports
+from .processes import Program, answers
 
 
 @asynccontextmanager
 async def kube_scheduler(plane: ControlPlane) -> AsyncIterator[Program]:
     """Run it, with its default configuration, until the context ends."""
-    (port,) = free_ports(1)
+    port = free_port()
     command = [
         str(plane.assets / "kube-scheduler"),
         f"--kubeconfig={plane.kubeconfig(plane.workdir / 'scheduler.kubeconfig')}",

@@ -225,7 +225,7 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     await stage.apply(wanted)
     await stage.until(lambda: is_ready(stage, POOLS, scene.name), 60, "the NodePool is Ready")
     bound = [disk_claim(scene, number, bound=True) for number in range(ONE_BY_ONE + 1)]
-    unplaced_pod(stage, pod, bound[:1])
+    unplaced_pod(scene, pod, bound[:1])
     selector = f"{labels.NODEPOOL}={scene.name}"
     await stage.until(lambda: stage.store.list(CLAIMS, labels=selector), 60, "a claim for the pod")
     (claim,) = stage.store.list(CLAIMS, labels=selector)
@@ -238,7 +238,7 @@ async def node_pool_lifecycle(scene: Scene) -> None:
 
     # Its volumes are too many to be read one by one, and no machine has as many GPUs.
     large = f"{pod}-large"
-    unplaced_pod(stage, large, [*bound, disk_claim(scene, len(bound), bound=False)], gpus=99)
+    unplaced_pod(scene, large, [*bound, disk_claim(scene, len(bound), bound=False)], gpus=99)
     await stage.until(lambda: failed_scheduling(stage, large), 60, "an Event on the pod that fits nowhere")
     assert "has enough resources" in failed_scheduling(stage, large)
 
@@ -267,9 +267,12 @@ def disk_claim(scene: Scene, number: int, *, bound: bool) -> str:
     return name
 
 
-def unplaced_pod(stage: Stage, name: str, claims: list[str], *, gpus: int = 1) -> None:
-    """A pod that kube-scheduler could not place; no scheduler runs on the real server."""
-    body = pending_pod(name, gpus=gpus)
+def unplaced_pod(scene: Scene, name: str, claims: list[str], *, gpus: int = 1) -> None:
+    """A pod that kube-scheduler could not place; no scheduler runs on the real server.
+
+    It selects the NodePool of the scene: machines of other scenes would take it.
+    """
+    stage, body = scene.stage, pending_pod(name, gpus=gpus, nodeSelector={labels.NODEPOOL: scene.name})
     body["spec"]["volumes"] = [{"name": one, "persistentVolumeClaim": {"claimName": one}} for one in claims]
     stage.store.create("pods", body, "default")
     condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "no Node fits"}

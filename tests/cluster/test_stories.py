@@ -1,12 +1,13 @@
 """The scenarios of `stories` in the simulator with all invariants, and on a real API server.
 
 On the real one they run at once, with one controller and our chart's service account; the crash scenario has a cluster
-of its own. Each scenario is then reported as a test.
+of its own, and so have those of disruption, with kube-scheduler. Each scenario is then reported as a test.
 """
 
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,17 +20,22 @@ from tests.world.transcript import FAST
 
 from . import assets
 from .controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
+from .devices import claimed_devices
+from .disruptions import DISRUPTIONS
 from .draining import DRAINS
 from .faults import bad_days
-from .realworld import RealWorld
+from .kaito_nodepools import KAITO
+from .realworld import NODES, RealWorld
 from .rights import Used, granted, used
+from .scheduler import kube_scheduler
 from .stories import STORIES, Scene, Story, crash_and_restart
 
 CRASH = "crash"
-ALL = {**STORIES, **DRAINS, CRASH: crash_and_restart}
+DEVICES: dict[str, Story] = {"devices": claimed_devices}
+ALL = {**STORIES, **DEVICES, **DRAINS, **KAITO, **DISRUPTIONS, CRASH: crash_and_restart}
 USER = f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}"
 # The node controller sets and removes taints here, as on any cluster.
-LOOPS = (*CONTROLLERS, "node-lifecycle-controller")
+LOOPS = (*CONTROLLERS, "node-lifecycle-controller", "replicaset-controller")
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -45,7 +51,7 @@ def test_in_the_simulator(name: str) -> None:
         lost = [call for call in sim.audit_log.writes() if call.status == 404 and call.target.kind != "nodepools"]
         assert not [str(call) for call in lost], "it wrote to what it had released"
 
-    simulate(story, azure=FAST)
+    simulate(story, azure=FAST, nodes=NODES)
 
 
 @dataclass
@@ -65,11 +71,15 @@ async def keep_failure(name: str, story: Awaitable[None], results: Results) -> N
         results.failures[name] = failure
 
 
-async def in_a_cluster(workdir: Path, results: Results, *names: str) -> None:
+async def in_a_cluster(workdir: Path, results: Results, *names: str, scheduler: bool = False) -> None:
     """Run these scenarios at once, in a cluster of their own."""
-    async with ControlPlane.start(assets.find(), workdir, controller_manager=LOOPS, audit=True) as cp:
+    async with AsyncExitStack() as life:
+        plane = ControlPlane.start(assets.find(), workdir, controller_manager=LOOPS, audit=True)
+        cp = await life.enter_async_context(plane)
         await cp.install_crds()
         await cp.install_chart_rbac()
+        if scheduler:
+            await life.enter_async_context(kube_scheduler(cp))
         async with RealWorld.open(cp, workdir) as world:
             if CRASH not in names:
                 await world.start_controller()
@@ -77,7 +87,7 @@ async def in_a_cluster(workdir: Path, results: Results, *names: str) -> None:
                 for name in names:
                     story: Story = ALL[name]
                     tasks.create_task(keep_failure(name, story(Scene(world, name, a_while_seconds=5.0)), results))
-            if not results.failures:
+            if not results.failures.keys() & {*names}:
                 await world.settled()
                 await world.stop_controller(list(world.controllers)[-1])
         assert cp.audit_log is not None
@@ -86,11 +96,13 @@ async def in_a_cluster(workdir: Path, results: Results, *names: str) -> None:
 
 
 async def run_all(folder: Callable[[str], Path]) -> Results:
-    """Run all scenarios, in two clusters."""
+    """Run all scenarios, in three clusters."""
     outcome = Results()
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(in_a_cluster(folder("stories"), outcome, *STORIES, *DRAINS))
+        tasks.create_task(in_a_cluster(folder("stories"), outcome, *STORIES, *DEVICES, *DRAINS, *KAITO))
         tasks.create_task(in_a_cluster(folder("crash"), outcome, CRASH))
+    # Afterwards, because their many machines delay the others, whose order of events depends on their own times.
+    await in_a_cluster(folder("disruptions"), outcome, *DISRUPTIONS, scheduler=True)
     return outcome
 
 

@@ -74,13 +74,12 @@ async def test_server_side_diff_and_dry_run(it: Stage) -> None:
 
 async def test_a_dry_run_accepts_every_example(it: Stage) -> None:
     """The server's schemas, defaults and CEL rules accept all files of `examples`, those for pods included."""
+    # The CRDs of GKM, another project, are not installed here.
+    paths = [path for path in sorted(EXAMPLES.rglob("*.yaml")) if "kind: GKMCache" not in path.read_text("utf-8")]
     documents = [
-        document
-        for path in EXAMPLES.rglob("*.yaml")
-        for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))
-        if document
+        document for path in paths for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document
     ]
-    output = await it.kubectl("apply", "--dry-run=server", "--recursive", "-f", str(EXAMPLES))
+    output = await it.kubectl("apply", "--dry-run=server", *(word for path in paths for word in ("-f", str(path))))
     lines = output.splitlines()
     assert len(lines) == len(documents)
     assert all(line.endswith(" created (server dry run)") for line in lines)

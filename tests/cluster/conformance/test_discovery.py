@@ -43,6 +43,10 @@ async def test_aggregated_discovery(server: Server) -> None:
         ("", "events"): {"scope": "Namespaced", "shortNames": ["ev"]},
         ("coordination.k8s.io", "leases"): {"scope": "Namespaced", "singularResource": "lease"},
         ("policy", "poddisruptionbudgets"): {"scope": "Namespaced", "shortNames": ["pdb"]},
+        ("resource.k8s.io", "resourceslices"): {"scope": "Cluster", "version": "v1"},
+        ("resource.k8s.io", "resourceclaims"): {"scope": "Namespaced", "singularResource": "resourceclaim"},
+        ("resource.k8s.io", "resourceclaimtemplates"): {"scope": "Namespaced", "version": "v1"},
+        ("resource.k8s.io", "deviceclasses"): {"scope": "Cluster", "version": "v1"},
         ("karpenter.sh", "nodeclaims"): {"scope": "Cluster", "categories": ["karpenter"], "version": "v1"},
         ("karpenter.sh", "nodepools"): {"scope": "Cluster", "categories": ["karpenter"], "version": "v1"},
         ("gpu-provisioner.sh", "agentpoolnodeclasses"): {
