@@ -5,8 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 import structlog
+from hypothesis import settings
 
 from .world import removal_table
+
+# Machines are noisy: the time that an example takes is no result of a test.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 EVERY_CASE = "--every-case"
 # Whose parametrized tests are matrices of one representative unless they are marked otherwise: each case is a story.

@@ -3,6 +3,9 @@
 python -m tests.bench               whole lives and pods on a real API server (`make bench`)
 python -m tests.bench simulator     more measurements, on the simulated API server (`make bench-simulator`)
 python -m tests.bench solver        scheduling decisions alone
+python -m tests.bench disruption    emptied and drifted machines alone, on a real API server
+python -m tests.bench consolidation decisions of consolidation alone
+python -m tests.bench stalls        stalls of the event loop while a large cluster is consolidated, simulated API server
 """
 
 import asyncio
@@ -18,13 +21,16 @@ from tests.cluster import assets
 from . import (
     apiserver,
     bursts,
+    consolidating,
     crowd,
+    disruption,
     drains,
     figures,
     footprint,
     lives,
     scheduling,
     solving,
+    stalls,
     throttled,
     wholelives,
     without_nodepools,
@@ -42,11 +48,17 @@ async def _simulated() -> list[figures.Figure]:
     ]
 
 
+async def _disruption() -> list[figures.Figure]:
+    async with apiserver.control_plane() as cp:
+        return await disruption.measure(cp)
+
+
 async def _real() -> list[figures.Figure]:
     async with apiserver.control_plane() as cp:
         return [
             *await wholelives.measure(cp),
             *await scheduling.measure(cp),
+            *await disruption.measure(cp),
             *await without_nodepools.measure(cp),
             *await crowd.measure(),
         ]
@@ -55,9 +67,15 @@ async def _real() -> list[figures.Figure]:
 def _figures(arguments: list[str], console: Console) -> list[figures.Figure]:
     if "solver" in arguments:
         return solving.measure()
+    if "consolidation" in arguments:
+        return consolidating.measure()
+    if "stalls" in arguments:
+        return asyncio.run(stalls.measure())
+    if "disruption" in arguments:
+        return asyncio.run(_disruption())
     if "simulator" in arguments:
         console.print("on the simulated API server, for about five minutes ...")
-        return [*asyncio.run(_simulated()), *throttled.measure(), *solving.measure()]
+        return [*asyncio.run(_simulated()), *throttled.measure(), *solving.measure(), *consolidating.measure()]
     console.print(
         f"{apiserver.program()[0]} on {assets.named(assets.find())}, for five to eight minutes ...", soft_wrap=True
     )

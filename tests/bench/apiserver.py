@@ -69,13 +69,13 @@ class Environment:
     """The state of pools and claims as it changes, and the requests to both servers. Times are the wall clock's."""
 
     def __init__(self, cp: ControlPlane, folder: Path, hand: Hand, azure: AzureSettings, *, instant: bool) -> None:
-        self._now = SystemClock().now
+        self.now = SystemClock().now
         self._cp = cp
         self._hand = hand
         self.folder = folder
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
-        self.cloud = AzureCloud(azure, self._now, Random("cloud"))
-        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), self._now)
+        self.cloud = AzureCloud(azure, self.now, Random("cloud"))
+        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), self.now)
         self._instant = instant
         self.ready: set[str] = set()
         self.gone: set[str] = set()
@@ -85,7 +85,7 @@ class Environment:
         self.arm_calls: list[str] = []
         self.arm_url = ""
         self._controller: Controller | None = None
-        self._opened = self._begun = self._now()
+        self._opened = self._begun = self.now()
         self.store.subscribe(self._on_object)
         self.cloud.subscribe(self._on_pool)
 
@@ -122,7 +122,7 @@ class Environment:
 
     def begin(self) -> None:
         """Count requests from now on."""
-        self._begun = self._now()
+        self._begun = self.now()
         self.arm_calls.clear()
 
     async def create(self, names: Iterable[str]) -> None:
@@ -132,12 +132,18 @@ class Environment:
 
     async def delete(self, names: Iterable[str]) -> None:
         """Delete claims, several at a time."""
-        await at_once([partial(self._hand.demand, "DELETE", path_of(CLAIMS, name)) for name in names], USERS_AT_ONCE)
+        await self.remove(CLAIMS, *names)
 
     async def apply(self, resource: str, *objects: Json) -> None:
         """Create objects of one kind, several at a time; those of namespaced kinds in `default`."""
         path = path_of(resource, namespace="default" if resource == "pods" else "")
         await at_once([partial(self._hand.demand, "POST", path, obj) for obj in objects], USERS_AT_ONCE)
+
+    async def remove(self, resource: str, *names: str) -> None:
+        """Delete objects of one kind, several at a time; those of namespaced kinds in `default`."""
+        namespace = "default" if resource == "pods" else ""
+        paths = [path_of(resource, name, namespace) for name in names]
+        await at_once([partial(self._hand.demand, "DELETE", path) for path in paths], USERS_AT_ONCE)
 
     async def settled(self, names: Sequence[str]) -> None:
         """Wait until these are Ready, their operations have ended, and a LIST has shown their pools as they are now."""
@@ -186,7 +192,7 @@ class Environment:
         parts = request.path.split("/")
         pool = parts[parts.index("agentPools") + 1] if "agentPools" in parts[:-1] else ""
         self.arm_calls.append("LIST" if request.path.endswith("/agentPools") else request.method)
-        self.requested.setdefault((request.method, pool), self._now())
+        self.requested.setdefault((request.method, pool), self.now())
 
     def _on_object(self, event: str, resource: str, obj: Json, _: Json | None) -> None:
         if resource == "pods" and obj["spec"].get("nodeName"):
@@ -201,7 +207,7 @@ class Environment:
 
     def _on_pool(self, kind: str, pool: Pool) -> None:
         if kind == "gone":
-            self.pool_gone[pool.name] = self._now()
+            self.pool_gone[pool.name] = self.now()
 
 
 def program() -> tuple[str, str]:

@@ -88,7 +88,7 @@ class Stage:
             "LEADER_ELECTION_NAMESPACE": "kube-system",
             "METRICS_PORT": "0",
             "HEALTH_PROBE_PORT": "0",
-            "MAX_AGENT_POOLS": str(MOST_POOLS - 10),
+            "MAX_AGENT_POOLS": str(azure.max_agent_pools - 10),
             "MAX_CREATES_PER_MINUTE": "1000",
         }
 

@@ -31,7 +31,7 @@ MODEL = "karpenter.azure.com/sku-gpu-name"
 def draw(seed: int, *, topology: bool = True) -> dict[str, Any]:
     """One scenario; the same seed draws the same one."""
     rng = random.Random(seed)
-    types = [_type(rng, size) for size in SIZES if rng.random() < 0.8] or [_type(rng, SIZES[0])]
+    types = [instance_type(rng, size) for size in SIZES if rng.random() < 0.8] or [instance_type(rng, SIZES[0])]
     pools = [_pool(rng, index) for index in range(rng.choice((1, 1, 1, 2, 3)))]
     nodes = [_node(rng, index) for index in range(rng.choice((0, 0, 1, 3)))]
     shapes = [_shape(rng, index, topology=topology) for index in range(rng.choice((1, 2, 3, 5)))]
@@ -48,7 +48,8 @@ def draw(seed: int, *, topology: bool = True) -> dict[str, Any]:
     }
 
 
-def _type(rng: random.Random, size: tuple[str, int, int, int, float]) -> dict[str, Any]:
+def instance_type(rng: random.Random, size: tuple[str, int, int, int, float]) -> dict[str, Any]:
+    """One of SIZES with the zones and capacity types in which it is sold, most of them available."""
     name, cpus, gib, gpus, price = size
     zones = [zone for zone in ZONES if rng.random() < 0.8] or [ZONES[0]]
     terms = ["on-demand", "spot"] if rng.random() < 0.5 else ["on-demand"]

@@ -29,9 +29,12 @@ def karpenters() -> dict[str, Any]:
 
 
 def test_the_nodepool_crd_is_karpenters(karpenters: dict[str, Any]) -> None:
-    """Except for descriptions and bounds of the number of items."""
-    template = "versions.v1.schema.openAPIV3Schema.properties.spec.properties.template.properties.spec.properties."
+    """Except for descriptions, bounds of the number of items, and a default that depends on the machine."""
+    spec = "versions.v1.schema.openAPIV3Schema.properties.spec.properties."
+    template = f"{spec}template.properties.spec.properties."
+    policy = f"{spec}disruption.properties.consolidationPolicy"
     assert sorted(_differences(nodepool_crd()["spec"], karpenters["spec"])) == [
+        f"{policy}.default: absent here, WhenEmptyOrUnderutilized there",
         f"{template}requirements.items.properties.values.maxItems: 1000 here, absent there",
         f"{template}startupTaints.maxItems: 100 here, absent there",
         f"{template}taints.maxItems: 100 here, absent there",

@@ -3,36 +3,18 @@
 On every scenario this program places at least as many pods, passes an independent check, and pays no more.
 """
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.gotool import MissingError
-
-from .build import build
+from .programs import OURS, answers
 from .scenarios import draw
 from .validity import violations
 
 pytestmark = pytest.mark.oracle
-ROOT = Path(__file__).parents[2]
-OURS = (str(Path(sys.executable).with_name("gpu-provisioner")), "schedule", "--json-lines")
 BATCH = 100
-
-
-@pytest.fixture(scope="session")
-def karpenter() -> Path:
-    try:
-        return build()
-    except MissingError as error:
-        if os.environ.get("REQUIRE_GO"):
-            raise
-        pytest.skip(str(error))
 
 
 @pytest.mark.parametrize("topology", [False, True], ids=["plain", "topology"])
@@ -40,7 +22,7 @@ def karpenter() -> Path:
 def test_no_fleet_costs_more_and_no_fewer_pods_are_placed(karpenter: Path, first: int, *, topology: bool) -> None:
     """A hundred scenarios at a time."""
     scenarios = [draw(seed, topology=topology) for seed in range(first, first + BATCH)]
-    theirs, ours = _answers((str(karpenter),), scenarios), _answers(OURS, scenarios)
+    theirs, ours = answers((str(karpenter),), scenarios), answers(OURS, scenarios)
     wrong = [
         f"seed {first + number}: {text}"
         for number, parts in enumerate(zip(scenarios, theirs, ours, strict=True))
@@ -54,7 +36,7 @@ def test_no_fleet_costs_more_and_no_fewer_pods_are_placed(karpenter: Path, first
 def test_the_check_finds_mistakes() -> None:
     """The independent check is not vacuous: each planted mistake is found."""
     scenario = draw(2, topology=False)
-    (right,) = _answers(OURS, [scenario])
+    (right,) = answers(OURS, [scenario])
     assert not violations(scenario, right)
     claim = right["newNodeClaims"][0]
     smaller = min(scenario["instanceTypes"], key=lambda one: float(one["capacity"]["cpu"]))["name"]
@@ -68,13 +50,6 @@ def test_the_check_finds_mistakes() -> None:
 
 def _every_pod(decision: dict[str, Any]) -> list[str]:
     return [name for claim in decision["newNodeClaims"] for name in claim["pods"]]
-
-
-def _answers(command: tuple[str, ...], scenarios: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    lines = "".join(json.dumps(scenario) + "\n" for scenario in scenarios)
-    result = subprocess.run(command, input=lines, check=False, capture_output=True, text=True, cwd=ROOT)
-    assert result.returncode == 0, result.stderr[-2000:]
-    return [json.loads(line) for line in result.stdout.splitlines()]
 
 
 def _compared(scenario: dict[str, Any], theirs: dict[str, Any], ours: dict[str, Any]) -> Iterator[str]:

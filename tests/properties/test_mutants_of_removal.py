@@ -21,7 +21,7 @@ from controllers.model import adoption
 from controllers.model.facts import Facts
 from controllers.model.ownership import holds_finalizer, owned_by_another
 from controllers.model.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
-from controllers.node.health import repair
+from controllers.node.health import limits, repair
 from controllers.node.termination import drain, grace_period, termination, volumes
 from controllers.nodeclaim.lifecycle import launch
 from controllers.planner import plan
@@ -29,7 +29,7 @@ from controllers.state import indexes
 from provisioner.api.pod import Pod
 from provisioner.runtime.kube import Kube
 from tests.world.garbagecollection import test_garbage, test_inferred_removals
-from tests.world.health import test_repair
+from tests.world.health import test_repair, test_repair_policy
 from tests.world.nodeclaim import test_adoption_races
 from tests.world.process import PROCESS, Process
 from tests.world.termination import test_draining, test_termination, test_volumes
@@ -170,6 +170,11 @@ def repair_without_limits(patch: Patch) -> None:
     patch.setattr(repair, "blocked_by_limits", lambda policy, unhealthy_counts: "")
 
 
+def repair_without_end(patch: Patch) -> None:
+    """Machines that fail like two others before them are replaced as well."""
+    patch.setattr(limits, "suspended", lambda f: "")
+
+
 def no_termination_time(patch: Patch) -> None:
     """A drain never ends by force."""
     patch.setattr(grace_period, "deadline", lambda claim: None)
@@ -247,6 +252,11 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (
         repair_without_limits,
         test_repair.test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back,
+        "assert not",
+    ),
+    (
+        repair_without_end,
+        lambda: test_repair_policy.test_h4_a_bad_image_costs_two_machines(False),
         "assert not",
     ),
     (pools_by_a_stale_claim, back_to_the_finalizer, "shown as 2"),

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from cloudprovider.interface import Cluster, Gpus, Instance, InstanceState, Offering
+from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts, Offer
 from controllers.model.policy import Policy
 from provisioner.api import labels
@@ -176,5 +177,7 @@ def facts(**fields: Any) -> Facts:
         gpus=Gpus(resource="nvidia.com/gpu", count=1),
         cluster=Cluster(running=True),
         absence="present" if fields.get("instance") else "unknown",
+        # Without the permission, missing GPUs need no further read.
+        workloads=Workloads(since=BORN, forbidden=True),
     )
     return msgspec.structs.replace(made, **fields)

@@ -26,6 +26,8 @@ from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
+from provisioner.cli.commands.doctor import run as run_doctor
+from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.values import print_values
 from provisioner.cli.parser import parse
 from provisioner.operator import clients
@@ -81,6 +83,20 @@ async def command(
         tools = await _tools(sim, sessions, policy or Policy(), node_pools=node_pools)
         code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
     return Ended(code, out.getvalue(), err.getvalue(), tuple(questions))
+
+
+async def doctor(sim: Sim, *words: str) -> Ended:
+    """`gpu-provisioner doctor` with these words."""
+    out, err = io.StringIO(), io.StringIO()
+    console, wanted = Console(out, err), parse(["doctor", *words]).arguments
+    async with AsyncExitStack() as sessions:
+        clients = (await _tools(sim, sessions, Policy())).clients
+        try:
+            code = await run_doctor(clients.kube, Policy(), clients.clock, wanted, console)
+        except Refused as refused:
+            err.write(f"{refused.cause}\n{refused.remedy}\n")
+            code = refused.code
+    return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
 async def check(

@@ -11,7 +11,7 @@ import asyncio
 import contextlib
 import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, Protocol
 
 import aiohttp
 
@@ -83,6 +83,21 @@ class Api:
                 return False
             response.raise_for_status()
             return True
+
+    async def plugins(self, claims: list[Json]) -> str:
+        """Label the Nodes of the claims and look for their GPUs: what is missing, or `ready`."""
+        for claim in claims:
+            name = kaito_predicates.node_name(claim)
+            node = await self.get(NODES, name) if name else None
+            if node is None:
+                return f"claim {claim['metadata']['name']} names no Node that is there"
+            if not kaito_predicates.is_up(node):
+                return f"Node {name} is not ready"
+            if not kaito_predicates.is_labelled(node):
+                return f"Node {name} is being labelled" if await self.label(node) else f"Node {name} changed"
+            if not kaito_predicates.has_gpus(node):
+                return f"Node {name} has no GPUs"
+        return "ready"
 
     async def watched(self, path: str, labels: dict[str, str], version: str) -> AsyncIterator[tuple[str, Json]]:
         """Each event from that version on: its type and its object."""
@@ -176,22 +191,8 @@ class Workspace:
         if sum(kaito_predicates.counts(node, self._owner) for node in nodes) < self._owner.count:
             self.state = "nodes are not ready"
             return REQUEUE_SECONDS
-        self.state = await self._plugins(claims) if kaito_predicates.known_gpus(self._owner) else "ready"
+        self.state = await self._api.plugins(claims) if kaito_predicates.known_gpus(self._owner) else "ready"
         return None if self.state == "ready" else REQUEUE_SECONDS
-
-    async def _plugins(self, claims: list[Json]) -> str:
-        for claim in claims:
-            name = kaito_predicates.node_name(claim)
-            node = await self._api.get(NODES, name) if name else None
-            if node is None:
-                return f"claim {claim['metadata']['name']} names no Node that is there"
-            if not kaito_predicates.is_up(node):
-                return f"Node {name} is not ready"
-            if not kaito_predicates.is_labelled(node):
-                return f"Node {name} is being labelled" if await self._api.label(node) else f"Node {name} changed"
-            if not kaito_predicates.has_gpus(node):
-                return f"Node {name} has no GPUs"
-        return "ready"
 
 
 class RagEngine:
@@ -268,8 +269,12 @@ class RagEngine:
         raise WaitTimedOut(name)
 
 
+class Actor(Protocol):
+    async def run(self) -> None: ...
+
+
 @contextlib.asynccontextmanager
-async def at_work(*actors: Workspace | RagEngine) -> AsyncIterator[None]:
+async def at_work(*actors: Actor) -> AsyncIterator[None]:
     """Reconcile the owners while the context lasts."""
     async with asyncio.TaskGroup() as tasks:
         running = [tasks.create_task(actor.run()) for actor in actors]

@@ -7,12 +7,18 @@ from typing import Any
 from prometheus_client import Metric
 from prometheus_client.samples import Sample
 
-from provisioner.metrics.definitions import own
+from provisioner.metrics.definitions import FAMILIES, LABELS, Family, own
 from provisioner.runtime.metrics import Metrics
 
 from .harness import Json, Sim
 
 PHASE = own.PHASE_SECONDS.name
+BY_NAME = {family.name: family for family in FAMILIES}
+
+
+def declared(name: str) -> Family:
+    """The family of an exposed name; the client removes `_total` from the names of counters."""
+    return BY_NAME.get(name) or BY_NAME[f"{name}_total"]
 
 
 class Numbers:
@@ -40,6 +46,18 @@ class Numbers:
         """The only sample that has at least these labels."""
         (sample,) = self.samples(name, **labels)
         return sample
+
+    def undeclared(self) -> list[tuple[str, str, str]]:
+        """Sample, label and value where the value is not in the label's closed set."""
+        found = list[tuple[str, str, str]]()
+        for family in self.families():
+            reasons = declared(family.name).reasons
+            for sample in family.samples:
+                for label, value in sample.labels.items():
+                    known = LABELS[label].values or (reasons if label == "reason" else ())
+                    if known and value not in known:
+                        found.append((sample.name, label, value))
+        return found
 
     def about(self, name: str) -> list[Sample]:
         """All samples with this value in any label."""

@@ -24,7 +24,7 @@ async def launch_controller(process: Process) -> None:
 
     Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`, `metrics` (a
     Metrics, to read), `compute` (how decisions run, else inline), `prices` (a price table), `node_pools` (False:
-    disabled), `service_account` (a folder with its files, as in a pod).
+    disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel), `service_account` (a folder with its files, as in a pod).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -61,6 +61,8 @@ async def launch_controller(process: Process) -> None:
                 identity=process.name,
                 prices=options.get("prices", ()),
                 node_pools=options.get("node_pools", True),
+                gkm_cleanup=options.get("gkm_cleanup", False),
+                nvsentinel=options.get("nvsentinel"),
             ),
         )
         await controller.run()

@@ -1,13 +1,14 @@
-// Command karpenter answers scheduling scenarios with Karpenter's own scheduler.
+// Command karpenter answers scenarios with Karpenter's own scheduler, and with -disrupt with its methods of disruption.
 //
 // It reads one scenario a line on stdin and writes one decision a line on stdout, in the shape of
-// `gpu-provisioner schedule --json-lines`, so that both can be compared.
+// `gpu-provisioner schedule [--disrupt] --json-lines`, so that both can be compared.
 package main
 
 import (
 	"bufio"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"os"
 	"sort"
@@ -15,6 +16,7 @@ import (
 
 	"github.com/samber/lo"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/record"
 	"k8s.io/utils/clock"
@@ -61,14 +63,18 @@ type scenario struct {
 	Nodes           []node         `json:"nodes"`
 	Pods            []*corev1.Pod  `json:"pods"`
 	WellKnownLabels []string       `json:"wellKnownLabels"`
+
+	// Of disruption only.
+	PodDisruptionBudgets []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
+	Now                  time.Time                       `json:"now"`
 }
 
 type newNodeClaim struct {
-	NodePool      string                               `json:"nodePool"`
-	Pods          []string                             `json:"pods"`
-	InstanceTypes []string                             `json:"instanceTypes"`
+	NodePool      string                                    `json:"nodePool"`
+	Pods          []string                                  `json:"pods"`
+	InstanceTypes []string                                  `json:"instanceTypes"`
 	Requirements  []v1.NodeSelectorRequirementWithMinValues `json:"requirements"`
-	Requests      corev1.ResourceList                  `json:"requests"`
+	Requests      corev1.ResourceList                       `json:"requests"`
 }
 
 type decision struct {
@@ -79,13 +85,21 @@ type decision struct {
 }
 
 func main() {
+	disruption := flag.Bool("disrupt", false, "answer what would be disrupted")
+	flag.Parse()
 	lines := bufio.NewScanner(os.Stdin)
 	lines.Buffer(make([]byte, 1<<20), 1<<28)
 	out := bufio.NewWriter(os.Stdout)
 	for lines.Scan() {
 		var in scenario
 		lo.Must0(json.Unmarshal(lines.Bytes(), &in))
-		answer, err := decide(in)
+		var answer any
+		var err error
+		if *disruption {
+			answer, err = disrupt(in)
+		} else {
+			answer, err = decide(in)
+		}
 		if err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -97,47 +111,11 @@ func main() {
 
 func decide(in scenario) (decision, error) {
 	ctx := options.ToContext(injection.WithControllerName(context.Background(), "provisioner"), test.Options())
-	v1.WellKnownLabels.Insert(in.WellKnownLabels...)
-	types_ := lo.Map(in.InstanceTypes, func(it instanceType, _ int) *cloudprovider.InstanceType { return convert(it) })
-	provider := fake.NewCloudProvider()
-	provider.InstanceTypes = types_
-	prepare(in)
-
-	var objects []client.Object
-	for _, n := range in.Nodes {
-		if n.Node != nil {
-			objects = append(objects, n.Node)
-		}
-		if n.NodeClaim != nil {
-			objects = append(objects, n.NodeClaim)
-		}
-		for _, p := range n.Pods {
-			objects = append(objects, p)
-		}
+	kube, cluster, provider, err := load(ctx, in, clock.RealClock{})
+	if err != nil {
+		return decision{}, err
 	}
-	for _, p := range in.Pods {
-		objects = append(objects, p)
-	}
-	kube := fakecr.NewClientBuilder().WithObjects(objects...).
-		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
-			return []string{o.(*corev1.Pod).Spec.NodeName}
-		}).Build()
-	cluster := state.NewCluster(clock.RealClock{}, kube, provider)
-	for _, n := range in.Nodes {
-		if n.NodeClaim != nil {
-			cluster.UpdateNodeClaim(n.NodeClaim)
-		}
-		if n.Node != nil {
-			if err := cluster.UpdateNode(ctx, n.Node); err != nil {
-				return decision{}, err
-			}
-		}
-		for _, p := range n.Pods {
-			if err := cluster.UpdatePod(ctx, p); err != nil {
-				return decision{}, err
-			}
-		}
-	}
+	types_ := provider.InstanceTypes
 	pools := lo.Filter(in.NodePools, func(np *v1.NodePool, _ int) bool { return np.Spec.Replicas == nil })
 	nodepoolutils.OrderByWeight(pools)
 	byPool := map[string][]*cloudprovider.InstanceType{}
@@ -160,6 +138,51 @@ func decide(in scenario) (decision, error) {
 	results = results.TruncateInstanceTypes(ctx, 600)
 	micros := time.Since(start).Microseconds()
 	return answer(results, micros), nil
+}
+
+// load returns a client and a cluster state that hold the objects of the scenario, besides `more` for the client only.
+func load(ctx context.Context, in scenario, clk clock.Clock, more ...client.Object) (client.Client, *state.Cluster, *fake.CloudProvider, error) {
+	v1.WellKnownLabels.Insert(in.WellKnownLabels...)
+	provider := fake.NewCloudProvider()
+	provider.InstanceTypes = lo.Map(in.InstanceTypes, func(it instanceType, _ int) *cloudprovider.InstanceType { return convert(it) })
+	prepare(in)
+
+	objects := more
+	for _, n := range in.Nodes {
+		if n.Node != nil {
+			objects = append(objects, n.Node)
+		}
+		if n.NodeClaim != nil {
+			objects = append(objects, n.NodeClaim)
+		}
+		for _, p := range n.Pods {
+			objects = append(objects, p)
+		}
+	}
+	for _, p := range in.Pods {
+		objects = append(objects, p)
+	}
+	kube := fakecr.NewClientBuilder().WithObjects(objects...).
+		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
+			return []string{o.(*corev1.Pod).Spec.NodeName}
+		}).Build()
+	cluster := state.NewCluster(clk, kube, provider)
+	for _, n := range in.Nodes {
+		if n.NodeClaim != nil {
+			cluster.UpdateNodeClaim(n.NodeClaim)
+		}
+		if n.Node != nil {
+			if err := cluster.UpdateNode(ctx, n.Node); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+		for _, p := range n.Pods {
+			if err := cluster.UpdatePod(ctx, p); err != nil {
+				return nil, nil, nil, err
+			}
+		}
+	}
+	return kube, cluster, provider, nil
 }
 
 // prepare sets what an API server would have set.
@@ -212,14 +235,7 @@ func convert(it instanceType) *cloudprovider.InstanceType {
 func answer(results scheduling.Results, micros int64) decision {
 	d := decision{Existing: map[string][]string{}, Errors: map[string]string{}, Micros: micros, NewNodeClaims: []newNodeClaim{}}
 	for _, nc := range results.NewNodeClaims {
-		its := nc.InstanceTypeOptions.OrderByPrice(nc.Requirements)
-		d.NewNodeClaims = append(d.NewNodeClaims, newNodeClaim{
-			NodePool:      nc.NodePoolName,
-			Pods:          names(nc.Pods),
-			InstanceTypes: lo.Map(its, func(it *cloudprovider.InstanceType, _ int) string { return it.Name }),
-			Requirements:  nc.Requirements.NodeSelectorRequirements(),
-			Requests:      nc.Spec.Resources.Requests,
-		})
+		d.NewNodeClaims = append(d.NewNodeClaims, describeNodeClaim(nc))
 	}
 	for _, n := range results.ExistingNodes {
 		if len(n.Pods) > 0 {

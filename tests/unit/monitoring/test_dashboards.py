@@ -203,7 +203,9 @@ def test_a_color_has_the_same_meaning_in_every_panel(panel: Any, legend: str, la
     series = {value: re.sub(r"\{\{\w+\}\}", "x", legend.replace(f"{{{{{label}}}}}", value)) for value in possible}
     if label == "state":
         gpus = {"expected", "allocatable"}
-        series = {v: text for v, text in series.items() if (v in gpus) is panel["title"].startswith("GPUs")}
+        series = {
+            v: text for v, text in series.items() if (v in gpus) is panel["title"].startswith(("GPUs", "Devices"))
+        }
     assert {value: color_of(panel, text) for value, text in series.items()} == {
         value: MEANINGS[label][value] for value in series
     }

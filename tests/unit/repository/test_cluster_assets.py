@@ -1,4 +1,4 @@
-"""The cache of the control plane's binaries: what names it, and how a further tool gets into an existing one."""
+"""The cache of the programs that are built from Go: what names it, and how a further tool gets into an existing one."""
 
 import stat
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests import gotool
-from tests.cluster import assets
+from tests.cluster import assets, gpunode
 
 GO = """#!/bin/sh
 while [ $# -gt 0 ]; do
@@ -58,3 +58,17 @@ def test_a_missing_tool_is_added_to_an_existing_cache(tmp_path: Path, monkeypatc
         assets.find(env)
     assert assets.build(env) == assets.find(env) == folder
     assert (tmp_path / "built").read_text(encoding="utf-8").split() == ["k8s.io/kubernetes/cmd/kube-scheduler"]
+
+
+def test_the_device_manager_is_built_once_for_its_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It has the module versions of the control plane and a folder of its own in the cache."""
+    go = tmp_path / "go"
+    go.write_text(GO, encoding="utf-8")
+    go.chmod(stat.S_IRWXU)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    env = {"XDG_CACHE_HOME": str(tmp_path)}
+    program = gpunode.build(env)
+    assert gpunode.build(env) == program
+    assert (tmp_path / "built").read_text(encoding="utf-8").split() == ["./gpunode"]
+    assert (tmp_path / "gpu-provisioner" / "gpunode") in program.parents

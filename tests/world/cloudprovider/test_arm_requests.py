@@ -11,6 +11,8 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import arm_calls, created, events, puts, ready, removed, versions, wait_for_condition, word
 from tests.world.harness import node_claim, simulate, simulated
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 MERGE = "application/merge-patch+json"
 
 

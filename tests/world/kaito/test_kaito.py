@@ -1,7 +1,7 @@
 """Beside KAITO, the way up: its claims become machines that it recognizes, and what keeps them is shown to its users.
 
-K1 to K18 are the contract of docs/references/kaito.md#contract, each a test of that name; K8, K9, K13, K14, K17 and K18
-are in `test_kaito_races.py`. K19, KAITO's other mode, is not served yet.
+K1 to K19 are the contract of docs/references/kaito.md#contract, each a test of that name; K8, K9, K13, K14, K17 and K18
+are in `test_kaito_races.py`; K19, KAITO's other mode, is in `test_karpenter_mode.py` and `test_karpenter_drift.py`.
 """
 
 import asyncio
@@ -174,10 +174,9 @@ async def test_k5_late_gpus_keep_the_gate_closed_and_open_it_by_themselves(sim) 
     nodes = versions(sim, "aks-gpu1-47249735-vmss000000", "nodes")
     await sim.apply(node_claim("gpu1"))
     shut = await wait_for_condition(sim, "gpu1", "Initialized", "Unknown", "ResourceNotRegistered")
-    assert shut["message"] == (
-        "nvidia.com/gpu: 0 of 1 allocatable; is the device plugin running and tolerating the claim's taints? "
-        "To skip this check: annotate the claim gpu-provisioner.sh/gpu-readiness=report"
-    )
+    since = "; no DaemonSet of the cluster is a device plugin for nvidia.com/gpu, since 12:0"
+    assert shut["message"].startswith(f"nvidia.com/gpu: 0 of 1 allocatable{since}")
+    assert shut["message"].endswith("; install one (docs/how-to/device-plugin.md)")
     assert kaito_predicates.error_of([sim.claim("gpu1")]) == f"ResourceNotRegistered: {shut['message']}"
     known = len(seen)
     await asyncio.sleep(400)

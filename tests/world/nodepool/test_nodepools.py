@@ -247,7 +247,7 @@ async def test_the_hash_follows_the_template_without_its_requirements(sim: Sim) 
 
     first = await sim.until(hashed, 60, "a hash")
     version = sim.store.get(POOLS, "gpu")["metadata"]["annotations"]["karpenter.sh/nodepool-hash-version"]
-    assert version == "gpu-provisioner-v1"
+    assert version == "gpu-provisioner-v2"
     other = [{"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["eastus-1"]}]
     await sim.apply(node_pool(requirements=other, weight=5))
     await asyncio.sleep(30)

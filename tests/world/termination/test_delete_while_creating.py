@@ -21,6 +21,8 @@ from tests.world.transcript import FAST, MINUTE, claim_condition, finalizers, ga
 
 from .test_termination import NO_NODE, WHOLE, applied, being_created, failed, up, went
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 SLOW = AzureSettings(create_seconds=(1200.0, 1200.0), delete_seconds=(30.0, 60.0), node_share=(0.9, 0.95))
 OTHER = "ws00000other"
 

@@ -14,6 +14,8 @@ from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.termination.test_termination import up
 from tests.world.transcript import FAST, node_name, pool_calls, run_pod
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 MANY = 90
 NAMES = [f"burst{number:03d}" for number in range(MANY)]
 HOUR = 3600.0

@@ -23,6 +23,8 @@ from tests.world.transcript import (
     strip,
 )
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 HOUR = 3600.0
 # What is asserted is when a pool goes, not only whether.
 ANY_TIME = 1e9

@@ -17,6 +17,8 @@ from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_n
 from .test_draining import counted, events_on, up_with
 from .test_termination import WHOLE, up, went
 
+pytestmark = pytest.mark.matrix(quick=0)
+
 ATTACHMENTS = "volumeattachments.storage.k8s.io"
 CLAIMS_OF_VOLUMES = "persistentvolumeclaims"
 

@@ -11,7 +11,7 @@ from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
 from controllers.garbagecollection import candidates
 from controllers.model import steps
-from controllers.model.facts import Candidate, ClusterCounts, Facts
+from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts
 from controllers.model.failures import CloudFailure
 from controllers.model.policy import Policy
 from controllers.planner.plan import explain, plan
@@ -862,6 +862,52 @@ def test_gpu_loss_is_tolerated_for_six_minutes() -> None:
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == pytest.approx(260.0)
     assert conditions(facts(**lost, gpu_short_since=-361.0))["Initialized"][:2] == ("False", "GPUUnavailable")
+
+
+def test_a_number_from_before_a_restart_opens_nothing() -> None:
+    """A lost Node that returns keeps its condition for up to 30 s; that of a new one names what it waits for."""
+    seen = DeviceSight(node_uid=node().uid, restarted_at=-4.0)
+    status = claim(up=UP[:2], down={"Initialized": "NodeNotReady"}, node_name=NODE).status
+    lost = msgspec.structs.replace(ready_claim(), status=msgspec.structs.replace(status, provider_id=PROVIDER_ID))
+    waiting = plan(facts(claims=(lost,), instance=instance(), nodes=(node(),), devices=seen))
+    assert isinstance(waiting, steps.Wait)
+    assert waiting.after == pytest.approx(26.0)
+    new = claim(up=UP[:2], more_labels=COLUMNS)
+    known = facts(claims=(new,), instance=instance(), nodes=(node(initialized=False),), devices=seen)
+    stated = conditions(known)["Initialized"]
+    assert stated[:2] == ("Unknown", "ResourceNotRegistered")
+    assert stated[2].startswith("nvidia.com/gpu: 1 of 1 allocatable; the kubelet of Node ")
+
+
+@pytest.mark.parametrize(
+    ("gpus", "reason", "lost"),
+    [("0", "ResourceNotRegistered", "GPUUnavailable"), ("7", "GPUCountMismatch", "GPUUnavailable")],
+)
+def test_some_gpus_have_another_reason_than_none(gpus: str, reason: str, lost: str) -> None:
+    """A new Node with some of its GPUs points at a GPU, one with none at the device plugin; a loss has one reason."""
+    eight = {"instance": instance(), "nodes": (node(gpus=gpus),), "gpus": Gpus(resource="nvidia.com/gpu", count=8)}
+    new = facts(claims=(claim(up=UP[:2], more_labels=COLUMNS),), **eight)
+    assert conditions(new)["Initialized"][:2] == ("Unknown", reason)
+    used = conditions(facts(claims=(ready_claim(),), gpu_short_since=-361.0, **eight))
+    assert used["Initialized"][:2] == ("False", lost)
+    assert used["Initialized"][2].startswith(f"nvidia.com/gpu: {gpus} of 8 allocatable; ")
+    assert used["Ready"][0] == "False"
+
+
+@pytest.mark.parametrize(("word", "status"), [("rebooting", "True"), ("success", "False"), ("failed", "False")])
+def test_a_mig_manager_at_work_holds_a_loss(word: str, status: str) -> None:
+    """GPUs that it removes for a new partitioning are no loss for 15 min; what failed is named."""
+    config = {"nvidia.com/mig.config": "all-1g.10gb", "nvidia.com/mig.config.state": word}
+    gone = {"claims": (ready_claim(),), "instance": instance(), "nodes": (node(gpus="0", more_labels=config),)}
+    seen = DeviceSight(node_uid=node().uid, mig_since=(NOW, -361.0))
+    step = plan(facts(**gone, gpu_short_since=-361.0, devices=seen))
+    if status == "True":
+        assert isinstance(step, steps.Wait)
+        assert step.after == pytest.approx(539.0)
+        return
+    stated = conditions(facts(**gone, gpu_short_since=-361.0, devices=seen))["Initialized"]
+    assert stated[:2] == ("False", "GPUUnavailable")
+    assert ("the MIG manager failed to apply all-1g.10gb" in stated[2]) is (word == "failed")
 
 
 def test_startup_taint_holds_initialization() -> None:
