@@ -56,10 +56,11 @@ test-cluster: cluster-tools  ## run stories, API suite, kubectl and Helm on a re
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
 
-cluster-tools: $(LOCK_DEV)  ## build the control plane once, in minutes (needs Go or KUBEBUILDER_ASSETS)
+cluster-tools: $(LOCK_DEV)  ## build the control plane and the device manager once, in minutes (needs Go or KUBEBUILDER_ASSETS)
 	@$(BIN)/python -m tests.cluster.assets
+	@test -z "$$(command -v go)" || $(BIN)/python -m tests.cluster.gpunode
 
-test-oracle: $(LOCK_DEV)  ## compare scheduling decisions with Karpenter's scheduler (needs Go)
+test-oracle: $(LOCK_DEV)  ## compare scheduling and disruption with Karpenter's (needs Go)
 	@$(BIN)/python -m pytest -m oracle tests/oracle
 
 test-monitoring: $(LOCK_DEV)  ## test dashboards and alerts with a real Prometheus (needs prometheus and promtool)
