@@ -170,8 +170,9 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
 
     `nodes`: all that were usable once; `unhealthy`: those with a signal whose action is to replace; `simultaneous`: the
     most of these that got a signal of this group within one window; `going`: those that are being replaced, except
-    `overdue` ones, whose removal has passed its deadline; `place`: this Node's among the due repairs. `suspended`:
-    machines of its size and image failed in the same way, so that this one is kept.
+    `overdue` ones, whose removal has passed its deadline; `place`: this Node's among the due repairs. `owner`: of
+    KAITO, if a repair of another of its machines comes first. `suspended`: machines of its size and image failed in the
+    same way, so that this one is kept.
     """
 
     nodes: int = 1
@@ -180,6 +181,7 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     going: int = 0
     overdue: int = 0
     place: int = 1
+    owner: str = ""
     suspended: bool = False
 
 

@@ -17,6 +17,7 @@ from controllers.model.policy import Policy
 from controllers.model.recent_repairs import RepairStage
 from controllers.model.steps import Step, Wait
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import kaito_owner
 from provisioner.api.repair_policy import GPU_PARTIAL, NOT_INITIALIZED, NOT_REGISTERED, READINESS_TIMEOUT
 
 from .indexes import Indexes
@@ -118,17 +119,34 @@ class UnhealthyNodes:
 
     def _counts(self, due: float, key: str, unhealthy: Unhealthy) -> UnhealthyCounts:
         usable = self._machines(unhealthy)
-        queue = [(node.due, other) for other, node in self._unhealthy.items() if node.due is not None]
         replaced = [claim for claim in usable if self._rules.deleted_by_repair(claim)]
-        overdue = sum(any(is_overdue(one.message) for one in claim.status.conditions) for claim in replaced)
+        overdue = [claim for claim in replaced if any(is_overdue(one.message) for one in claim.status.conditions)]
+        busy = {owner for claim in replaced if claim not in overdue and (owner := kaito_owner(claim))}
+        place = 1
+        for before, other in sorted(
+            (node.due, other) for other, node in self._unhealthy.items() if node.due is not None
+        ):
+            if (before, other) >= (due, key):
+                break
+            # A repair that its owner delays lets others pass.
+            owner = self._owner(other)
+            if owner not in busy:
+                place += 1
+                busy |= {owner} - {""}
+        own = self._owner(key)
         return UnhealthyCounts(
             nodes=len(usable),
             unhealthy=len(self._unhealthy),
             simultaneous=self._simultaneous(unhealthy.policy.group),
-            going=len(replaced) - overdue,
-            overdue=overdue,
-            place=1 + sum(before < (due, key) for before in queue),
+            going=len(replaced) - len(overdue),
+            overdue=len(overdue),
+            place=place,
+            owner=own if own in busy else "",
         )
+
+    def _owner(self, key: str) -> str:
+        """The owner of KAITO of this key's claim, "" without one."""
+        return next((kaito_owner(claim) for claim in self._indexes.claims_of(key) if managed(claim)), "")
 
     def _simultaneous(self, group: str) -> int:
         """The most Nodes that got signals of this group within one window and still have one."""

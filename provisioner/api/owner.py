@@ -25,12 +25,17 @@ def creator_of(claim: NodeClaim) -> str:
 
     `Workspace namespace/name`, `RAGEngine namespace/name`, the controlling owner, or the NodePool that owns the claim.
     """
-    known = claim.metadata.labels
-    for kind, name, namespace in _KAITO:
-        if name in known:
-            return f"{kind} {known.get(namespace, '')}/{known[name]}"
+    if owner := kaito_owner(claim):
+        return owner
     controller = next((one for one in claim.metadata.owner_references if one.controller), nodepool_of(claim))
     return f"{controller.kind} {controller.name}" if controller is not None else ""
+
+
+def kaito_owner(claim: NodeClaim) -> str:
+    """`Workspace namespace/name` or `RAGEngine namespace/name` that the machine serves; "" without one."""
+    known = claim.metadata.labels
+    found = ((kind, name, namespace) for kind, name, namespace in _KAITO if name in known)
+    return next((f"{kind} {known.get(namespace, '')}/{known[name]}" for kind, name, namespace in found), "")
 
 
 def nodepool_of(claim: NodeClaim) -> OwnerReference | None:

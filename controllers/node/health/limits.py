@@ -1,4 +1,5 @@
-"""Limits on repairs: how many at once, none while many machines fail together, and no endless row of replacements.
+"""Limits on repairs: how many at once, one for each owner of KAITO, none while many machines fail together, and no
+endless row of replacements.
 
 Machines of one size and node image that fail young and in the same way are replaced twice within an hour; the next one
 is kept until its image changes or a user decides, because its replacement would fail as well.
@@ -38,7 +39,7 @@ def blocked_by_limits(policy: Policy, counts: UnhealthyCounts) -> str:
     if counts.going + counts.place > at_once:
         overdue = f", {counts.overdue} overdue not counted" if counts.overdue else ""
         return f"{counts.unhealthy} of {counts.nodes} Nodes are unhealthy, repaired {at_once} at a time{overdue}"
-    return ""
+    return f"another machine of {counts.owner} is being replaced" if counts.owner else ""
 
 
 def is_suspended(policy: Policy, unhealthy: Unhealthy, alike: int, others: bool) -> bool:

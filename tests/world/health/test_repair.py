@@ -14,6 +14,7 @@ from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import agentpool
+from tests.world.claims import ready
 from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
 from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
 from tests.world.kaito.test_kaito_races import OWNERS
@@ -260,6 +261,34 @@ async def test_h3_two_of_five_go_one_after_the_other(sim: Sim) -> None:
     assert sorted(c["metadata"]["name"] for c in sim.store.list(CLAIMS)) == sorted({*names} - {first, second})
     assert repairs(metrics) == 2
     assert value(metrics, "repairs_blocked") == 0
+    await sim.settled(quiet_seconds=70)
+
+
+@simulated(azure=FAST)
+async def test_h3_one_machine_of_an_owner_at_a_time(sim: Sim) -> None:
+    """Of ten machines two may go at once: those of two owners, while the second one of an owner waits for the first."""
+    await sim.start_controller()
+    owners = {"kept0": "a", "kept1": "a", "other": "b"}
+    names = [*owners, *(f"gpu{number}" for number in range(7))]
+    for name in names:
+        await sim.apply(node_claim(name, labels={labels.KAITO_WORKSPACE: owners.get(name, name)}))
+    for name in names:
+        await ready(sim, name)
+    # Machines of an hour are not young: their repairs are not counted as failures of their image.
+    await asyncio.sleep(61 * MINUTE)
+    uids = {name: uid_of(sim, name) for name in owners}
+    for name in owners:
+        await silent(sim, name)
+        await asyncio.sleep(5.0)
+    await sim.until(lambda: deleted(sim, "kept0") and deleted(sim, "other"), 12 * MINUTE, "two are deleted")
+    waits = "another machine of Workspace default/a is being replaced"
+    await sim.until(
+        lambda: waits in claim_condition(sim, "Initialized", "kept1")[2], MINUTE, "the third states the cause"
+    )
+    assert not deleted(sim, "kept1")
+    await sim.until(lambda: deleted(sim, "kept1"), 15 * MINUTE, "the third is deleted")
+    assert sim.claim("kept0") is None
+    await replaced(sim, uids["kept1"], "kept1")
     await sim.settled(quiet_seconds=70)
 
 

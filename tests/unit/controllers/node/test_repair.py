@@ -237,6 +237,10 @@ BLOCKED = [
     (UnhealthyCounts(nodes=5, unhealthy=2), ""),
     (UnhealthyCounts(nodes=5, unhealthy=2, place=2), "2 of 5 Nodes are unhealthy, repaired 1 at a time"),
     (
+        UnhealthyCounts(nodes=10, unhealthy=2, going=1, owner="Workspace a/b"),
+        "another machine of Workspace a/b is being replaced",
+    ),
+    (
         UnhealthyCounts(nodes=5, unhealthy=4, simultaneous=4),
         "4 of 5 Nodes became unhealthy within 10 min; look for a common cause",
     ),
