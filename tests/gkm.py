@@ -6,11 +6,9 @@ own CRDs are installed instead.
 Source: docs/references/kubernetes.md#gpu-kernel-manager.
 """
 
-import os
-from pathlib import Path
 from typing import Any
 
-import yaml
+from tests.custom_resources import OPEN, crd, given
 
 Json = dict[str, Any]
 
@@ -30,40 +28,13 @@ COUNTS = ("nodeErrorCnt", "nodeInUseCnt", "nodeNotInUseCnt", "podDeletingCnt", "
 STATES = ("Extracted", "Running", "Outdated")
 
 
-def _crd(kind: str, *, namespaced: bool, spec: bool = False) -> Json:
-    plural = f"{kind.lower()}s"
-    open_object = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    schema = {"type": "object", "properties": {"status": open_object, **({"spec": open_object} if spec else {})}}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{plural}.{GROUP}"},
-        "spec": {
-            "group": GROUP,
-            "scope": "Namespaced" if namespaced else "Cluster",
-            "names": {"kind": kind, "listKind": f"{kind}List", "plural": plural, "singular": kind.lower()},
-            "versions": [
-                {
-                    "name": VERSION,
-                    "served": True,
-                    "storage": True,
-                    "subresources": {"status": {}},
-                    "schema": {"openAPIV3Schema": schema},
-                }
-            ],
-        },
-    }
-
-
 def crds() -> tuple[Json, ...]:
     """GKMCache, GKMCacheNode and their cluster-scoped forms."""
-    if folder := os.environ.get("GKM_CRDS"):
-        return tuple(yaml.safe_load(path.read_text(encoding="utf-8")) for path in sorted(Path(folder).glob("*.yaml")))
-    return (
-        _crd("GKMCache", namespaced=True, spec=True),
-        _crd("GKMCacheNode", namespaced=True),
-        _crd("ClusterGKMCache", namespaced=False, spec=True),
-        _crd("ClusterGKMCacheNode", namespaced=False),
+    return given("GKM_CRDS") or (
+        crd(GROUP, VERSION, "GKMCache", {"spec": OPEN, "status": OPEN}, namespaced=True),
+        crd(GROUP, VERSION, "GKMCacheNode", {"status": OPEN}, namespaced=True),
+        crd(GROUP, VERSION, "ClusterGKMCache", {"spec": OPEN, "status": OPEN}),
+        crd(GROUP, VERSION, "ClusterGKMCacheNode", {"status": OPEN}),
     )
 
 

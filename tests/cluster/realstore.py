@@ -39,6 +39,7 @@ ROOTS = {
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
     "storage.k8s.io": "/apis/storage.k8s.io/v1",
     "gkm.io": "/apis/gkm.io/v1alpha1",
+    "janitor.dgxc.nvidia.com": "/apis/janitor.dgxc.nvidia.com/v1alpha1",
     "resource.k8s.io": "/apis/resource.k8s.io/v1",
 }
 
