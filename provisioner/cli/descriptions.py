@@ -94,7 +94,8 @@ Manager, DCGM exporter and monitoring agents.
 
 Without NAME the report has all NodeClaims whose Node lacks GPUs or is not initialized. The command reads the API server
 directly and writes nothing. It needs no settings of Azure, and the permissions to list nodeclaims, nodes, pods,
-daemonsets and jobs, which the chart grants the controller (doctor.enabled).""",
+daemonsets, jobs, agentpoolnodeclasses, and resourceslices of machines with gpu.mode DRA, which the chart grants the
+controller (doctor.enabled).""",
     examples="""\
   gpu-provisioner doctor                   all Nodes that lack GPUs
   gpu-provisioner doctor ws3f2a91c0d       one NodeClaim; the name of its Node selects the same

@@ -17,16 +17,26 @@ from controllers.model.node_for_claim import node_for_claim
 from controllers.model.ownership import belongs, managed
 from controllers.model.policy import Policy
 from controllers.node.health.diagnosis import lacks_pod
+from controllers.nodeclaim.lifecycle import dra
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.workload import Job, WorkloadPod
 from provisioner.cli.output import encoded
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.resources import JOBS, NODECLAIMS, NODECLASSES, NODES, WORKLOAD_DAEMONSETS, WORKLOAD_PODS
+from provisioner.runtime.resources import (
+    JOBS,
+    NODECLAIMS,
+    NODECLASSES,
+    NODES,
+    RESOURCESLICES,
+    WORKLOAD_DAEMONSETS,
+    WORKLOAD_PODS,
+)
 
 from .console import Console
 from .doctor_report import Machine, Report, is_open, lines, machine, resource_of
@@ -55,7 +65,9 @@ async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: 
     claims = tuple(one for one in (await kube.list(NODECLAIMS)).items if managed(one) and not one.deleting)
     nodes = (await kube.list(NODES)).items
     classes = await _classes(kube, claims)
-    machines = [_facts(one, nodes, classes, policy, clock) for one in claims]
+    slices = await _slices(kube, claims, classes)
+    known = (_facts(one, nodes, classes, policy, clock) for one in claims)
+    machines = [msgspec.structs.replace(one, slices=slices) for one in known]
     chosen = [_named(name, machines)] if name else [one for one in machines if node_for_claim(one) and not is_open(one)]
     pods = await _pods(kube, [node.name for one in chosen if (node := node_for_claim(one)) is not None])
     daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS)).items if pods else ()
@@ -64,7 +76,7 @@ async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: 
     for one in chosen:
         node = node_for_claim(one)
         found = Workloads(since=clock.now(), daemon_sets=daemon_sets, pods=pods.get(node.name, ()) if node else ())
-        if node is not None and lacks_pod(node, resource_of(one), found):
+        if node is not None and not dra.gpu_driver(one) and lacks_pod(node, resource_of(one), found):
             if unbound is None:
                 unbound = (await kube.list(WORKLOAD_PODS, field_selector="spec.nodeName=")).items
             found = msgspec.structs.replace(found, unbound=unbound)
@@ -101,6 +113,20 @@ def _facts(
         gpus=gpus_of(next(filter(None, sizes), "")),
         node_class=classes.get(reference.name) if is_own(reference) else None,
     )
+
+
+async def _slices(
+    kube: Kube, claims: Iterable[NodeClaim], classes: Mapping[str, AgentPoolNodeClass]
+) -> tuple[ResourceSlice, ...] | None:
+    """All ResourceSlices, if a machine needs them; None if none does, or the API server does not serve them."""
+    if not any(dra.publishes_gpus(one) for one in classes.values()) and not any(map(dra.needs_slices, claims)):
+        return None
+    try:
+        return (await kube.list(RESOURCESLICES)).items
+    except KubeError as error:
+        if not error.not_found:
+            raise
+        return None
 
 
 async def _classes(kube: Kube, claims: Iterable[NodeClaim]) -> Mapping[str, AgentPoolNodeClass]:

@@ -13,7 +13,7 @@ from controllers.model.readiness import recorded_taints
 from controllers.node.health.diagnosis import diagnose
 from controllers.node.health.placement import snippet
 from controllers.nodeclaim.lifecycle import dra
-from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, state_of
+from controllers.nodeclaim.lifecycle.gpu_resources import gpu_state
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node
@@ -46,7 +46,8 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """One NodeClaim and its Node, "" without one.
 
     `ready`: it is initialized, with all its GPUs. `waits_for`: the first condition that is not True.
-    `resource` "": no device plugin is expected. `startup_taints`: those that are still on the Node.
+    `resource` "": no GPUs are expected. `driver`: the DRA driver that publishes them, "": a device plugin does;
+    `allocatable` counts those in its complete pools. `startup_taints`: those that are still on the Node.
     """
 
     claim: str
@@ -54,6 +55,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     ready: bool
     waits_for: str
     resource: str
+    driver: str
     allocatable: int
     expected: int
     diagnosis: Finding | None
@@ -70,26 +72,26 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 def resource_of(f: Facts) -> str:
-    """The extended resource that a device plugin must serve on this machine; "" if none is expected."""
-    state = _state(f)
+    """The extended resource of the GPUs of this machine; "" if none are expected."""
+    state = gpu_state(f)
     return state.resource if state is not None and state.expected else ""
 
 
 def is_open(f: Facts) -> bool:
     """Whether the claim is initialized and its Node shows all GPUs."""
-    state, claim = _state(f), f.claim
+    state, claim = gpu_state(f), f.claim
     initialized = claim is not None and claim.condition(INITIALIZED, "True") is not None
     return initialized and node_for_claim(f) is not None and (state is None or not state.short)
 
 
 def machine(f: Facts, found: Workloads, jobs: Sequence[Job]) -> Machine:
     """The report of one machine."""
-    claim, node, state = f.claim or NodeClaim(), node_for_claim(f), _state(f)
+    claim, node, state = f.claim or NodeClaim(), node_for_claim(f), gpu_state(f)
     startup, cause, rest = (*claim.spec.startup_taints, *recorded_taints(claim)), None, tuple[Missing, ...]()
     if node is not None:
         since = _since(claim, node, f.now)
         rest = missing(found, jobs, node, f.gpus.resource, startup)
-        if state is not None:
+        if state is not None and not dra.gpu_driver(f):
             cause = diagnose(node, state, msgspec.structs.replace(found, since=since), startup)
     return Machine(
         claim=claim.name,
@@ -97,20 +99,13 @@ def machine(f: Facts, found: Workloads, jobs: Sequence[Job]) -> Machine:
         ready=is_open(f),
         waits_for=_waits_for(claim),
         resource=state.resource if state is not None else "",
+        driver=dra.gpu_driver(f),
         allocatable=state.allocatable if state is not None else 0,
         expected=state.expected if state is not None else 0,
         diagnosis=_finding(cause, rest) if cause is not None else None,
         startup_taints=_present(startup, node),
         workloads=rest,
     )
-
-
-def _state(f: Facts) -> GpuState | None:
-    """None without a Node, and if a driver publishes the devices."""
-    claim, node = f.claim, node_for_claim(f)
-    if claim is None or node is None or dra.gpu_driver(f):
-        return None
-    return state_of(f, claim, node)
 
 
 def _since(claim: NodeClaim, node: Node, now: datetime) -> datetime:
@@ -171,7 +166,8 @@ def _of_machine(one: Machine) -> Iterator[str]:
     if one.waits_for:
         yield f"  {one.waits_for}"
     if one.resource and one.expected:
-        yield f"  {one.resource}: {one.allocatable} of {one.expected} allocatable"
+        what, where = (f"DRA driver {one.driver}", "published") if one.driver else (one.resource, "allocatable")
+        yield f"  {what}: {one.allocatable} of {one.expected} {where}"
     if one.diagnosis is not None:
         yield from _of_finding(one.diagnosis)
     for taint in one.startup_taints:

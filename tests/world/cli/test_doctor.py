@@ -5,10 +5,12 @@ import json
 
 import pytest
 
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.commands import WHO, doctor, written
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.health.plugins import PLUGIN, SKU, TAINT, daemon_set, fail_plugin, install, plugin, plugin_pod
 from tests.world.health.test_diagnosis import running, starting
+from tests.world.nodeclaim.test_dra import OF_DRA, usable
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import FAST, MINUTE, node_name, refuse
 
@@ -236,3 +238,23 @@ async def test_a_claim_without_a_node(sim: Sim) -> None:
     assert ended.out.startswith(f"NodeClaim {NAME}, no Node yet\n  Launched is Unknown: Creating: ")
     ended = await doctor(sim)
     assert (ended.code, ended.out) == (0, "every Node has its GPUs: 0 ready, 1 NodeClaim without a Node\n")
+
+
+@simulated(nodes=NodeSettings(dra_labels=OF_DRA))
+async def test_gpus_that_a_dra_driver_publishes(sim: Sim) -> None:
+    """A lost one is shown before the claim reports it, and no device plugin is missed."""
+    node = await usable(sim)
+    ended = await doctor(sim)
+    assert (ended.code, ended.out) == (0, "every Node has its GPUs: 1 ready\n")
+    sim.nodes.set_unhealthy_gpus(node, 1)
+    await asyncio.sleep(5.0)
+    assert sim.condition("one", "Ready") == "True"
+    ended = await doctor(sim)
+    assert ended.code == 3
+    assert ended.out.splitlines()[:2] == [
+        f"NodeClaim one, Node {node}",
+        "  DRA driver gpu.nvidia.com: 7 of 8 published",
+    ]
+    assert "cause:" not in ended.out
+    (shown,) = json.loads((await doctor(sim, "-o", "json")).out)["machines"]
+    assert (shown["driver"], shown["allocatable"], shown["expected"]) == ("gpu.nvidia.com", 7, 8)
