@@ -13,6 +13,7 @@ import msgspec
 
 from provisioner.api.meta import ObjectMeta, Struct
 
+from .api_discovery import ApiResource
 from .kube import Kube, KubeError
 from .logs import get_logger
 from .objects import ObjectReference
@@ -57,6 +58,19 @@ def reference_to(resource: Resource[WatchedObject], meta: ObjectMeta) -> ObjectR
     return ObjectReference(
         api_version=resource.api_version, kind=resource.kind, name=meta.name, namespace=meta.namespace, uid=meta.uid
     )
+
+
+async def discover(kube: Kube, watched: Watched) -> ApiResource | str:
+    """The resource as the API server serves it, or why it cannot be watched."""
+    try:
+        found = await kube.api_resource(watched.group, watched.version, watched.resource)
+        if found is None:
+            return f"the API server does not serve {watched} {watched.version}; is its CRD installed?"
+        rights = (Permission(watched.group, watched.resource, verb) for verb in ("list", "watch"))
+        missing = [right.verb for right in rights if not await kube.can_i(right)]
+    except KubeError as error:
+        return f"failed to discover {watched}: {error}"
+    return f"no right to {' and '.join(missing)} {watched}: {watched.remedy}" if missing else found
 
 
 OnObject = Callable[[Watched, WatchedObject | None, WatchedObject | None], None]
@@ -131,7 +145,9 @@ class WatchedObjects:
         while kind is None:
             await asyncio.sleep(RETRY_SECONDS)
             kind = await self._kind(watched)
-        resource = Resource(watched.group, watched.version, watched.resource, *kind, type=WatchedObject)
+        resource = Resource(
+            watched.group, watched.version, watched.resource, kind.kind, kind.namespaced, type=WatchedObject
+        )
         reflector: Reflector[WatchedObject] = Reflector(
             self._kube,
             resource,
@@ -145,23 +161,13 @@ class WatchedObjects:
         log.info("started to watch a resource", resource=str(watched))
         await reflector.run()
 
-    async def _kind(self, watched: Watched) -> tuple[str, bool] | None:
-        """The kind of the resource and whether it is namespaced; None with a problem if it cannot be watched now."""
-        try:
-            found = await self._kube.api_resource(watched.group, watched.version, watched.resource)
-            problem = f"the API server does not serve {watched} {watched.version}; is its CRD installed?"
-            if found is not None:
-                missing = [verb for verb in ("list", "watch") if not await self._may(watched, verb)]
-                problem = f"no right to {' and '.join(missing)} {watched}: {watched.remedy}"
-                if not missing:
-                    return found.kind, found.namespaced
-        except KubeError as error:
-            problem = f"failed to discover {watched}: {error}"
-        if self._problems.get(watched) != problem:
-            self._problems[watched] = problem
-            log.warning("a resource cannot be watched", resource=str(watched), problem=problem)
+    async def _kind(self, watched: Watched) -> ApiResource | None:
+        """The resource as it is served; None with a problem if it cannot be watched now."""
+        found = await discover(self._kube, watched)
+        if not isinstance(found, str):
+            return found
+        if self._problems.get(watched) != found:
+            self._problems[watched] = found
+            log.warning("a resource cannot be watched", resource=str(watched), problem=found)
             self._on_problem(watched)
         return None
-
-    async def _may(self, watched: Watched, verb: str) -> bool:
-        return await self._kube.can_i(Permission(watched.group, watched.resource, verb))

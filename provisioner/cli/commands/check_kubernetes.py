@@ -10,6 +10,7 @@ from cloudprovider.azure.offerings import allowed_offerings
 from controllers.model.ownership import managed
 from controllers.nodepool.nodepool import is_ours
 from controllers.provisioning.nodepools import why_unusable
+from controllers.state.readiness_rules import watched_by
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config
@@ -24,7 +25,8 @@ from provisioner.runtime.permissions import (
     Permission,
     nvsentinel_permissions,
 )
-from provisioner.runtime.resources import LEASES, NODECLAIMS, NODEPOOLS
+from provisioner.runtime.resources import LEASES, NODECLAIMS, NODECLASSES, NODEPOOLS
+from provisioner.runtime.watched_objects import discover
 
 from .check_crds import definitions
 from .check_results import CheckResults
@@ -33,6 +35,7 @@ from .tables import counted, moment
 
 # Far longer than a Lease, so that a clock skew of a minute has no effect.
 EXPIRED_SECONDS = 600.0
+WATCH = "Install its CRD, or name it in the chart's value readiness.resources: until then its rules hold their taints."
 GRANT = "Grant it with helm upgrade of the chart; kubectl auth can-i --list shows the granted permissions."
 
 
@@ -44,6 +47,7 @@ async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckRes
     await definitions(kube, found, node_pools=config.node_pools)
     await _permissions(kube, config, found)
     await _doctor(kube, found)
+    await _readiness_rules(kube, config, found)
     await _lease(kube, config, clock, found)
     if config.node_pools:
         await _node_pools(kube, found)
@@ -100,6 +104,21 @@ async def _doctor(kube: Kube, found: CheckResults) -> None:
         found.unknown("doctor", text, "doctor.enabled=true in the chart grants them.")
     else:
         found.ok("doctor", "the cause of missing GPUs can be read")
+
+
+async def _readiness_rules(kube: Kube, config: Config, found: CheckResults) -> None:
+    """Resources that rules name: a rule whose resource cannot be watched holds its taint until its timeout."""
+    try:
+        classes = (await kube.list(NODECLASSES)).items if config.node_pools else ()
+    except KubeError:
+        return  # reported with the CRDs and the other permissions
+    rules = (*config.policy.readiness_rules, *(rule for one in classes for rule in one.spec.readiness))
+    needed = {watched for rule in rules if (watched := watched_by(rule.until)) is not None}
+    problems = {problem for one in needed if isinstance(problem := await discover(kube, one), str)}
+    for problem in sorted(problems):
+        found.failed("readiness rules", problem, WATCH)
+    if needed and not problems:
+        found.ok("readiness rules", f"all {len(needed)} resources that they name can be watched")
 
 
 def _in_namespace(permission: Permission, namespace: str) -> str:

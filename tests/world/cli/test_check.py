@@ -14,6 +14,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.world import KUBE_HOST
+from tests import gkm
 from tests.world.azure_role import QUOTA_ACTIONS
 from tests.world.claims import ready, wait_for_condition
 from tests.world.commands import WHO, check, written
@@ -136,6 +137,27 @@ async def test_a_nodepool_that_is_not_ready_fails(sim: Sim) -> None:
     assert found["message"].startswith("lost: ")
     assert "absent" in found["message"]
     assert found["remedy"] == "kubectl describe nodepool lost shows its conditions."
+
+
+@simulated()
+async def test_a_resource_of_a_readiness_rule_that_is_not_served_fails(sim: Sim) -> None:
+    """The rule would hold its taint on each new Node; with the CRD the check passes."""
+    cache = {"group": gkm.GROUP, "version": gkm.VERSION, "resource": "gkmcachenodes", "namespace": "default"}
+    rule = {
+        "taint": {"key": "example.com/wait", "effect": "NoSchedule"},
+        "until": {"object": {**cache, "jsonPath": "{.status}"}},
+    }
+    await sim.start_controller()
+    await sim.apply({**node_class("cached"), "spec": {"readiness": [rule]}})
+    code, findings = await run_check(sim)
+    assert (code, reported(findings, "failed")) == (3, [("kubernetes", "readiness rules")])
+    (failed,) = (one["message"] for one in findings if one["state"] == "failed")
+    assert failed == "the API server does not serve gkmcachenodes.gkm.io v1alpha1; is its CRD installed?"
+    for crd in gkm.crds():
+        await sim.apply(crd)
+    code, findings = await run_check(sim)
+    assert code == 0
+    assert ("kubernetes", "readiness rules") in reported(findings, "ok")
 
 
 @simulated()
