@@ -35,6 +35,7 @@ demo: $(LOCK_RUN)  ## on an embedded cluster: NodeClaims, then pods, become GPU 
 test: check  ## what a newcomer needs: representatives of each matrix; Python and PyPI are enough (JOBS=1 for one process)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
+test-all: export FIRST := cluster-tools
 test-all:  ## every suite and every case, two suites at a time; needs Go and Prometheus besides; what .ci/run runs
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring test-oracle
 
@@ -52,6 +53,9 @@ check: $(LOCK_DEV)  ## check format, lint, types and imports
 
 test-cluster: cluster-tools  ## run stories, API suite, kubectl and Helm on a real API server (KUBE_VERSION=1.36)
 	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
+
+# With FIRST=cluster-tools, make starts the longest suite, whose tools take minutes to build, before the short ones.
+test-image test-monitoring test-oracle: | $(FIRST)
 
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
