@@ -1,5 +1,6 @@
 """The NodePool CRD, compared with that of the Go module of Karpenter that the oracle is built with."""
 
+import json
 import os
 import shutil
 import subprocess
@@ -21,9 +22,10 @@ pytestmark = pytest.mark.oracle
 def karpenters() -> dict[str, Any]:
     if shutil.which("go") is None and not os.environ.get("REQUIRE_GO"):
         pytest.skip("install Go 1.26 or newer: the CRD is a file of a Go module")
-    command = ("go", "list", "-mod=readonly", "-m", "-f", "{{.Dir}}", "sigs.k8s.io/karpenter")
+    # `go list` names no folder of a module that is not in the module cache yet.
+    command = ("go", "mod", "download", "-json", "sigs.k8s.io/karpenter")
     found = subprocess.run(command, cwd=SOURCE, check=True, capture_output=True, text=True)
-    crd = Path(found.stdout.strip(), "pkg", "apis", "crds", "karpenter.sh_nodepools.yaml")
+    crd = Path(json.loads(found.stdout)["Dir"], "pkg", "apis", "crds", "karpenter.sh_nodepools.yaml")
     read: dict[str, Any] = yaml.safe_load(crd.read_text(encoding="utf-8"))
     return read
 
