@@ -199,6 +199,7 @@ def sample(metrics: str, series: str) -> float:
 # --- its life --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -> None:
     """A deployment with the environment of Azure/gpu-provisioner serves a claim, its probes, metrics and log, and exits
     with 0 on SIGTERM; the token of the API server appears nowhere.
@@ -394,6 +395,7 @@ def test_without_the_crd_it_is_not_ready(tmp_path: Path) -> None:
     run_story(story, tmp_path)
 
 
+@pytest.mark.matrix(quick=0)
 def test_it_is_not_ready_while_it_terminates(tmp_path: Path) -> None:
     """While the release of the Lease waits for an API server that does not answer, the readiness probe fails."""
 
@@ -430,6 +432,7 @@ async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
     return None
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_leader_that_loses_the_lease_ends(tmp_path: Path) -> None:
     """When another process holds the Lease, it exits with 1; the last line has cause and remedy, and there is no
     traceback.

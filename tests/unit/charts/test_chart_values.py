@@ -90,6 +90,7 @@ def closed(of: Any, path: str = "") -> list[str]:
 # --- every key has an effect -----------------------------------------------------------------------------------------
 
 
+@pytest.mark.matrix(quick=30)
 @pytest.mark.parametrize("path", leaves())
 def test_each_key_changes_the_rendered_objects(chart: Path, path: str) -> None:
     before, after = before_and_after(path)

@@ -53,6 +53,7 @@ def test_a_boolean_flag_takes_no_further_word() -> None:
     assert (line.flags, line.arguments.name, line.arguments.all) == ({"disable-leader-election": "true"}, "ws1", True)
 
 
+@pytest.mark.matrix(quick=15)
 @pytest.mark.parametrize("option", [*OPTIONS, *IGNORED], ids=lambda option: option.flag)
 def test_every_flag_is_accepted_with_one_dash_or_two(option) -> None:
     """Those of Azure/gpu-provisioner and Karpenter that have no effect included."""
