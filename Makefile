@@ -32,6 +32,8 @@ demo: $(LOCK_RUN)  ## on an embedded cluster: NodeClaims, then pods, become GPU 
 	@$(BIN)/gpu-provisioner try --once
 	@$(BIN)/gpu-provisioner try --pods --once
 
+# One process more than processors: a quarter of the time, tests wait for other processes.
+test: JOBS = $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1)
 test: check  ## what a newcomer needs: representatives of each matrix; Python and PyPI are enough (JOBS=1 for one process)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 

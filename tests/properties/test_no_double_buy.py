@@ -118,7 +118,7 @@ def stale_from(sim: Sim, created: Created, kinds: tuple[str, ...], number: int, 
     created.at[number] = act
 
 
-@pytest.mark.matrix(quick=2)
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("restart", [False, True], ids=["same process", "restarted"])
 @pytest.mark.parametrize("kinds", KINDS, ids="-".join)
 def test_stale_caches(kinds: tuple[str, ...], restart: bool) -> None:
@@ -146,7 +146,7 @@ def test_lost_events(number: int) -> None:
     simulate(story, **QUICK)
 
 
-@pytest.mark.matrix(quick=3)
+@pytest.mark.matrix(quick=1)
 @pytest.mark.parametrize("seed", range(1, 9))
 def test_two_replicas_without_a_lease(seed: int) -> None:
     """Two replicas that decide at the same time request the same names, and the API server accepts each once."""

@@ -537,6 +537,7 @@ def test_a_missing_cluster_is_reported(tmp_path: Path) -> None:
 # --- what takes long: begun first, read last -------------------------------------------------------------------------
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_leader_without_the_api_server_ends(abandoned: RunningProgram) -> None:
     """A leader that loses the API server exits with 1 before its lease expires; the last line has the cause."""
     assert abandoned.end(within_seconds=45.0) == 1

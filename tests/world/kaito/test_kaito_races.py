@@ -167,7 +167,7 @@ PHASES: dict[str, Callable[[Any, str], Awaitable[object]]] = {
 }
 
 
-@pytest.mark.matrix(quick=5)
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("phase", PHASES)
 @OWNERS
 @simulated(azure=FAST)
@@ -287,7 +287,7 @@ LOSSES = [
 ]
 
 
-@pytest.mark.matrix(quick=4)
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
 @pytest.mark.parametrize("loss", LOSSES, ids=[row[0] for row in LOSSES])
 @OWNERS

@@ -123,7 +123,7 @@ ANSWERS: list[tuple[str, Fits, Answer, str, str]] = [
 ]
 
 
-@pytest.mark.matrix(quick=6)
+@pytest.mark.matrix(quick=3)
 @pytest.mark.parametrize(("calls", "sent", "reason", "words"), [c[1:] for c in ANSWERS], ids=[c[0] for c in ANSWERS])
 def test_a_claim_lives_through_answers_that_make_no_sense(calls: Fits, sent: Answer, reason: str, words: str) -> None:
     """Two minutes in each phase of a life: logged, counted, retried with backoff, then the claim continues."""
@@ -284,7 +284,7 @@ DOWN = [
 ]
 
 
-@pytest.mark.matrix(quick=4)
+@pytest.mark.matrix(quick=2)
 @pytest.mark.parametrize("denied", UP, ids=str)
 def test_a_missing_permission_is_named_and_its_coming_is_noticed(denied: Denied) -> None:
     """A permission is missing for half an hour: logged, in the metrics, retried with backoff, and used once granted."""
