@@ -38,11 +38,13 @@ test: check  ## what a newcomer needs: representatives of each matrix; Python an
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: export FIRST := cluster-tools
+# Most cases run on virtual time; the suites beside them wait for real programs.
+test-all: export NICE := nice
 test-all:  ## every suite and every case, two suites at a time; needs Go and Prometheus besides; what .ci/run runs
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring test-oracle
 
 test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring
-	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case
+	@$(NICE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case
 
 coverage: $(LOCK_DEV)  ## branch coverage of what ships, by the tests of make test-every-case; no gate
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case --cov --cov-report=term:skip-covered --cov-report=html:dist/coverage

@@ -112,11 +112,22 @@ def all_results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     runners = {module.__name__: module.run_all for module in modules if hasattr(module, "run_all")}
 
     async def at_once() -> dict[str, Any]:
-        async with asyncio.TaskGroup() as tasks:
-            running = {name: tasks.create_task(run_all(tmp_path_factory.mktemp)) for name, run_all in runners.items()}
-        return {name: task.result() for name, task in running.items()}
+        ended = await asyncio.gather(
+            *(run(tmp_path_factory.mktemp) for run in runners.values()), return_exceptions=True
+        )
+        return dict(zip(runners, ended, strict=True))
 
-    return asyncio.run(at_once())
+    return _Results(asyncio.run(at_once()))
+
+
+class _Results(dict[str, Any]):
+    """A module that failed as a whole fails its own tests only."""
+
+    def __getitem__(self, module: str) -> Any:
+        found = super().__getitem__(module)
+        if isinstance(found, BaseException):
+            raise found
+        return found
 
 
 @pytest_asyncio.fixture

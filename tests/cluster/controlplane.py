@@ -10,7 +10,9 @@ https://kubernetes.io/docs/reference/command-line-tools-reference/kube-apiserver
 import asyncio
 import json
 import secrets
+import shutil
 import ssl
+import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -28,6 +30,8 @@ from .processes import Program, answers
 Json = dict[str, Any]
 
 NAMESPACE = "gpu-provisioner"
+MEMORY = Path("/dev/shm")  # noqa: S108 - created by mkdtemp
+MEMORY_BYTES = 4 * 2**30
 SERVICE_ACCOUNT = "gpu-provisioner"
 TOKEN_SECONDS = 3600
 REQUEST_SECONDS = 60.0
@@ -40,6 +44,13 @@ CONTROLLERS = (
 )
 REQUEST_METADATA = {"level": "Metadata", "omitStages": ["RequestReceived"]}
 AUDIT = {"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [REQUEST_METADATA]}
+
+
+def data_folder(workdir: Path) -> Path:
+    """A folder for etcd's data, in memory where there is room: requests time out while a busy disk stalls."""
+    if MEMORY.is_dir() and shutil.disk_usage(MEMORY).free >= MEMORY_BYTES:
+        return Path(tempfile.mkdtemp(prefix="etcd-", dir=MEMORY))
+    return workdir / "etcd"
 
 
 class ControlPlane:
@@ -56,6 +67,7 @@ class ControlPlane:
         self._etcd_port, peer_port, self._api_port, self._manager_port = free_ports(4)
         self.url = f"https://127.0.0.1:{self._api_port}"
         self._write_inputs()
+        self._data = data_folder(workdir)
         self.etcd = Program("etcd", self._etcd_command(peer_port), workdir / "etcd.log")
         self.apiserver = Program(
             "kube-apiserver", self._apiserver_command(self._api_port), workdir / "kube-apiserver.log"
@@ -86,6 +98,7 @@ class ControlPlane:
             for program in (made.manager, made.apiserver, made.etcd):
                 if program is not None:
                     program.stop()
+            shutil.rmtree(made._data, ignore_errors=True)
 
     # Clients
 
@@ -236,7 +249,7 @@ class ControlPlane:
         client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{peer_port}"
         return [
             str(self.assets / "etcd"),
-            f"--data-dir={self.workdir / 'etcd'}",
+            f"--data-dir={self._data}",
             f"--listen-client-urls={client}",
             f"--advertise-client-urls={client}",
             f"--listen-peer-urls={peer}",

@@ -171,6 +171,22 @@ class RealStore:
         return _accepted(*self._send("GET", path))
 
     def _send(self, method: str, path: str, body: object = None, kind: str = "application/json") -> tuple[int, Json]:
+        """The status and the answer. A request that etcd was too slow for is repeated, as kubelets do."""
+        for attempt in range(TRIES):
+            try:
+                status, answer = self._sent(method, path, body, kind)
+            except TimeoutError:
+                self._link.close()
+                if attempt == TRIES - 1:
+                    raise
+                continue
+            if status == 409 and method == "POST" and attempt and isinstance(body, dict):
+                return self._sent("GET", f"{path}/{body['metadata']['name']}", None, kind)
+            if status < 500 or "timed out" not in answer.get("message", ""):
+                break
+        return status, answer
+
+    def _sent(self, method: str, path: str, body: object, kind: str) -> tuple[int, Json]:
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": kind, "User-Agent": "machines"}
         data = None if body is None else json.dumps(body)
         try:
