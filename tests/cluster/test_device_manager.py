@@ -20,7 +20,7 @@ from tests.gotool import MissingError
 
 from . import assets, gpunode
 from .controlplane import CONTROLLERS, ControlPlane
-from .device_stories import PATIENCE_SECONDS, STORIES, Bench, Measured, open_bench
+from .device_stories import PATIENCE_SECONDS, STORIES, Bench, Measured, counts, open_bench
 from .gpunode import GpuNode
 from .realworld import RealWorld
 
@@ -105,7 +105,7 @@ def test_the_measured_table(results: Results, capsys: pytest.CaptureFixture[str]
         for (event, capacity, allocatable), found in groupby(rows, lambda row: row[:3]):
             print(f"{event:36} {capacity:8} {allocatable:11} {_times(list(found))}")
         bench = results.benches["kubelet"]
-        seen = [node.obj["status"]["allocatable"].get(gpunode.RESOURCE) for node in bench.node_versions if node.obj]
+        seen = [counts(node.obj)[1] for node in bench.node_versions if node.obj]
         print(f"allocatable of the Node over six kubelet restarts: {[number for number, _ in groupby(seen)]}")
     (removed,) = (row for row in rows if row.event == "plugin stays away")
     (stopped,) = (row for row in results.benches["dead"].table if row.event == "plugin stops")
