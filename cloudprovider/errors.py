@@ -21,8 +21,9 @@ SUBSCRIPTION_THROTTLED = "SubscriptionThrottled"
 # The reason of a quota that is used up.
 QUOTA_EXCEEDED = "QuotaExceeded"
 
-# `cluster`: a limit of the cluster (subnet addresses, number of agent pools), independent of the offering.
-Scope = Literal["size", "zone", "priority", "region", "configuration", "cluster"]
+# `cluster`: a limit of the cluster (the number of agent pools), independent of the offering. `subnet`: the addresses of
+# the machine's subnet. `request`: whatever the offering, the same request of this claim fails.
+Scope = Literal["size", "zone", "priority", "region", "configuration", "cluster", "subnet", "request"]
 
 
 class CloudError(Exception):
@@ -87,7 +88,8 @@ class NoCapacity(CloudError):
 class Rejected(CloudError):
     """A request that is unlikely to succeed later in the same form.
 
-    `final` is True only for errors of our validation of the immutable spec: no retry can succeed.
+    `final` is True only for errors of our validation of the immutable spec: no retry can succeed. `scope`: what is
+    refused; the request for another offering may be accepted.
     """
 
     kind: ClassVar[str] = "rejected"
@@ -101,9 +103,11 @@ class Rejected(CloudError):
         code: str = "",
         status: int = 0,
         final: bool = False,
+        scope: Scope = "size",
     ) -> None:
         super().__init__(reason, message, after=after, code=code, status=status)
         self.final = final
+        self.scope = scope
 
 
 def reject(errors: Iterable[FieldError]) -> None:

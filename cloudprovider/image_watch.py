@@ -8,13 +8,12 @@ Source: docs/references/agent-pools.md#node-images.
 
 import asyncio
 from collections.abc import Callable, Iterable
-from datetime import datetime
 from typing import Never
 
 import structlog
 
 from .errors import CloudError
-from .interface import CloudProvider, Instance, InstanceState, Newest
+from .interface import CloudProvider, Instance, InstanceState, image_kind
 
 READ_SECONDS = 21_600.0
 DENIED_SECONDS = 3600.0
@@ -25,11 +24,6 @@ LOOK_SECONDS = 60.0
 log = structlog.get_logger("images")
 
 
-def image_kind(image: str) -> str:
-    """The name of a node image without its release: AKSUbuntu-2204gen2containerd of …-202405.03.0."""
-    return image.rpartition("-")[0]
-
-
 class ImageWatch:
     """`pools()`: those whose images are of interest."""
 
@@ -38,22 +32,20 @@ class ImageWatch:
         provider: CloudProvider,
         *,
         pools: Callable[[], Iterable[Instance]],
-        now: Callable[[], datetime],
     ) -> None:
         self._provider = provider
         self._pools = pools
         self._handlers: list[Callable[[], None]] = []
-        self._now = now
-        self._newest: dict[str, Newest] = {}
+        self._newest: dict[str, str] = {}
         self._next_read: dict[str, float] = {}
 
     def add_event_handler(self, handler: Callable[[], None]) -> None:
         """Call it when a newest image has changed."""
         self._handlers.append(handler)
 
-    def newest(self, image: str) -> Newest | None:
-        """The newest image of the kind of this one; None if it is not known."""
-        return self._newest.get(image_kind(image))
+    def newest(self, image: str) -> str:
+        """The newest image of the kind of this one; "" if it is not known."""
+        return self._newest.get(image_kind(image), "")
 
     async def run(self) -> Never:
         """Read until cancelled. Only the leader runs this, while a NodePool exists."""
@@ -76,9 +68,8 @@ class ImageWatch:
         except CloudError as error:
             log.info("failed to read the newest node image", pool=pool, error=str(error))
             return DENIED_SECONDS if error.status == 403 else RETRY_SECONDS
-        before = self._newest.get(kind)
-        if version and (before is None or before.version != version):
-            self._newest[kind] = Newest(version, self._now())
+        if version and self._newest.get(kind) != version:
+            self._newest[kind] = version
             for handler in self._handlers:
                 handler()
         return READ_SECONDS

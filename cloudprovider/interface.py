@@ -49,9 +49,18 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
         return self.limit - self.used
 
 
+class QuotaLeft(msgspec.Struct, frozen=True, kw_only=True):
+    """What machines may still use of a quota, in vCPUs. `text`: its name, limit and usage. `remedy`: what to do."""
+
+    left: int
+    text: str
+    remedy: str
+
+
 class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
     """A VM size in a location. `restricted`: the reason if this subscription cannot use it; `zones_restricted`: zones
-    that it cannot use. `spot`: whether spot machines of the size exist.
+    that it cannot use. `spot`: whether spot machines of the size exist. `ephemeral`: whether its OS disk can be
+    ephemeral, None if that is not known; `temp_gib`, `cache_gib` and `nvme_gib`: its local disks.
     """
 
     name: str
@@ -61,6 +70,10 @@ class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
     restricted: str = ""
     zones_restricted: tuple[str, ...] = ()
     spot: bool = True
+    ephemeral: bool | None = None
+    temp_gib: int = 0
+    cache_gib: int = 0
+    nvme_gib: int = 0
 
 
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
@@ -100,10 +113,14 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfferingQuota(msgspec.Struct, frozen=True, kw_only=True):
-    """The quota that limits an offering, in vCPUs; `failure` is the error of a request that exceeds it."""
+    """The quota that limits an offering, in vCPUs; `failure` is the error of a request that exceeds it.
+
+    `text`: its name, limit, usage, and what a machine needs.
+    """
 
     left: int
     needed: int
+    text: str
     failure: Failure
 
     @property
@@ -164,7 +181,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     """The managed cluster. Inferred removals wait unless it is `running`.
 
     `max_pools` and `max_nodes` are limits of AKS; None if there is none. `kubernetes_version` is that of the control
-    plane.
+    plane. `max_pods`: of the Nodes of an agent pool that does not state it. `node_resource_group`: the ARM id,
+    in lower case, of the resource group of its machines; "" if unknown.
     """
 
     running: bool
@@ -174,6 +192,8 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     max_nodes: int | None = None
     location: str = ""
     kubernetes_version: str = ""
+    max_pods: int = 110
+    node_resource_group: str = ""
 
 
 class Newest(msgspec.Struct, frozen=True):
@@ -181,6 +201,11 @@ class Newest(msgspec.Struct, frozen=True):
 
     version: str
     since: datetime
+
+
+def image_kind(image: str) -> str:
+    """The name of a node image without its release: AKSUbuntu-2204gen2containerd of …-202405.03.0."""
+    return image.rpartition("-")[0]
 
 
 BeforePage = Callable[[], Awaitable[None]]

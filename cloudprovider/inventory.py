@@ -34,7 +34,8 @@ class Inventory:
 
     `on_change(key)` is called for each key whose instance changed; `on_resync()` when all keys must be reconciled:
     after the first LIST, when LISTs start to fail, and when the managed cluster changes. `list_error` is the error of
-    the first of the failed LISTs since the last successful one.
+    the first of the failed LISTs since the last successful one. `node_resource_group`: that of the managed cluster, as
+    read last; "" if it is not known.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class Inventory:
         self._cluster_at: float | None = None
         self._failures = 0
         self.cluster: Cluster | None = None
+        self.node_resource_group = ""
         self.list_error: CloudError | None = None
 
     # Reads
@@ -137,9 +139,8 @@ class Inventory:
         self._poll.wake()
 
     def record_cluster(self, cluster: Cluster, requested_at: float) -> None:
-        """Record the result of a GET of the managed cluster; `asked_at` is when it was sent."""
-        before, self.cluster, self._cluster_at = self.cluster, cluster, requested_at
-        if before != cluster:
+        """Record the result of a GET of the managed cluster, which was sent at `requested_at`."""
+        if self._set_cluster(cluster, requested_at):
             self._on_resync()
 
     def record_absent(self, name: str) -> None:
@@ -212,9 +213,7 @@ class Inventory:
     async def _list(self, started: float) -> None:
         resync = self._proofs.listed_at is None
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
-            before, self.cluster = self.cluster, await self._read_cluster()
-            resync = resync or before != self.cluster
-            self._cluster_at = started
+            resync = self._set_cluster(await self._read_cluster(), started) or resync
             started = self._now()
         answer = await self._provider.list()
         now = self._now()
@@ -237,12 +236,24 @@ class Inventory:
         if resync:
             self._on_resync()
 
+    def _set_cluster(self, cluster: Cluster | None, at: float) -> bool:
+        """Record what a GET at this time returned, None if it failed; whether that differs from before."""
+        before, self.cluster, self._cluster_at = self.cluster, cluster, at
+        if cluster is not None:
+            self.node_resource_group = cluster.node_resource_group
+        return before != cluster
+
     async def _read_cluster(self) -> Cluster | None:
-        """The managed cluster; None if the GET fails, which does not prevent the LIST."""
+        """The managed cluster; None if the GET fails, which does not prevent the LIST once the cluster was read.
+
+        Until then its error is raised: pools of a cluster that may be another one must not count.
+        """
         try:
             return await self._provider.cluster()
         except CloudError as error:
             log.warning("failed to get the managed cluster", error=str(error))
+            if not self.node_resource_group:
+                raise
             return None
 
     def _busy(self) -> bool:

@@ -1,1 +1,1 @@
-"""The rules: one key, one truth. All about one machine is decided in one pass (`plan.py`)."""
+"""The controllers. Launch, termination, garbage collection and repair of one machine are decided in one plan."""

@@ -18,7 +18,7 @@ from decimal import Decimal
 from typing import Any
 
 from cloudprovider.errors import reject
-from cloudprovider.interface import Failure, Instance, InstanceState, Offering
+from cloudprovider.interface import NO_LABELS, Failure, Instance, InstanceState, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
@@ -83,12 +83,21 @@ def _derived_name(uid: str) -> str:
 
 
 def to_agent_pool(
-    claim: NodeClaim, offering: Offering, *, now: datetime, node_class: AgentPoolNodeClass | None = None
+    claim: NodeClaim,
+    offering: Offering,
+    *,
+    now: datetime,
+    node_class: AgentPoolNodeClass | None = None,
+    tags: Mapping[str, str] = NO_LABELS,
 ) -> dict[str, Any]:
-    """The body of the PUT, in wire names; `now` is the time of the PUT. Raises Rejected (final)."""
+    """The body of the PUT, in wire names; `now` is the time of the PUT. Raises Rejected (final).
+
+    `tags` are those of all agent pools. The node class's take precedence over them, and the controller's over both.
+    """
     size, settings = offering.size, node_class.spec if node_class is not None else DEFAULTS
     reject(validate(claim, size, settings))
     reject(class_properties.validate(offering, settings))
+    reject(class_properties.validate_tags(tags, settings))
     properties: dict[str, Any] = {
         "count": 1,
         "vmSize": size,
@@ -99,7 +108,7 @@ def to_agent_pool(
         "osDiskSizeGB": max(_disk_gib(claim), settings.os_disk_size_gb or 0),
         "nodeLabels": pool_labels.pool_labels(claim, offering),
         "nodeTaints": _taints(claim),
-        "tags": dict(settings.tags)
+        "tags": class_properties.merged_tags(tags, settings)
         | {
             labels.TAG_CLAIM_NAME: claim.name[:256],
             labels.TAG_CLAIM_UID: claim.uid,

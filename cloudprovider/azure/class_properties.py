@@ -6,13 +6,13 @@ Azure/gpu-provisioner.
 Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#gpu-sizes.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from cloudprovider.interface import SPOT, Offering
 from provisioner.api import reasons
 from provisioner.api.field_error import FieldError
-from provisioner.api.nodeclass import NodeClassSpec
+from provisioner.api.nodeclass import TAGS_MAX, NodeClassSpec
 
 from .instance_types import gpus_of, is_gpu_size, lookup
 
@@ -35,6 +35,29 @@ def properties(offering: Offering, settings: NodeClassSpec) -> dict[str, Any]:
     if _without_driver(offering, settings):
         found["gpuProfile"] = {"driver": "None"}
     return {member: value for member, value in found.items() if value not in (None, "")}
+
+
+def merged_tags(common: Mapping[str, str], settings: NodeClassSpec) -> dict[str, str]:
+    """The tags of all agent pools and those of the node class, which win. Azure ignores the case of their keys."""
+    own = {key.casefold() for key in settings.tags}
+    return {key: value for key, value in common.items() if key.casefold() not in own} | dict(settings.tags)
+
+
+def validate_tags(common: Mapping[str, str], settings: NodeClassSpec) -> Iterator[FieldError]:
+    """The error of a node class whose tags leave no room for those of all agent pools."""
+    if (count := len(merged_tags(common, settings))) > TAGS_MAX:
+        yield FieldError(
+            "AgentPoolNodeClass.spec.tags",
+            reasons.NODECLASS_CONTRADICTS_OFFERING,
+            f"with those of the setting AGENT_POOL_TAGS it has {count} tags, and at most {TAGS_MAX} are possible",
+            f"{len(settings.tags)} tags",
+            "remove tags of the node class, or of settings.agentPoolTags in the chart",
+        )
+
+
+def contradicts(offering: Offering, settings: NodeClassSpec) -> str:
+    """Why the node class has no machine of this offering; "" if it can have one."""
+    return next((str(error) for error in validate(offering, settings)), "")
 
 
 def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError]:

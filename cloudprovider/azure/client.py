@@ -10,7 +10,7 @@ Source: docs/references/agent-pools.md#python-sdk, docs/references/agent-pools.m
 
 import ipaddress
 import ssl
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 from urllib.parse import urlsplit
@@ -38,7 +38,10 @@ NEVER_EXPIRES = 4_102_444_800  # 2100-01-01, in seconds of the Unix epoch
 
 
 class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
-    """The managed cluster, the endpoint of ARM and the identity. `static_token` is for simulators on loopback only."""
+    """The managed cluster, the endpoint of ARM and the identity. `static_token` is for simulators on loopback only.
+
+    `tags`: of all agent pools that are created.
+    """
 
     subscription_id: str
     resource_group: str
@@ -57,6 +60,7 @@ class AzureConfig(msgspec.Struct, frozen=True, kw_only=True):
     no_proxy: str = ""
     ca_file: str = ""
     static_token: str = ""
+    tags: Mapping[str, str] = {}
 
     def __repr__(self) -> str:
         return f"AzureConfig({self.subscription_id}/{self.resource_group}/{self.cluster_name} at {self.arm_endpoint})"

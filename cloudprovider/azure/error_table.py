@@ -28,17 +28,22 @@ NETWORK = "Check the cluster's outbound network, DNS and firewall"
 CANCELED = "Retried automatically; delete the claim if it is not needed"
 BRING_UP = "Retried automatically; if it recurs, check image, driver and the cluster's outbound network"
 RETRIED = "Retried automatically"
-FIX_CLAIM = "Delete the claim and create a corrected one"
+FIX_CLAIM = "Correct the NodePool or node class, or create a corrected claim"
 FIX_SETTINGS = "Check ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME"
 FIX_API_VERSION = (
     "Set ARM_API_VERSION (azure.apiVersion in the chart) to a version that the cloud offers;"
     " gpu-provisioner check lists them"
 )
 FIX_SUBSCRIPTION = "The owner of the subscription must resolve this"
+REMOVE_LOCK = "Remove the lock of the cluster, its resource group or the subscription: az lock list"
 FIX_SUBNET = "Free addresses in the subnet or use a larger one"
 FEWER_IPS = "Raise the public IP quota or disable node public IPs"
 ASSIGN_ROLE = (
     "Apply charts/gpu-provisioner/azure-role.json: az role assignment create; it can take an hour to take effect"
+)
+ASSIGN_QUOTA_ROLE = (
+    "Optional: assign charts/gpu-provisioner/azure-quota-role.json at the subscription;"
+    " it can take an hour to take effect"
 )
 FIX_IDENTITY = "Check the workload identity: client id, federated credential, service account"
 LOG_IN = "Install the Azure CLI and run az login"
@@ -161,7 +166,7 @@ CAPACITY = (
         after=SLOW_SECONDS,
     ),
     _retryable("AksCapacityHeavyUsage", after=SLOW_SECONDS),
-    _no_capacity("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET, scope="cluster", after=SLOW_SECONDS),
+    _no_capacity("SubnetIsFull InsufficientSubnetSize", remedy=FIX_SUBNET, scope="subnet", after=SLOW_SECONDS),
     _no_capacity("PublicIPCountLimitReached", remedy=FEWER_IPS, scope="cluster", after=SLOW_SECONDS),
 )
 
@@ -199,10 +204,11 @@ CONFLICTS = (
         after=MINUTE_SECONDS,
     ),
     _retryable(
-        "MissingSubscriptionRegistration ReadOnlyDisabledSubscription ScopeLocked",
+        "MissingSubscriptionRegistration ReadOnlyDisabledSubscription",
         remedy=FIX_SUBSCRIPTION,
         after=SLOW_SECONDS,
     ),
+    _retryable("ScopeLocked", remedy=REMOVE_LOCK, after=SLOW_SECONDS),
     _retryable("", statuses=(412,), verbs=("create",), reason="PoolExists", conflict=True),
     _retryable("", statuses=(412,), reason=reasons.POOL_CHANGED, conflict=True),
     _retryable("", statuses=(409,), conflict=True),
@@ -239,17 +245,34 @@ ACCESS = (
     _rejected(
         "LinkedAuthorizationFailed",
         remedy="Grant the provisioner's identity access to the named subnet, disk or group",
+        scope="request",
     ),
     _retryable("", remedy=FIX_IDENTITY, statuses=(401,), reason="Unauthenticated"),
+    # The actions of the second role, which is optional and assigned at the subscription.
+    _retryable(
+        "",
+        "Microsoft.Compute/locations/usages/read|Microsoft.Compute/skus/read",
+        ASSIGN_QUOTA_ROLE,
+        statuses=(403,),
+        reason="AuthorizationFailed",
+        after=SLOW_SECONDS,
+    ),
     _retryable("", remedy=ASSIGN_ROLE, statuses=(403,), reason="AuthorizationFailed", after=SLOW_SECONDS),
 )
 
 # Validation (docs/references/agent-pools.md#validation-errors)
 VALIDATION = (
-    _rejected("", "must begin with an allowed prefix|invalid node label|is preserved by aks", reason="InvalidLabel"),
-    _rejected("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference"),
     _rejected(
-        "NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported", remedy="Upgrade the cluster's control plane"
+        "",
+        "must begin with an allowed prefix|invalid node label|is preserved by aks",
+        reason="InvalidLabel",
+        scope="request",
+    ),
+    _rejected("PropertyChangeNotAllowed AgentPoolAPIsNotSupported InvalidResourceReference", scope="request"),
+    _rejected(
+        "NodePoolMcVersionIncompatible AgentPoolK8sVersionNotSupported",
+        remedy="Upgrade the cluster's control plane",
+        scope="request",
     ),
     _rejected("BadRequest InvalidParameter ValidationError", statuses=(400, *OPERATION)),
 )

@@ -29,7 +29,7 @@ from cloudprovider.interface import Failure
 from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
-from .error_table import ASSIGN_ROLE, FIX_IDENTITY, LOG_IN, RETRIED, TABLE, UNKNOWN, Row, Verb
+from .error_table import ASSIGN_QUOTA_ROLE, ASSIGN_ROLE, FIX_IDENTITY, LOG_IN, RETRIED, TABLE, UNKNOWN, Row, Verb
 from .messages import denied_action, format_message, parse_location, parse_quota, parse_shortage, summarize
 from .token_timeout import TIMED_OUT
 
@@ -109,7 +109,7 @@ def _to_failure(error: ArmError) -> Failure:
         message=cause.message,
         code=cause.code,
         kind=cause.kind if free else Rejected.kind,
-        scope=cause.scope if isinstance(cause, NoCapacity) else "configuration",
+        scope=cause.scope if isinstance(cause, NoCapacity) else "request",
         after=cause.after if free else None,
     )
 
@@ -175,14 +175,14 @@ def _to_error(row: Row, detail: ErrorDetail, error: ArmError, *, status: int, af
         case "no_capacity":
             return NoCapacity(reason, message, scope=row.scope, after=after, code=code, status=status)
         case "rejected":
-            return Rejected(reason, message, after=after, code=code, status=status)
+            return Rejected(reason, message, after=after, code=code, status=status, scope=row.scope)
         case "retryable":
             return Retryable(reason, message, after=after, code=code, status=status, conflict=row.conflict)
 
 
 def _facts(row: Row, message: str) -> str:
     """What a long message of this kind states, in few words; "" if it is not in the known form."""
-    if row.remedy == ASSIGN_ROLE:
+    if row.remedy in (ASSIGN_ROLE, ASSIGN_QUOTA_ROLE):
         return denied_action(message)
     known = {QUOTA_EXCEEDED: parse_quota, "SkuNotAvailable": parse_shortage}.get(row.reason)
     return known(message) if known is not None else ""

@@ -1,4 +1,4 @@
-"""The labels of a Node of each VM size that are known before the Node exists.
+"""The labels and taints of a Node of each VM size that are known before the Node exists.
 
 Pods can select a size, a GPU model or a number of GPUs by them. The agent pools of a NodePool's claims carry those that
 AKS accepts from users, so that the Node bears them from its first moment; AKS sets the others itself.
@@ -6,21 +6,48 @@ AKS accepts from users, so that the Node bears them from its first moment; AKS s
 
 Source: https://learn.microsoft.com/en-us/azure/aks/node-auto-provisioning-node-pools (sku labels),
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md,
-docs/references/agent-pools.md#labels-and-taints.
+docs/references/nodes.md#labels-of-aks, docs/references/nodes.md#zones, docs/references/nodes.md#taints.
 """
 
 import re
+from collections.abc import Iterable, Mapping
 
+from cloudprovider.interface import SPOT, CapacityType
 from provisioner.api import labels
+from provisioner.api.meta import Taint
+from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.restricted_labels import is_excluded, refused_key
 
 from .gpu_products import product
 from .pricing import Size
 
 DOMAIN = "karpenter.azure.com"
+AKS = "kubernetes.azure.com"
 ACCELERATOR = "accelerator"
 GPU_PRODUCT = "nvidia.com/gpu.product"
+PLACEMENT_SCOPE = f"{DOMAIN}/placement-scope"
+SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
+DEFAULTS = NodeClassSpec()
 
+CLUSTER = f"{AKS}/cluster"
+# Those outside AKS's domain that it sets, or set in the past.
+OTHERS = frozenset({"kubernetes.io/role", "node-role.kubernetes.io/agent", "storageprofile", "storagetier"})
+# Labels that AKS gives every Node of an agent pool, with values that are not known before the Node exists.
+UNKNOWN = (
+    "agentpool",
+    f"{AKS}/agentpool",
+    CLUSTER,
+    f"{AKS}/node-image-version",
+    f"{AKS}/os-sku-effective",
+    f"{AKS}/storageprofile",
+    f"{AKS}/storagetier",
+)
+SUBNET = f"{AKS}/network-subnet"
+_NETWORKS = ("network-name", "network-resourcegroup", "network-subscription", "nodenetwork-vnetguid")
+OF_SUBNET = frozenset({SUBNET, *(f"{AKS}/{one}" for one in _NETWORKS)})
+# Whether AKS writes the version into this label is not documented.
+_OS_SKU = {"Ubuntu": "Ubuntu", "AzureLinux": "AzureLinux"}
+_DISKS = {"Managed": "managed", "Ephemeral": "ephemeral"}
 _NAME = re.compile(r"Standard_([A-Z]+)(\d+)(?:-\d+)?([a-z]*)_(?:.*_)?v(\d+)")
 
 
@@ -40,7 +67,12 @@ def machine_labels(size: Size) -> dict[str, str]:
         f"{DOMAIN}/sku-gpu-count": str(size.gpus),
         f"{DOMAIN}/sku-gpu-name": size.gpu_model.split(" ")[0] if size.gpus else "",
         f"{DOMAIN}/sku-gpu-manufacturer": size.gpu_vendor if size.gpus else "",
-        ACCELERATOR: "nvidia" if size.gpu_vendor == "nvidia" else "",
+        # In the name of a size, the letter s among the features stands for premium storage.
+        f"{DOMAIN}/sku-storage-premium-capable": str("s" in series[3]).lower() if series else "",
+        f"{AKS}/sku-cpu": str(size.vcpus),
+        f"{AKS}/sku-memory": str(size.memory_gib * 1024),
+        f"{AKS}/accelerator": size.gpu_vendor,
+        ACCELERATOR: size.gpu_vendor,
         GPU_PRODUCT: _product(size),
     }
 
@@ -49,6 +81,57 @@ def pool_machine_labels(size: Size) -> dict[str, str]:
     """Those that an agent pool carries: AKS refuses keys of its own, and sets what is a fact of the machine."""
     found = machine_labels(size)
     return {key: value for key, value in found.items() if value and not is_excluded(key) and refused_key(key) is None}
+
+
+def aks_labels(settings: NodeClassSpec = DEFAULTS) -> dict[str, str | None]:
+    """The labels that AKS gives a Node of any size of a user pool with these settings; None for an unknown value."""
+    disk = _DISKS.get(settings.os_disk_type)
+    return {
+        **dict.fromkeys(UNKNOWN),
+        **({f"{AKS}/storageprofile": disk} if disk else {}),
+        f"{AKS}/mode": "user",
+        f"{AKS}/role": "agent",
+        f"{AKS}/managedby": "aks",
+        f"{AKS}/nodepool-type": "VirtualMachineScaleSets",
+        f"{AKS}/os-sku": _OS_SKU.get(settings.image_family),
+        f"{AKS}/os-sku-requested": settings.image_family,
+        f"{AKS}/fips_enabled": "",
+    }
+
+
+def of_subnet(keys: Iterable[str], subnet: str) -> dict[str, str | None]:
+    """Those of the labels that have other values in a pool with this subnet; None for an unknown value.
+
+    `subnet`: its ID, "" for that of the cluster's Nodes.
+    """
+    name = subnet.rpartition("/")[2]
+    return {key: name if key == SUBNET else None for key in keys if subnet and key in OF_SUBNET}
+
+
+def of_cluster(key: str) -> bool:
+    """Whether AKS sets the label on Nodes of agent pools for a reason that may be the cluster's."""
+    return key == CLUSTER or ((key.startswith(f"{AKS}/") or key in OTHERS) and key not in _OF_POOL)
+
+
+def offering_labels(capacity_type: CapacityType, *, regional: bool) -> Mapping[str, str]:
+    """The labels of a Node that depend on its offering, besides zone and capacity type; "" for one that it lacks."""
+    spot = capacity_type == SPOT
+    return {
+        labels.AKS_SPOT: "spot" if spot else "",
+        f"{AKS}/priority": "spot" if spot else "regular",
+        PLACEMENT_SCOPE: "regional" if regional else "zonal",
+    }
+
+
+def offering_taints(capacity_type: CapacityType) -> tuple[Taint, ...]:
+    """The taints that AKS gives a Node of this capacity type."""
+    return (SPOT_TAINT,) if capacity_type == SPOT else ()
+
+
+# The labels that depend on the pool, its size or its offering.
+_OF_POOL = frozenset(
+    {*aks_labels(), *offering_labels(SPOT, regional=True), f"{AKS}/sku-cpu", f"{AKS}/sku-memory", f"{AKS}/accelerator"}
+)
 
 
 def _product(size: Size) -> str:

@@ -19,6 +19,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec, Requirement
 from provisioner.api.requirements import allowed_values, allows, combine, combine_key, conflicts, invalid
+from provisioner.api.zones import REGIONAL
 
 from .instance_types import arch_of
 
@@ -34,7 +35,7 @@ VALUES_MAX = 5000
 OFFERINGS_MAX = 500
 
 _SIZE = re.compile(r"(Standard|Basic)_[A-Za-z0-9_-]{1,60}", re.IGNORECASE)
-_ZONE = re.compile(r"(?:([a-z0-9]+)-)?([1-9])")
+_ZONE = re.compile(r"(?:([a-z0-9]+)-)?([0-9])")
 
 
 def offerings(claim: NodeClaim, location: str = "") -> tuple[Offering, ...]:
@@ -102,7 +103,7 @@ def _validate_zones(claim: NodeClaim, location: str) -> Iterator[FieldError]:
     values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
     invalid_values = [value for value in values if _ZONE.fullmatch(value) is None]
     for value in invalid_values:
-        message, remedy = f"{value[:40]!r} is not a zone", "use <location>-1, -2 or -3"
+        message, remedy = f"{value[:40]!r} is not a zone", "use <location>-1, -2 or -3, or 0 for none"
         yield FieldError(_field(labels.ZONE), reasons.ZONE_INVALID, message, value, remedy)
     if values and not invalid_values and not _zones(claim, location):
         message, remedy = f"no zone of {location}, where the cluster is", f"use {location}-1, -2 or -3"
@@ -162,10 +163,14 @@ def _sizes(claim: NodeClaim) -> tuple[str, ...]:
 
 
 def _zones(claim: NodeClaim, location: str) -> tuple[str, ...]:
-    """Zone numbers: `westeurope-1` and `1` are both zone 1. Zones of another location are left out."""
+    """Zone numbers: `westeurope-1` and `1` are both zone 1, zone 0 is "", outside all zones.
+
+    Zones of another location are left out.
+    """
     values = allowed_values(claim.spec.requirements, labels.ZONE) or ()
     found = (match for value in values if (match := _ZONE.fullmatch(value)))
-    return tuple(dict.fromkeys(match[2] for match in found if match[1] in (None, location) or not location))
+    numbers = (match[2] for match in found if match[1] in (None, location) or not location)
+    return tuple(dict.fromkeys("" if number == REGIONAL else number for number in numbers))
 
 
 def _capacity_types(claim: NodeClaim) -> tuple[CapacityType, ...]:

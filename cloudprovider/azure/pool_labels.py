@@ -19,7 +19,7 @@ from provisioner.api.restricted_labels import is_excluded, refused_key, refused_
 from provisioner.api.time import label_time
 
 from .instance_types import is_gpu_size
-from .machine_labels import pool_machine_labels
+from .machine_labels import PLACEMENT_SCOPE, pool_machine_labels
 from .pricing import size_of
 
 
@@ -28,6 +28,7 @@ def pool_labels(claim: NodeClaim, offering: Offering) -> dict[str, str]:
     wanted = {labels.NODEPOOL: labels.DEFAULT_NODEPOOL}
     if nodepool_of(claim) is not None:
         wanted |= _of_machine(offering.size)
+        wanted[PLACEMENT_SCOPE] = "zonal" if offering.zone else "regional"
         reference = claim.spec.node_class_ref
         wanted[f"{reference.group}/{reference.kind.lower()}"] = reference.name
     wanted |= {key: value for key, value in claim.metadata.labels.items() if not is_excluded(key)}

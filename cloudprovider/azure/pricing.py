@@ -1,4 +1,4 @@
-"""List prices of VM sizes by region, and what a machine of each size offers to pods.
+"""List prices of VM sizes by region.
 
 Prices are retail prices of Linux VMs in USD an hour, as of `DATE`; `prices.csv` is written by `python -m tools.prices`.
 Discounts and reservations are not part of them. A spot machine without a price counts with the price on demand, which
@@ -6,8 +6,7 @@ is the most that it costs.
 
 Sources: https://learn.microsoft.com/en-us/rest/api/cost-management/retail-prices/azure-retail-prices,
 https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms#pricing (a spot machine costs at most its price on
-demand), docs/references/agent-pools.md#gpu-sizes,
-https://learn.microsoft.com/en-us/azure/aks/node-resource-reservations.
+demand), docs/references/agent-pools.md#gpu-sizes.
 """
 
 import csv
@@ -23,19 +22,16 @@ from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 
 from .instance_types import lookup
 
-MAX_PODS = 110
-# kube-reserved: a share of each part of the cores and of the memory; the parts end at these sizes.
-_CPU_SHARES = ((1, 60), (2, 40), (4, 20))
-_CPU_REST = 10
+# Higher than the price of any machine, in USD an hour.
+UNPRICED = 1e6
 DATED = re.compile(r"# .*\b(\d{4}-\d\d-\d\d)\.")
-_EVICTION_MIB = 100
-_VM_OVERHEAD = 0.075
 
 
 class Size(msgspec.Struct, frozen=True, kw_only=True):
     """A VM size in one region. `gpus` is 0 for a size without GPUs.
 
-    `price`: on demand. `spot_price`: of the list. Each is None if it is not known.
+    `price`: on demand. `spot_price`: of the list. Each is None if it is not known. `order_price`: by which a size
+    without a price is ordered: after all others where the list has the region, else by its price elsewhere.
     """
 
     name: str
@@ -48,6 +44,12 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
     arch: str
     price: float | None
     spot_price: float | None = None
+    order_price: float = 0.0
+
+    def order_as(self, capacity_type: CapacityType) -> float:
+        """The price by which offerings are ordered: that of `price_as`, or an estimate that is not less."""
+        price = self.price_as(capacity_type)
+        return self.order_price if price is None else price
 
     def price_as(self, capacity_type: CapacityType) -> float | None:
         """The price with which an offering counts; for spot without a price of its own it is an upper bound."""
@@ -70,6 +72,24 @@ def sizes(region: str) -> tuple[Size, ...]:
 
 
 @cache
+def unpriced(region: str) -> tuple[Size, ...]:
+    """The sizes that have no price in a region; all of them in one that the list lacks."""
+    last = UNPRICED if region in regions() else 0.0
+    found = [
+        _size(row, None, order_price=last + max(row.prices.values(), default=UNPRICED + row.vcpus))
+        for row in _on_demand()
+        if region not in row.prices
+    ]
+    return tuple(sorted(found, key=lambda size: (size.order_price, size.name)))
+
+
+def is_priced(name: str) -> bool:
+    """Whether any region of the list has a price of this size."""
+    row = _by_name().get((name.casefold(), ON_DEMAND))
+    return row is not None and bool(row.prices)
+
+
+@cache
 def has_spot_prices(region: str) -> bool:
     """Whether the table has a spot price in this region."""
     return any(size.spot_price is not None for size in sizes(region))
@@ -86,12 +106,11 @@ def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]
 
     Sizes without a price come last.
     """
-    known = {size.name.casefold(): size for size in sizes(region)}
+    known = {size.name.casefold(): size for size in (*sizes(region), *unpriced(region))}
 
     def rank(one: Offering) -> tuple[float, bool]:
         size = known.get(one.size.casefold())
-        price = size.price_as(one.capacity_type) if size is not None else None
-        return math.inf if price is None else price, one.capacity_type != SPOT
+        return math.inf if size is None else size.order_as(one.capacity_type), one.capacity_type != SPOT
 
     return tuple(sorted(offerings, key=rank))
 
@@ -104,28 +123,13 @@ def list_prices(region: str) -> Mapping[str, float]:
 
 def is_known_size(name: str) -> bool:
     """Whether the table has this VM size, or it is a GPU size without a price."""
-    return name in _names() or lookup(name) is not None
+    return size_of(name) is not None or lookup(name) is not None
 
 
-@cache
-def _names() -> frozenset[str]:
-    return frozenset(row.size for row in _on_demand())
-
-
-def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:
-    """What the VM, the system and the kubelet take of a machine, as quantities.
-
-    Memory: 7.5 % that the VM never reports, the smaller of 20 MiB for each possible pod + 50 MiB and a quarter of the
-    memory, and 100 MiB below which the kubelet evicts pods.
-    """
-    milli, before = 0, 0
-    for cores, share in _CPU_SHARES:
-        milli += max(0, min(vcpus, cores) - before) * share
-        before = cores
-    milli += max(0, vcpus - before) * _CPU_REST
-    mib = memory_gib * 1024
-    kube = min(20 * max_pods + 50, mib // 4)
-    return {"cpu": f"{milli}m", "memory": f"{int(mib * _VM_OVERHEAD) + kube + _EVICTION_MIB}Mi"}
+def canonical_name(name: str) -> str:
+    """The name of a size in the case that Azure documents; an unknown name unchanged. Azure ignores the case."""
+    found = size_of(name) or lookup(name)
+    return found.name if found is not None else name
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
@@ -192,7 +196,7 @@ def _spot_price(row: Row, region: str) -> float | None:
     return spot.prices.get(region) if spot is not None else None
 
 
-def _size(row: Row, price: float | None, spot_price: float | None = None) -> Size:
+def _size(row: Row, price: float | None, spot_price: float | None = None, order_price: float = 0.0) -> Size:
     known = lookup(row.size)
     return Size(
         name=row.size,
@@ -206,6 +210,7 @@ def _size(row: Row, price: float | None, spot_price: float | None = None) -> Siz
         arch="arm64" if known is not None and known.model.startswith("GB") else "amd64",
         price=price,
         spot_price=spot_price,
+        order_price=order_price,
     )
 
 

@@ -37,6 +37,7 @@ from .arm_reads import CALL_SECONDS, decode_object, get_object, is_arm_url, list
 from .client import AzureConfig
 from .error_table import RETRIED
 from .errors import classify_operation
+from .node_resources import default_max_pods
 from .offerings import offerings
 from .pricing import size_of
 from .skus import decode_page, skus_url, to_skus
@@ -112,7 +113,8 @@ class AzureProvider:
         """PUT with `If-None-Match: *`."""
         async with self._write("create", name, claim.name, claim.uid, etag="") as exchange:
             chosen = offering or offerings(claim, self._location)[0]
-            body: Any = to_agent_pool(claim, chosen, now=self._clock.now(), node_class=node_class)
+            now, tags = self._clock.now(), self._config.tags
+            body: Any = to_agent_pool(claim, chosen, now=now, node_class=node_class, tags=tags)
             await self._client.agent_pools.begin_create_or_update(
                 *self._cluster_ids,
                 name,
@@ -174,16 +176,18 @@ class AzureProvider:
             self._location = self._location or _normal(str(body.get("location") or ""))
             state, most = str(properties.get("provisioningState") or ""), properties.get("maxAgentPools")
             power = str(_member(properties, "powerState").get("code") or "Running")
+            network = _member(properties, "networkProfile")
+            plugin, mode = (str(network.get(member) or "") for member in ("networkPlugin", "networkPluginMode"))
             return Cluster(
                 running=power == "Running" and state not in NOT_RUNNING_STATES,
                 state=state,
                 power_state=power,
-                max_nodes=KUBENET_NODES
-                if _member(properties, "networkProfile").get("networkPlugin") == "kubenet"
-                else None,
+                max_nodes=KUBENET_NODES if plugin == "kubenet" else None,
                 max_pools=most if isinstance(most, int) and most > 0 else DEFAULT_MAX_POOLS,
                 location=_normal(str(body.get("location") or self._config.location)),
                 kubernetes_version=str(properties.get("currentKubernetesVersion") or ""),
+                max_pods=default_max_pods(plugin, mode),
+                node_resource_group=_group_id(self._config.subscription_id, properties.get("nodeResourceGroup")),
             )
 
     async def usages(self) -> Mapping[str, Usage]:
@@ -247,6 +251,10 @@ class AzureProvider:
             line.cancelled(exchange.request_id, exchange.status)
             raise
         line.accepted(exchange.request_id, exchange.status)
+
+
+def _group_id(subscription: str, group: object) -> str:
+    return f"/subscriptions/{subscription}/resourceGroups/{group}".lower() if isinstance(group, str) and group else ""
 
 
 def _normal(location: str) -> str:

@@ -10,12 +10,13 @@ https://docs.openshift.com/rosa/rosa_architecture/rosa_policy_service_definition
 """
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
 from cloudprovider.errors import QUOTA_EXCEEDED, NoCapacity, Scope
-from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, Usage
+from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, QuotaLeft, ResourceSku, Usage
 
 from .error_table import RAISE_QUOTA
 from .errors import NO_CAPACITY_BYTES
@@ -55,6 +56,12 @@ def family_of(size: str) -> str:
     return next((family for pattern, family in _FAMILIES if pattern.fullmatch(size.casefold())), "")
 
 
+def family_in(skus: Mapping[str, ResourceSku] | None, size: str) -> str:
+    """The quota family of a VM size by the subscription's list of sizes, where it is known."""
+    sku = (skus or {}).get(size.casefold())
+    return sku.family if sku is not None else family_of(size)
+
+
 def vcpus_of(size: str) -> int:
     """The vCPUs in the name of a VM size; 0 if it states none."""
     match = _VCPUS.match(size)
@@ -72,16 +79,56 @@ class Limit(NamedTuple):
 
     def text(self, location: str) -> str:
         """The quota with its usage, in vCPUs."""
-        shown = {TOTAL: "Total Regional", LOW_PRIORITY: "LowPriority"}.get(self.name, self.name)
-        return f"{shown} cores quota in {location}: limit {self.limit}, used {self.used}, needed {self.needed}"
+        return f"{_usage(self.name, location, self.limit, self.used)}, needed {self.needed}"
 
 
-def quota_of(usages: Mapping[str, Usage], offering: Offering, location: str) -> OfferingQuota | None:
+def _usage(name: str, location: str, limit: int, used: int) -> str:
+    shown = {TOTAL: "Total Regional", LOW_PRIORITY: "LowPriority"}.get(name, name)
+    return f"{shown} cores quota in {location}: limit {limit}, used {used}"
+
+
+def needs(offering: Offering, family: Callable[[str], str] = family_of) -> dict[str, int]:
+    """The vCPUs that a machine needs of each quota, by its name; none if their number is not known."""
+    needed = vcpus_of(offering.size)
+    return {name: needed for name, _ in _names(offering, family) if name and needed}
+
+
+def quotas_left(
+    usages: Mapping[str, Usage],
+    names: Iterable[str],
+    location: str,
+    *,
+    requested: Iterable[Offering] = (),
+    family: Callable[[str], str] = family_of,
+) -> dict[str, QuotaLeft]:
+    """What is left of these quotas, without those that are not listed. `requested` and `family` as in `quota_of`."""
+    since = Counter[str]()
+    for one in requested:
+        since.update(needs(one, family))
+    remedy, found = RAISE_QUOTA.format(location=location), dict[str, QuotaLeft]()
+    for name in sorted(names):
+        if (usage := usages.get(quota_name(name))) is not None:
+            used = usage.used + since[name]
+            text = _usage(name, location, usage.limit, used)
+            found[name] = QuotaLeft(left=max(0, usage.limit - used), text=text, remedy=remedy)
+    return found
+
+
+def quota_of(
+    usages: Mapping[str, Usage],
+    offering: Offering,
+    location: str,
+    *,
+    requested: Sequence[Offering] = (),
+    returned: Sequence[Offering] = (),
+    family: Callable[[str], str] = family_of,
+) -> OfferingQuota | None:
     """The quota of which least is left for this offering; None if none that it needs is listed.
 
-    `usages`: by `quota_name`.
+    `usages`: by `quota_name`. `requested`: machines that the usages do not contain yet. `returned`: machines that the
+    usages contain, and that are to be deleted first. `family`: the quota family of a size, "" if not known.
     """
-    least = _least(usages, offering, (), family_of)
+    least = _least(usages, offering, requested, returned, family)
     if least is None:
         return None
     text, remedy = least.text(location), RAISE_QUOTA.format(location=location)
@@ -89,29 +136,15 @@ def quota_of(usages: Mapping[str, Usage], offering: Offering, location: str) -> 
     failure = Failure(
         reason=QUOTA_EXCEEDED, message=message, code=QUOTA_EXCEEDED, kind=NoCapacity.kind, scope=least.scope
     )
-    return OfferingQuota(left=least.limit - least.used, needed=least.needed, failure=failure)
-
-
-def shortage(
-    usages: Mapping[str, Usage],
-    offering: Offering,
-    location: str,
-    *,
-    requested: Iterable[Offering] = (),
-    family: Callable[[str], str] = family_of,
-) -> str:
-    """Why no quota is left for one more machine; "" if it is, or if no quota that it needs is listed.
-
-    `requested`: machines that the usages do not contain yet. `family`: the quota family of a size, "" if not known.
-    """
-    least = _least(usages, offering, requested, family)
-    if least is None or least.limit - least.used >= least.needed:
-        return ""
-    return f"{offering.size}: {least.text(location)}"
+    return OfferingQuota(left=least.limit - least.used, needed=least.needed, text=text, failure=failure)
 
 
 def _least(
-    usages: Mapping[str, Usage], offering: Offering, requested: Iterable[Offering], family: Callable[[str], str]
+    usages: Mapping[str, Usage],
+    offering: Offering,
+    requested: Sequence[Offering],
+    returned: Sequence[Offering],
+    family: Callable[[str], str],
 ) -> Limit | None:
     needed = vcpus_of(offering.size)
     if not needed:
@@ -120,9 +153,14 @@ def _least(
     for name, scope in _names(offering, family):
         usage = usages.get(quota_name(name))
         if usage is not None:
-            since = sum(vcpus_of(one.size) for one in requested if name in dict(_names(one, family)))
-            limits.append(Limit(name, scope, usage.limit, usage.used + since, needed))
+            more, less = _vcpus(requested, name, family), _vcpus(returned, name, family)
+            limits.append(Limit(name, scope, usage.limit, max(0, usage.used + more - less), needed))
     return min(limits, key=lambda one: one.limit - one.used, default=None)
+
+
+def _vcpus(machines: Sequence[Offering], name: str, family: Callable[[str], str]) -> int:
+    """What these machines use of this quota."""
+    return sum(vcpus_of(one.size) for one in machines if name in dict(_names(one, family)))
 
 
 def _names(offering: Offering, family: Callable[[str], str]) -> tuple[tuple[str, Scope], ...]:

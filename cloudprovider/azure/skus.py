@@ -76,15 +76,24 @@ def to_sku(row: Mapping[str, Any], location: str) -> ResourceSku:
             zonal += texts(info.get("zones")) if isinstance(info, Mapping) else ()
         else:
             whole = str(one.get("reasonCode") or "restricted")
-    vcpus = capabilities.get("vCPUs", "")
+
+    def number(name: str) -> int:
+        value = capabilities.get(name, "")
+        return int(value) if value.isdecimal() else 0
+
+    ephemeral = capabilities.get("EphemeralOSDiskSupported", "").casefold()
     return ResourceSku(
         name=str(row.get("name")),
         family=str(row.get("family") or ""),
-        vcpus=int(vcpus) if vcpus.isdecimal() else 0,
+        vcpus=number("vCPUs"),
         zones=tuple(sorted(zones)),
         restricted=whole,
         zones_restricted=tuple(sorted(zonal)),
         spot=capabilities.get("LowPriorityCapable", "True").casefold() != "false",
+        ephemeral=ephemeral == "true" if ephemeral in ("true", "false") else None,
+        temp_gib=number("MaxResourceVolumeMB") // 1024,
+        cache_gib=number("CachedDiskBytes") // 2**30,
+        nvme_gib=number("NvmeDiskSizeInMiB") // 1024,
     )
 
 

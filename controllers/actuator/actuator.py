@@ -11,6 +11,7 @@ from collections.abc import Callable
 import structlog
 
 from cloudprovider.interface import Instance
+from controllers.model.crd_deletion import crds_of
 from controllers.model.results import CloudFailed, Evicted, Fenced, Kind, KubeFailed, Result
 from controllers.model.steps import (
     AskCause,
@@ -26,7 +27,7 @@ from controllers.model.steps import (
     LookUpClaim,
     LookUpClaims,
     LookUpCluster,
-    LookUpCrd,
+    LookUpCrds,
     LookUpDevices,
     LookUpNodes,
     LookUpPool,
@@ -39,6 +40,7 @@ from controllers.model.steps import (
     ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
+    TryDeletion,
     Write,
 )
 from provisioner.api import reasons
@@ -132,12 +134,14 @@ class Actuator:
                 return await self._kube.read_storage(claims)
             case LookUpDevices(templates=templates):
                 return await self._kube.read_devices(templates)
-            case LookUpCrd():
-                return await self._kube.read_crd()
+            case LookUpCrds(claim=claim):
+                return await self._kube.read_crds(crds_of(claim))
             case LookUpClaim():
                 return await self._kube.read_claim(step)
             case LookUpClaims():
                 return await self._kube.read_claims()
+            case TryDeletion():
+                return await self._kube.try_deletion(step)
             case LookUpNodes():
                 return await self._kube.read_nodes(step)
             case LookUpWorkloads() | ReadFailedPods():
@@ -217,11 +221,12 @@ def _subject(step: Write) -> dict[str, str]:
     match step:
         case CreateInstance(claim=claim, name=name):
             return {"pool": name, "claim_uid": claim.uid}
-        case DeleteInstance(instance=instance, cause=cause):
-            return {"pool": instance.name, "claim_uid": instance.claim_uid, "etag": instance.etag, "cause": cause}
+        case DeleteInstance(instance=instance, go=go):
+            subject = {"pool": instance.name, "claim_uid": instance.claim_uid, "etag": instance.etag}
+            return {**subject, "cause": go.cause, "gate": go.why}
         case CreateClaim(name=name):
             return {"claim": name}
-        case DeleteClaim(claim=claim, cause=cause):
-            return {"claim": claim.name, "claim_uid": claim.uid, "cause": cause}
+        case DeleteClaim(claim=claim, go=go):
+            return {"claim": claim.name, "claim_uid": claim.uid, "cause": go.cause, "gate": go.why}
         case _:
             return {"why": why} if (why := getattr(step, "why", "")) else {}

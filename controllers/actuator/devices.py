@@ -9,9 +9,12 @@ from collections.abc import Collection
 
 from controllers.model.device_claims import DeviceClaims
 from provisioner.api.deviceclaim import ResourceClaimTemplate
+from provisioner.runtime.kept import identity, only
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import key_of
 from provisioner.runtime.resources import DEVICECLASSES, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES
+
+from .kept import resource_claim_templates, resource_claims
 
 # More templates than this are read in one LIST.
 READ_ONE_BY_ONE = 10
@@ -19,8 +22,8 @@ READ_ONE_BY_ONE = 10
 
 async def read_devices(kube: Kube, names: frozenset[str]) -> DeviceClaims:
     """All ResourceClaims and DeviceClasses, and these ResourceClaimTemplates `namespace/name`. Raises KubeError."""
-    claims = (await kube.list(RESOURCECLAIMS)).items
-    classes = (await kube.list(DEVICECLASSES)).items
+    claims = (await kube.list(RESOURCECLAIMS, digest=resource_claims())).items
+    classes = (await kube.list(DEVICECLASSES, digest=identity)).items
     return DeviceClaims(
         requested=names,
         claims={key_of(one): one for one in claims},
@@ -30,13 +33,14 @@ async def read_devices(kube: Kube, names: frozenset[str]) -> DeviceClaims:
 
 
 async def _templates(kube: Kube, names: Collection[str]) -> dict[str, ResourceClaimTemplate]:
+    digest = resource_claim_templates()
     if len(names) > READ_ONE_BY_ONE:
-        return {key_of(one): one for one in (await kube.list(RESOURCECLAIMTEMPLATES)).items if key_of(one) in names}
+        return {key_of(one): one for one in (await kube.list(RESOURCECLAIMTEMPLATES, digest=only(names, digest))).items}
     found = {}
     for full in sorted(names):
         namespace, _, name = full.partition("/")
         try:
-            found[full] = await kube.get(RESOURCECLAIMTEMPLATES, name, namespace=namespace)
+            found[full] = digest(await kube.get(RESOURCECLAIMTEMPLATES, name, namespace=namespace))
         except KubeError as error:
             if not error.not_found:
                 raise

@@ -8,17 +8,20 @@ confirms the latter on a real API server.
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+
+import msgspec
 
 from controllers.model.facts import Remedy, Stage
 from controllers.model.patches import add_keys, replace_list
 from controllers.model.results import (
+    DeletionPossible,
     Evicted,
     Kind,
     ReadAttached,
     ReadClaim,
     ReadClaims,
-    ReadCrd,
+    ReadCrds,
     ReadDevices,
     ReadEvents,
     ReadFailed,
@@ -50,17 +53,19 @@ from controllers.model.steps import (
     ReadVolumes,
     ReleaseFinalizer,
     RestartPluginPod,
+    TryDeletion,
 )
-from controllers.state.indexes import NODECLAIM_CRD
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.kept import identity, whole
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.objects import Event
+from provisioner.runtime.objects import CustomResourceDefinition, Event
 from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES, WORKLOAD_PODS
 
 from .devices import read_devices
+from .kept import rejected
 from .pods import PodActuator
 from .shared_read import SharedRead
 from .storage import read_storage
@@ -77,7 +82,7 @@ class KubernetesActuator:
     def __init__(self, kube: Kube, nodes: Callable[[], float] = lambda: math.inf) -> None:
         self._kube = kube
         self._pods = PodActuator(kube, nodes)
-        self._crd = SharedRead(self._read_crd)
+        self._crds = SharedRead(self._read_crds)
         self._workloads = WorkloadReader(kube)
 
     async def write(self, step: KubeWrite) -> Wrote | Evicted:
@@ -112,7 +117,7 @@ class KubernetesActuator:
             case DeletePods():
                 return await self._pods.delete(step)
             case RestartPluginPod(pod=pod):
-                return await self._pods.restart(*pod)
+                return await self._pods.restart(pod)
 
     async def _finalizers(
         self, target: NodeClaim | Node, finalizers: tuple[str, ...], *more: Mapping[str, object]
@@ -144,6 +149,11 @@ class KubernetesActuator:
         answer = await self._kube.patch(NODECLAIMS, claim.name, body, patch_type="merge", subresource="status")
         return _wrote("claim", answer.metadata, answer)
 
+    async def try_deletion(self, step: TryDeletion) -> DeletionPossible:
+        """A deletion that changes nothing, with the same precondition. Raises KubeError."""
+        await self._kube.delete(NODECLAIMS, step.claim.name, uid=step.claim.uid, dry_run=True)
+        return DeletionPossible()
+
     async def read_claim(self, step: LookUpClaim) -> ReadClaim:
         """The current claim; None if the API server answers 404."""
         try:
@@ -155,7 +165,9 @@ class KubernetesActuator:
 
     async def read_claims(self) -> ReadClaims:
         """The current claims of all NodePools."""
-        return ReadClaims(claims=(await self._kube.list(NODECLAIMS, label_selector=labels.NODEPOOL)).items)
+        return ReadClaims(
+            claims=(await self._kube.list(NODECLAIMS, digest=whole, label_selector=labels.NODEPOOL)).items
+        )
 
     async def read_storage(self, claims: frozenset[str]) -> ReadStorage:
         """These PersistentVolumeClaims (`namespace/name`), with their volumes and StorageClasses."""
@@ -165,14 +177,17 @@ class KubernetesActuator:
         """All ResourceClaims and DeviceClasses, with these ResourceClaimTemplates."""
         return ReadDevices(devices=await read_devices(self._kube, templates))
 
-    async def read_crd(self) -> ReadCrd:
-        """The current NodeClaim CRD."""
-        return await self._crd.fresh(NODECLAIM_CRD)
+    async def read_crds(self, names: Iterable[str]) -> ReadCrds:
+        """The CRDs of these names as they are now."""
+        return ReadCrds(crds={name: (await self._crds.fresh(name)).crds[name] for name in names})
 
-    async def _read_crd(self, _: frozenset[str]) -> ReadCrd:
-        # A LIST, since the role must allow it for the cache anyway.
-        found = await self._kube.list(CRDS, field_selector=f"metadata.name={NODECLAIM_CRD}")
-        return ReadCrd(crd=next((crd for crd in found.items if crd.metadata.name == NODECLAIM_CRD), None))
+    async def _read_crds(self, names: frozenset[str]) -> ReadCrds:
+        found = dict[str, CustomResourceDefinition | None]()
+        for name in sorted(names):
+            # A LIST, since the role must allow it for the cache anyway.
+            listed = await self._kube.list(CRDS, digest=whole, field_selector=f"metadata.name={name}")
+            found[name] = next((crd for crd in listed.items if crd.metadata.name == name), None)
+        return ReadCrds(crds=found)
 
     async def current_version(self, kind: Kind, name: str, uid: str) -> str:
         """The resource version of the object of this name and UID, "" if there is none."""
@@ -191,14 +206,14 @@ class KubernetesActuator:
 
     async def read_nodes(self, step: LookUpNodes) -> ReadNodes:
         """All Nodes with this pool's label."""
-        found = await self._kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
+        found = await self._kube.list(NODES, digest=whole, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
         return ReadNodes(nodes=found.items)
 
     async def read_remedies(self, step: ReadRemedies) -> ReadEvents:
         """The Events of AKS node auto-repair about this Node, by time. Events about Nodes are in `default`."""
         about = f"involvedObject.kind=Node,involvedObject.name={step.node.name},source={AUTO_REPAIR}"
         try:
-            found = await self._kube.list(EVENTS, field_selector=about, namespace="default")
+            found = await self._kube.list(EVENTS, digest=_with_stage, field_selector=about, namespace="default")
         except KubeError as error:
             if error.status == 403:
                 return ReadEvents(remedies=None)
@@ -213,11 +228,11 @@ class KubernetesActuator:
         if isinstance(step, LookUpWorkloads):
             return ReadWorkloads(workloads=await self._workloads.read(step))
         about = f"status.phase=Failed,spec.nodeName={step.node.name}"
-        return ReadFailed(pods=(await self._kube.list(WORKLOAD_PODS, field_selector=about)).items)
+        return ReadFailed(pods=(await self._kube.list(WORKLOAD_PODS, digest=rejected, field_selector=about)).items)
 
     async def count_gpu_pods(self, step: CountGpuPods) -> ReadGpuPods:
-        """How many pods on this Node request GPUs and have not ended. Raises KubeError."""
-        return ReadGpuPods(count=await self._pods.count_with_gpus(step.node.name))
+        """How many pods on this Node request GPUs and run, and the longest grace period there. Raises KubeError."""
+        return await self._pods.count_with_gpus(step.node.name)
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node."""
@@ -232,6 +247,11 @@ def _remedy(event: Event) -> Remedy | None:
     stage = next((stage for stage in STAGES if event.reason.endswith(stage)), None)
     at = event.last_timestamp or event.event_time or event.metadata.creation_timestamp
     return Remedy(stage=stage, at=at) if stage is not None else None
+
+
+def _with_stage(event: Event) -> Event | None:
+    """What `_remedy` reads."""
+    return None if _remedy(event) is None else msgspec.structs.replace(identity(event), message="")
 
 
 def _same_object(uid: str) -> dict[str, object]:

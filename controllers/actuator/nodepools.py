@@ -16,6 +16,7 @@ from controllers.model.pool_steps import (
     PatchNodeClassStatus,
     PatchNodePoolStatus,
     PoolStep,
+    RecordMachines,
     SetNodeClassFinalizers,
 )
 from controllers.model.steps import Event
@@ -26,11 +27,16 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
 
 from .actuator import ARM_WRITE_SECONDS
 
 log = structlog.get_logger("actuator")
+
+
+# The API server drops fields that a CRD does not have.
+NOT_STORED = "NotStored"
 
 
 class NodePoolActuator:
@@ -51,17 +57,21 @@ class NodePoolActuator:
         self._lease_left = lease_left
         self._on_cancelled = on_cancelled
 
-    async def write(self, step: PoolStep) -> None:
-        """Perform one write. Raises KubeError; a step is not sent without the Lease."""
+    async def write(self, step: PoolStep) -> bool:
+        """Perform one write. Raises KubeError; a step is not sent without the Lease, which returns False.
+
+        The reason NOT_STORED: the write was accepted, and records of it are not stored.
+        """
         if self._lease_left() <= 0:
             log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
-            return
+            return False
         try:
             await self._send(step)
         except asyncio.CancelledError:
             self._on_cancelled(ARM_WRITE_SECONDS)
             raise
         log.debug("wrote", step=type(step).__name__)
+        return True
 
     def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> bool:
         """Record an Event that belongs to no write; False without the Lease, or if the recorder dropped it."""
@@ -79,6 +89,17 @@ class NodePoolActuator:
                 body = {"metadata": _seen(found.metadata), "status": {"conditions": list(conditions)}}
                 await self._kube.patch(NODECLASSES, found.name, body, patch_type="merge", subresource="status")
                 self._record(found, events)
+            case RecordMachines(node_class=found, misfits=misfits, observed_types=types, observed_daemon_sets=daemons):
+                status = {
+                    "misfits": list(misfits),
+                    "observedTypes": list(types),
+                    "observedDaemonSets": list(daemons),
+                }
+                body = {"metadata": {"uid": found.metadata.uid}, "status": status}
+                stored = await self._kube.patch(NODECLASSES, found.name, body, patch_type="merge", subresource="status")
+                lacking = (misfits and not stored.status.misfits) or (types and not stored.status.observed_types)
+                if lacking or (daemons and not stored.status.observed_daemon_sets):
+                    raise KubeError(200, NOT_STORED, "the CRD of AgentPoolNodeClass is older than this controller")
             case AnnotateNodePool(node_pool=pool, annotations=annotations):
                 meta = {**_seen(pool.metadata), "annotations": dict(annotations)}
                 await self._kube.patch(NODEPOOLS, pool.name, {"metadata": meta}, patch_type="merge")

@@ -14,20 +14,22 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
 
-from controllers.model.results import Evicted, ReadAttached, ReadPods
+from controllers.model.diagnosis import PodName
+from controllers.model.results import Evicted, ReadAttached, ReadGpuPods, ReadPods
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
-from provisioner.api.gpu_pods import requests_gpus
+from controllers.node.termination.pod_digest import drained
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
+from provisioner.runtime.kept import identity
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, SCHEDULABLE_PODS, VOLUMEATTACHMENTS
+from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, RUNNING_PODS, VOLUMEATTACHMENTS
 
+from .kept import running
 from .shared_read import SharedRead
 
 # Pods of several Nodes are read in one LIST if the cluster has at most this many Nodes for each of them.
 NODES_PER_READ = 10
 SCHEDULED = "spec.nodeName!="
-ENDED = ("Succeeded", "Failed")
 
 SEVERAL_BUDGETS = "This pod has more than one PodDisruptionBudget, which the eviction subresource does not support."
 
@@ -58,19 +60,20 @@ class PodActuator:
 
         return await _each(step.pods, delete)
 
-    async def restart(self, name: str, namespace: str) -> Evicted:
-        """Delete this pod, which its owner creates again; one that is gone was. Raises KubeError."""
+    async def restart(self, pod: PodName) -> Evicted:
+        """Delete this pod, which its owner creates again, unless it is gone or was replaced. Raises KubeError."""
         try:
-            await self._kube.delete(PODS, name, namespace=namespace)
+            await self._kube.delete(PODS, pod.name, namespace=pod.namespace, uid=pod.uid)
         except KubeError as error:
-            if not error.not_found:
+            if not (error.not_found or error.conflict):
                 raise
         return Evicted(accepted=frozenset())
 
-    async def count_with_gpus(self, node: str) -> int:
-        """How many pods on this Node request GPUs and have not ended. Raises KubeError."""
-        found = (await self._kube.list(SCHEDULABLE_PODS, field_selector=f"spec.nodeName={node}")).items
-        return sum(pod.status.phase not in ENDED and requests_gpus(pod.spec) for pod in found)
+    async def count_with_gpus(self, node: str) -> ReadGpuPods:
+        """How many pods on this Node request GPUs and run, and the longest grace period of all. Raises KubeError."""
+        found = await self._kube.list(RUNNING_PODS, digest=running, field_selector=f"spec.nodeName={node}")
+        longest = max((one.spec.termination_grace_period_seconds or 0 for one in found.items), default=0)
+        return ReadGpuPods(count=sum(one.with_gpus for one in found.items), grace_seconds=longest)
 
     async def read_pods(self, step: ReadDrain) -> ReadPods:
         """All pods bound to this Node. Raises KubeError."""
@@ -81,7 +84,7 @@ class PodActuator:
         return ReadPods(pods=await self._list_pods(name))
 
     async def _list_pods(self, node: str) -> tuple[Pod, ...]:
-        return (await self._kube.list(PODS, field_selector=f"spec.nodeName={node}")).items
+        return (await self._kube.list(PODS, digest=drained, field_selector=f"spec.nodeName={node}")).items
 
     async def _list_scheduled(self, nodes: frozenset[str]) -> Mapping[str, tuple[Pod, ...]] | None:
         """The pods of these Nodes, by Node, from one LIST of all scheduled pods; None if most are of other Nodes."""
@@ -90,10 +93,13 @@ class PodActuator:
             return {name: await self._list_pods(name)}
         if self._nodes() > NODES_PER_READ * len(nodes):
             return None
+
+        def of_these(pod: Pod) -> Pod | None:
+            return drained(pod) if pod.spec.node_name in nodes else None
+
         found = defaultdict[str, tuple[Pod, ...]](tuple)
-        for pod in (await self._kube.list(PODS, field_selector=SCHEDULED)).items:
-            if pod.spec.node_name in nodes:
-                found[pod.spec.node_name] += (pod,)
+        for pod in (await self._kube.list(PODS, digest=of_these, field_selector=SCHEDULED)).items:
+            found[pod.spec.node_name] += (pod,)
         return found
 
     async def read_volumes(self, step: ReadVolumes) -> ReadAttached:
@@ -106,7 +112,7 @@ class PodActuator:
         )
 
     async def _list_attachments(self, _: frozenset[str]) -> tuple[VolumeAttachment, ...]:
-        return (await self._kube.list(VOLUMEATTACHMENTS)).items
+        return (await self._kube.list(VOLUMEATTACHMENTS, digest=identity)).items
 
     async def _volume_of(self, namespace: str, name: str) -> str:
         try:

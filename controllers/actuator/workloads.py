@@ -1,4 +1,5 @@
-"""Reads what decides whether a device plugin runs on a Node: the DaemonSets of the cluster, and the pods on the Node.
+"""Reads what decides whether a device plugin or DRA driver runs on a Node: the DaemonSets of the cluster, and the pods
+on the Node.
 
 DaemonSets are read at most once in `CACHED_SECONDS` for all Nodes. A failed read is an answer without them, because it
 must not delay the status of the claim.
@@ -20,6 +21,8 @@ from controllers.node.health.diagnosis import lacks_pod
 from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import WORKLOAD_DAEMONSETS, WORKLOAD_PODS
+
+from .kept import on_node, plugins, unbound
 
 T = TypeVar("T")
 
@@ -53,7 +56,7 @@ class WorkloadReader:
     def __init__(self, kube: Kube) -> None:
         self._kube = kube
         self._daemon_sets = _Cached(self._list_daemon_sets)
-        self._unbound = _Cached(lambda: self._pods_of(""))
+        self._unbound = _Cached(self._list_unbound)
 
     async def read(self, step: LookUpWorkloads) -> Workloads:
         """At most three requests; the last one if a plugin fits the Node and has no pod there."""
@@ -61,7 +64,7 @@ class WorkloadReader:
         try:
             daemon_sets, pods = await self._daemon_sets.recent(), await self._pods_of(step.node.name)
             found = msgspec.structs.replace(found, daemon_sets=daemon_sets, pods=pods)
-            if lacks_pod(step.node, step.resource, found):
+            if lacks_pod(step.node, step.source, found):
                 found = msgspec.structs.replace(found, unbound=await self._unbound.recent())
         except KubeError as error:
             log.info("the cause of missing GPUs is not known", node=step.node.name, error=str(error))
@@ -69,7 +72,10 @@ class WorkloadReader:
         return found
 
     async def _list_daemon_sets(self) -> tuple[DaemonSetWorkload, ...]:
-        return (await self._kube.list(WORKLOAD_DAEMONSETS)).items
+        return (await self._kube.list(WORKLOAD_DAEMONSETS, digest=plugins())).items
 
     async def _pods_of(self, node: str) -> tuple[WorkloadPod, ...]:
-        return (await self._kube.list(WORKLOAD_PODS, field_selector=f"spec.nodeName={node}")).items
+        return (await self._kube.list(WORKLOAD_PODS, digest=on_node, field_selector=f"spec.nodeName={node}")).items
+
+    async def _list_unbound(self) -> tuple[WorkloadPod, ...]:
+        return (await self._kube.list(WORKLOAD_PODS, digest=unbound, field_selector="spec.nodeName=")).items

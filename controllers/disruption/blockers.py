@@ -2,7 +2,8 @@
 
 Besides Karpenter's rules, pods that request GPUs are protected unless their controller creates an equal pod elsewhere
 (`MOVABLE`): the pods of a Job, JobSet, PyTorchJob, MPIJob, RayCluster, Volcano Job or Workflow, and those without a
-controller, lose their work. On a machine with GPUs only such pods and those that request GPUs are a use of it.
+controller, lose their work, and the end of one pod of a LeaderWorkerSet restarts its whole group. On a machine with
+GPUs only such pods and those that request GPUs are a use of it.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#controls, docs/references/karpenter.md#what-blocks-disruption.
 """
@@ -12,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from controllers.nodepool.budgets import Reason
 from controllers.provisioning.eviction import NO_OWNER
 from controllers.provisioning.pods import CachedPod
 from provisioner.api import labels
@@ -30,6 +32,7 @@ DO_NOT_DISRUPT = f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" a
 NO_NODE = "NodeClaim does not have an associated node"
 NOT_INITIALIZED = "Node isn't initialized"
 GOING = "Node is deleting or marked for deletion"
+REFUSED = "The API server refused the deletion of its NodeClaim, which is repeated ten minutes later"
 NOMINATED = "Node is nominated for a pending pod"
 
 
@@ -60,25 +63,44 @@ def blocked_itself(machine: Machine) -> str:
         return NOT_INITIALIZED
     if machine.nominated_seconds > 0:
         return NOMINATED
-    annotated = (machine.claim.metadata, machine.node.metadata)
-    if any(one.annotations.get(labels.DO_NOT_DISRUPT) == "true" for one in annotated):
+    return DO_NOT_DISRUPT if _is_annotated(machine) else ""
+
+
+def protected(machine: Machine, bound: Iterable[CachedPod], reason: Reason, now: datetime) -> str:
+    """Why a command under way must not remove the machine, "" if it may. `bound`: all pods of its Node.
+
+    A pod can be bound before the taint, and a user can annotate the machine or a pod until it goes. A drain obeys
+    PodDisruptionBudgets, which change from minute to minute.
+    """
+    if _is_annotated(machine):
         return DO_NOT_DISRUPT
-    return ""
+    if reason == "Drifted" and machine.claim.spec.termination_grace_period is not None:
+        return ""
+    return next((why for pod in bound if (why := ends_work(pod, now))), "")
 
 
 def blocked_by(pod: CachedPod, budgets: PodBudgets, now: datetime) -> str:
     """Why this pod prevents the disruption of its machine, "" if it does not."""
+    if why := ends_work(pod, now):
+        return why
+    if pod.metadata.deleting or pod.eviction.static or pod.eviction.tolerates:
+        return ""  # a drain leaves it
+    if found := budgets.blocking(pod):
+        return f"Pdb prevents pod evictions (PodDisruptionBudget=[{', '.join(one.name for one in found)}])"
+    return ""
+
+
+def ends_work(pod: CachedPod, now: datetime) -> str:
+    """Why the eviction of this pod ends what it does, "" if it does not."""
     if pod.metadata.deleting:
         return ""
     if pod.protects(now):
         return f'Pod has "{labels.DO_NOT_DISRUPT}" annotation (Pod={pod.name})'
+    if pod.own and pod.eviction.gpus and pod.eviction.group:
+        return f"Pod requests GPUs and is of a LeaderWorkerSet, whose group would restart (Pod={pod.name})"
     if pod.own and pod.eviction.gpus and pod.eviction.owner not in MOVABLE:
         owner = " ".join(pod.eviction.owner) if pod.eviction.owner != NO_OWNER else "none"
         return f"Pod requests GPUs and is not created again elsewhere (Pod={pod.name}, Controller={owner})"
-    if pod.eviction.static or pod.eviction.tolerates:
-        return ""  # a drain leaves it
-    if found := budgets.blocking(pod):
-        return f"Pdb prevents pod evictions (PodDisruptionBudget=[{', '.join(one.name for one in found)}])"
     return ""
 
 
@@ -112,6 +134,11 @@ def has_gpus(machine: Machine) -> bool:
     """Whether the machine has GPUs, by the capacity of its Node or, if that shows none, of its NodeClaim."""
     known = [machine.claim.status.capacity, *([machine.node.status.capacity] if machine.node is not None else ())]
     return any(is_gpu(name) and _some(amount) for capacity in known for name, amount in capacity.items())
+
+
+def _is_annotated(machine: Machine) -> bool:
+    abouts = (machine.claim, *([machine.node] if machine.node is not None else ()))
+    return any(one.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true" for one in abouts)
 
 
 def _some(amount: str | float) -> bool:

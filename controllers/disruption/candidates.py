@@ -9,18 +9,22 @@ from itertools import islice
 import msgspec
 
 from controllers.model.storage import Storage
-from controllers.provisioning.cluster import with_volumes
+from controllers.provisioning.demand import with_volumes
+from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
 from provisioner.api import labels
 from provisioner.api.conditions import CONSOLIDATABLE, INITIALIZED
 from provisioner.api.meta import EMPTY
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
 from .blockers import NOMINATED, NOT_INITIALIZED, empty, has_gpus
 from .emptiness import consolidate_after
 from .gpu_models import GpuModels
+from .gpu_parts import GpuParts
 from .machine import Machine
 from .view import View
 
@@ -93,7 +97,7 @@ def with_pods(
 
     `eventual`: a pod that is not created again does not keep a machine whose terminationGracePeriod bounds the drain.
     """
-    models, kept = GpuModels(view.types.types), dict[str, str]()
+    models, kept = GpuModels(view.types.types, GpuParts(view.observed)), dict[str, str]()
     known = list[tuple[Candidate, list[tuple[str, model.PodSpec, model.PodSpec]]]]()
     for one in found:
         try:
@@ -158,6 +162,8 @@ def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
         raise ValueError(NOT_INITIALIZED)
     if machine.blocked:
         raise ValueError(machine.blocked)
+    if why := reserved(claim, view.observed.node_classes):
+        raise ValueError(why)
     if machine.nominated_seconds > 0:
         raise ValueError(NOMINATED)
     if claim.condition(CONSOLIDATABLE, "True") is None:
@@ -172,6 +178,13 @@ def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
         price=price_of(machine, view.types.types),
         cost=cost_of(machine),
     )
+
+
+def reserved(claim: NodeClaim, node_classes: NodeClasses) -> str:
+    """Why the removal of a machine saves nothing, "" if it may: a capacity reservation is billed with or without it."""
+    known = node_classes.get(claim.spec.node_class_ref.name) if is_own(claim.spec.node_class_ref) else None
+    group = known.spec.capacity_reservation_group_id if known is not None else ""
+    return f"its capacity is reserved and paid for by {group.rpartition('/')[2]}" if group else ""
 
 
 def is_initialized(machine: Machine) -> bool:
@@ -194,7 +207,7 @@ def _moving(
                 spec = with_volumes(pod, storage)
             except ValueError as error:
                 raise ValueError(f"not all pods would schedule, {pod.name} => {error}") from None
-            yield pod.name, models.kept(spec, one.size) if pod.eviction.gpus else spec, spec
+            yield pod.name, models.kept(spec, one.size, one.node) if pod.eviction.gpus else spec, spec
         elif not (lose or pod.metadata.deleting):
             raise ValueError(f"Pod would not be created again elsewhere (Pod={pod.name})")
 

@@ -17,10 +17,14 @@ ConsolidationType = Literal["empty", "single", "multi", ""]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
-    """`saving`: USD an hour, by the highest price that the replacements may have; 0 for drift."""
+    """`saving`: USD an hour, by the highest price that the replacements may have; 0 for drift.
+
+    `destinations`: the Nodes that exist on which pods of the machines are to run.
+    """
 
     reason: Reason
     machines: tuple[Machine, ...]
+    destinations: tuple[str, ...] = ()
     replacements: tuple[NewMachine, ...] = ()
     saving: float = 0.0
 

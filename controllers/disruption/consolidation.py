@@ -53,10 +53,10 @@ def consolidate(view: View) -> Consolidation:
     )
 
 
-def validate(command: Command, view: View) -> str:
-    """Why a command must not be carried out any more, "" if it may: `budget: …`, `scheduling: …` or `churn: …`.
+def validated(command: Command, view: View) -> Command | str:
+    """The command, with the destinations of now; or why it must not be carried out any more.
 
-    `view` is newer than that of the decision.
+    That is `budget: …`, `scheduling: …` or `churn: …`. `view` is newer than that of the decision.
     """
     found, kept = candidates(view)
     by_uid = {one.machine.claim.uid: one for one in found}
@@ -77,7 +77,7 @@ def validate(command: Command, view: View) -> str:
     return _simulated(command, removed, Simulation(view))
 
 
-def _simulated(command: Command, removed: list[Candidate], simulation: Simulation) -> str:
+def _simulated(command: Command, removed: list[Candidate], simulation: Simulation) -> Command | str:
     for one in removed:
         if one.node not in simulation.known or one.node in simulation.expected:
             return f"churn: NodeClaim {one.machine.claim.name}: {NOMINATED}"
@@ -88,4 +88,4 @@ def _simulated(command: Command, removed: list[Candidate], simulation: Simulatio
         return f"scheduling: {len(decision.machines)} replacements are needed, not {len(command.replacements)}"
     if decision.price > sum(one.price or 0.0 for one in command.replacements) + 1e-9:
         return f"scheduling: the replacements cost {decision.price:.3f} USD an hour now"
-    return ""
+    return msgspec.structs.replace(command, destinations=tuple(decision.existing))

@@ -1,15 +1,17 @@
 """Drift of dynamic NodePools: which machine is replaced now, and by what, as a pure function.
 
-The machine that has drifted the longest comes first, those without pods before the others. Its pods get room on other
-machines, or new machines are bought for them: as many as they need. A pod that finds no place keeps its machine.
+The machine that has drifted the longest comes first, those without pods before the others, and those whose replacement
+was undone after them. Its pods get room on other machines, or new machines are bought for them: as many as they need. A
+pod that finds no place keeps its machine, and the search goes on; the number of simulations is limited, and machines
+beyond it have their turn later.
 
-While no machine of the NodePool that was created since the drift is Initialized, one is replaced at a time: a node
-image that makes machines useless then costs one of them.
+While no machine of the NodePool that was created since the drift is Initialized and has not drifted itself, one is
+replaced at a time: a node image that makes machines useless then costs one of them.
 
 Source: docs/references/karpenter.md#replacement-of-drifted-machines.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -17,18 +19,18 @@ import msgspec
 from provisioner.api.conditions import DRIFTED, INITIALIZED
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_owned_by
+from provisioner.api.owner import is_member
 
 from .candidates import Candidate, unpriced, with_pods
 from .command import Command
 from .machine import Machine, budget_left
-from .search import unplaced
+from .search import ONE_LIMIT, UNTRIED, WAITS, alike, in_turn, unplaced
 from .simulation import Simulation
 from .view import View
 
 NO_BUDGET = "No allowed disruptions for disruption reason Drifted due to blocking budget"
-# As many are simulated in one pass; the others have their turn once these are gone or get a place.
-SIMULATIONS_MAX = 20
+
+NONE_UNDONE: Mapping[str, int] = {}
 
 
 class Drift(msgspec.Struct, frozen=True, kw_only=True):
@@ -42,39 +44,61 @@ class Drift(msgspec.Struct, frozen=True, kw_only=True):
     no_budget: tuple[str, ...] = ()
 
 
-def drift(view: View, waits: Callable[[NodePool], bool] = lambda _: False) -> Drift:
-    """The command that may begin now. `waits`: NodePools of which nothing is replaced now."""
+def drift(
+    view: View, waits: Callable[[NodePool], bool] = lambda _: False, undone: Mapping[str, int] = NONE_UNDONE
+) -> Drift:
+    """The command that may begin now. `waits`: NodePools of which nothing is replaced now.
+
+    `undone`: how often replacements of machines were, by the UID of the NodeClaim.
+    """
     drifted, kept, no_budget = list[Candidate](), dict[str, str](), list[str]()
     for pool in view.observed.node_pools:
-        machines = [one for one in view.machines if is_owned_by(one.claim, pool)]
+        machines = [one for one in view.machines if is_member(one.claim, pool)]
         found = [one for one in machines if is_drifted(one)]
         if pool.spec.replicas is not None or pool.metadata.deleting or not found or waits(pool):
             continue
         if budget_left(pool, machines, "Drifted", view.now) == 0:
             no_budget.append(pool.name)
             continue
-        if not is_proved(machines) and first_left(machines) == 0:
-            continue
+        alone = first_left(machines) > 0
         for one in found:
             if one.blocked_eventually:
                 kept[one.claim.name] = one.blocked_eventually
-            else:
+            elif why := view.waiting.get(one.claim.uid):
+                kept[one.claim.name] = f"{WAITS}: {why}"
+            elif alone or is_proved(one, machines):
                 drifted.append(unpriced(one, pool))
     if not drifted:
         return Drift(kept=kept, no_budget=tuple(no_budget))
     movable, unmovable = with_pods(drifted, view, eventual=True)
     kept |= unmovable
     simulation = Simulation(view)
-    order = sorted(movable, key=lambda one: (bool(one.pods), *drifted_since(one.machine)))
-    for candidate in order[:SIMULATIONS_MAX]:
+    order = sorted(movable, key=lambda one: (undone.get(one.machine.claim.uid, 0), bool(one.pods), *_since(one)))
+    command, unplaceable = _first(in_turn(order, view.now), simulation)
+    return Drift(command=command, kept=kept | unplaceable, no_budget=tuple(no_budget))
+
+
+def _first(order: Sequence[Candidate], simulation: Simulation) -> tuple[Command | None, dict[str, str]]:
+    """The command of the first machine whose pods get a place, and why those before it are kept."""
+    kept, tried = dict[str, str](), dict[Hashable, str]()
+    end = simulation.spent + ONE_LIMIT
+    for candidate in order:
+        kind, name = alike(candidate), candidate.machine.claim.name
         if candidate.node not in simulation.known:
             continue
-        decision = simulation.without([candidate], buy=True)
-        if not decision.errors:
-            command = Command(reason="Drifted", machines=(candidate.machine,), replacements=decision.machines)
-            return Drift(command=command, kept=kept, no_budget=tuple(no_budget))
-        kept[candidate.machine.claim.name] = unplaced(decision)
-    return Drift(kept=kept, no_budget=tuple(no_budget))
+        if kind not in tried and simulation.spent < end:
+            decision = simulation.without([candidate], buy=True)
+            if not decision.errors:
+                command = Command(
+                    reason="Drifted",
+                    machines=(candidate.machine,),
+                    destinations=tuple(decision.existing),
+                    replacements=decision.machines,
+                )
+                return command, kept
+            tried[kind] = unplaced(decision)
+        kept[name] = tried.get(kind, UNTRIED)
+    return None, kept
 
 
 def is_drifted(one: Machine) -> bool:
@@ -88,13 +112,20 @@ def drifted_since(one: Machine) -> tuple[datetime, str]:
     return (found.last_transition_time if found is not None else one.quiet_since), one.claim.name
 
 
-def is_proved(machines: Sequence[Machine]) -> bool:
-    """Whether a machine of the NodePool that was created since the drift is Initialized: others can be expected."""
-    began = min((drifted_since(one)[0] for one in machines if one.claim.condition(DRIFTED, "True")), default=None)
-    return began is None or any(
+def _since(one: Candidate) -> tuple[datetime, str]:
+    return drifted_since(one.machine)
+
+
+def is_proved(drifted: Machine, machines: Iterable[Machine]) -> bool:
+    """Whether a machine of the NodePool that was created since this one drifted is Initialized: others can be expected.
+
+    One that has drifted itself is not as a new one would be.
+    """
+    began, _ = drifted_since(drifted)
+    return any(
         one.claim.condition(INITIALIZED, "True") is not None and one.claim.metadata.creation_timestamp >= began
         for one in machines
-        if not one.claim.deleting
+        if not one.claim.deleting and one.claim.condition(DRIFTED, "True") is None
     )
 
 

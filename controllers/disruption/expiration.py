@@ -1,8 +1,9 @@
 """Expiration: when the NodeClaim of a dynamic NodePool is deleted because of its age, as a pure function.
 
 No budget delays it and nothing is created first: its pods become pending while the machine is drained, and get another
-one. NodeClaims of static NodePools drift when they expire, so that they are replaced before. Those that no NodePool
-owns do not expire: their `expireAfter` is the default of the CRD.
+one. A machine that is being replaced already waits for its replacement, which takes the pods. NodeClaims of static
+NodePools drift when they expire, so that they are replaced before. Those that no NodePool owns do not expire: their
+`expireAfter` is the default of the CRD.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#expiration, docs/references/karpenter.md#expiration.
 """
@@ -13,8 +14,10 @@ from datetime import datetime
 from provisioner.api.meta import ZERO_TIME
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_owned_by
+from provisioner.api.owner import is_member
 from provisioner.api.time import parse_duration, shifted
+
+from .marks import is_marked
 
 # More than the correction of a clock that is synchronized.
 CLOCK_SECONDS = 300.0
@@ -22,8 +25,13 @@ CLOCK_SECONDS = 300.0
 
 def expires_at(claim: NodeClaim, pools: Iterable[NodePool]) -> datetime | None:
     """When the NodeClaim expires; None if it does not. `pools`: the NodePools of this controller."""
-    pool = next((one for one in pools if is_owned_by(claim, one)), None)
+    pool = next((one for one in pools if is_member(claim, one)), None)
     return None if pool is None or pool.spec.replicas is not None or claim.deleting else expiry(claim)
+
+
+def why_delayed(claim: NodeClaim) -> str:
+    """Why an expired NodeClaim is not deleted yet, "" if it is. Commands end by the deadline of replacements."""
+    return "its replacement is under way" if is_marked(claim) else ""
 
 
 def expiry(claim: NodeClaim) -> datetime | None:

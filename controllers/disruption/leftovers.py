@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from controllers.provisioning.cluster import with_volumes
+from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
 from provisioner.api.nodepool import NodePool

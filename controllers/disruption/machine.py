@@ -1,8 +1,11 @@
 """One machine of a NodePool, as the methods of disruption read it, and what is left of the budgets of its NodePool.
 
-Machines whose removal or replacement has begun, and those that are not Ready, use the budgets.
+Machines whose removal or replacement has begun, and those that are not Ready, use the budgets. NodeClaims that have
+never been Initialized are no machines yet, and one whose instance is being deleted has none any more: neither counts.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#nodepool-disruption-budgets,
+https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/disruption/helpers.go
+(BuildDisruptionBudgetMapping),
 docs/references/karpenter.md#disruption-budgets.
 """
 
@@ -11,12 +14,15 @@ from datetime import datetime
 
 import msgspec
 
+from controllers.model.conditions import was_usable
 from controllers.nodepool.budgets import Reason, allowed
 from controllers.provisioning.pods import CachedPod
-from provisioner.api.conditions import DISRUPTION_REASON, INITIALIZED, READY
+from provisioner.api.conditions import INSTANCE_TERMINATING, READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+
+from .marks import is_marked
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,7 +45,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def going(self) -> bool:
         """Whether its removal or its replacement has begun."""
-        return self.leaving or self.claim.deleting or self.claim.condition(DISRUPTION_REASON, "True") is not None
+        return self.leaving or self.claim.deleting or is_marked(self.claim)
 
 
 class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -51,9 +57,11 @@ class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
 
 def budget_use(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> BudgetUse:
     """`machines`: all of the NodePool."""
-    initialized = [one for one in machines if one.claim.condition(INITIALIZED) is not None]
-    used = sum(one.going or one.claim.condition(READY, "True") is None for one in initialized)
-    return BudgetUse(allowed=allowed(pool, reason, len(initialized), now), used=used)
+    counted = [
+        one for one in machines if was_usable(one.claim) and not one.claim.condition(INSTANCE_TERMINATING, "True")
+    ]
+    used = sum(one.going or one.claim.condition(READY, "True") is None for one in counted)
+    return BudgetUse(allowed=allowed(pool, reason, len(counted), now), used=used)
 
 
 def budget_left(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> int | None:

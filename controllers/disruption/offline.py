@@ -11,9 +11,9 @@ from datetime import datetime
 
 import msgspec
 
-from controllers.provisioning.cluster import Observed
 from controllers.provisioning.decisions import NewNodeClaim, new_node_claim
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
@@ -26,7 +26,7 @@ from provisioner.api.conditions import CONSOLIDATABLE, READY
 from provisioner.api.meta import Condition, Time
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool, PoolRequirement
-from provisioner.api.owner import is_owned_by
+from provisioner.api.owner import is_member
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.time import EARLIEST
@@ -39,6 +39,7 @@ from .drift import NO_BUDGET, drift, is_drifted
 from .emptiness import decide
 from .leftovers import kept_by_pods
 from .machine import Machine, budget_left
+from .places import for_pods
 from .pod_budgets import PodBudgets
 from .static_drift import static_drift
 from .view import View
@@ -99,6 +100,7 @@ class _Pass:
             daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
             max_new=scenario.max_new_node_claims,
             node_classes=self._classes,
+            namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
         )
         budgets = PodBudgets(scenario.pod_disruption_budgets or ())
         self._machines = {
@@ -146,13 +148,18 @@ class _Pass:
 
     def _drifted(self) -> None:
         for pool in self._pools:
-            static = static_drift(pool, self._of(pool), self._now)
+            static = static_drift(pool, self._of(pool), self._now, max_new=self._observed.max_new)
             replacement = self._static_machine(pool) if static.replace else None
             if static.held:
                 self._kept |= {one.claim.name: static.held for one in self._of(pool) if is_drifted(one)}
-            if replacement is not None:
-                for machine in static.replace:
-                    self._begin(Command(reason="Drifted", machines=(machine,), replacements=(replacement,)))
+            replacements = (replacement,) if replacement is not None else ()
+            for machine in static.replace if replacements else ():
+                wanted = Command(reason="Drifted", machines=(machine,), replacements=replacements)
+                command = for_pods(self._view(), wanted)
+                if isinstance(command, Command):
+                    self._begin(command)
+                else:
+                    self._kept[machine.claim.name] = command
         while True:
             found = drift(self._view())
             if found.command is None:
@@ -171,7 +178,7 @@ class _Pass:
             self._observed = msgspec.structs.replace(self._observed, max_new=left)
 
     def _of(self, pool: NodePool) -> list[Machine]:
-        return [one for one in self._machines.values() if is_owned_by(one.claim, pool)]
+        return [one for one in self._machines.values() if is_member(one.claim, pool)]
 
     def _view(self) -> View:
         budgets = {pool.name: budget_left(pool, self._of(pool), "Underutilized", self._now) for pool in self._pools}

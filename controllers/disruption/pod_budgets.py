@@ -8,11 +8,10 @@ from collections.abc import Iterable
 
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.podspecs import label_selector
-from controllers.provisioning.solver.model import LabelSelector, PodSpec
+from controllers.provisioning.solver.model import EVERYTHING, LabelSelector, PodSpec
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 
 ALWAYS_ALLOW = "AlwaysAllow"
-EVERY_POD = LabelSelector(everything=True)
 
 
 class PodBudgets:
@@ -41,13 +40,6 @@ class PodBudgets:
             return found
         return tuple(one for one in found if not one.allowed and (pod.ready or not _passes_unhealthy(one)))
 
-    def ever_blocking(self, pod: CachedPod) -> tuple[PodDisruptionBudget, ...]:
-        """Those that prevent it until a user changes them."""
-        found = self.of(pod)
-        if len(found) > 1:
-            return found
-        return tuple(one for one in found if one.fully_blocking and (pod.ready or not _passes_unhealthy(one)))
-
 
 def _passes_unhealthy(budget: PodDisruptionBudget) -> bool:
     return budget.spec.unhealthy_pod_eviction_policy == ALWAYS_ALLOW
@@ -56,8 +48,8 @@ def _passes_unhealthy(budget: PodDisruptionBudget) -> bool:
 def _selector(budget: PodDisruptionBudget) -> LabelSelector:
     """A budget that cannot be read whole is taken to select every pod."""
     if budget.metadata.unreadable:
-        return EVERY_POD
+        return EVERYTHING
     try:
         return label_selector(budget.spec.selector)
     except ValueError:
-        return EVERY_POD
+        return EVERYTHING

@@ -1,30 +1,80 @@
-"""When the next replacement of a NodePool may begin after one was undone: later each time.
+"""When a machine may be replaced again after its replacement was undone: later each time, and after the others.
 
-A machine that cannot be bought, or an image that makes machines useless, then costs one attempt every few hours.
+What is short or refused for one machine delays that machine alone, so that it goes to the end of the line. Where the
+replacements of other machines would fail as well, the whole NodePool waits: an image that makes machines useless then
+costs one machine every few hours.
 """
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED, LAUNCHED
+from provisioner.api.nodeclaim import NodeClaim
+
+from .queue import Replacement
 
 FIRST_SECONDS, MOST_SECONDS = 600.0, 43_200.0
 
 
+class Failure(msgspec.Struct, frozen=True):
+    """`number`: how often a replacement was undone. `until`: when the next one may begin, a loop time in seconds."""
+
+    number: int
+    until: float
+    why: str
+
+
 class Retries:
-    """Kept by the name of the NodePool; times are loop times in seconds."""
+    """Of one method of disruption. Keys are UIDs of NodeClaims and names of NodePools."""
 
     def __init__(self) -> None:
-        self._failures: dict[str, tuple[int, float, str]] = {}
+        self._failures: dict[str, Failure] = {}
 
-    def failed(self, pool: str, why: str, now: float) -> None:
-        """A replacement of this NodePool was undone."""
-        number = self._failures.get(pool, (0, 0.0, ""))[0] + 1
-        self._failures[pool] = number, now + min(FIRST_SECONDS * 2 ** (number - 1), MOST_SECONDS), why
+    def failed(self, command: Replacement, why: str, now: float, *, static: bool) -> None:
+        """A command was undone. `static`: its NodePool is."""
+        self._failures = {key: one for key, one in self._failures.items() if now < one.until + MOST_SECONDS}
+        pools = command.node_pools if concerns_pool(command, static=static) else ()
+        for key in (*(claim.uid for claim in command.old), *pools):
+            number = self._failures[key].number + 1 if key in self._failures else 1
+            seconds = min(FIRST_SECONDS * 2.0 ** min(number - 1, 16), MOST_SECONDS)
+            self._failures[key] = Failure(number, now + seconds, why)
 
-    def succeeded(self, pool: str) -> None:
-        """A replacement of this NodePool is complete."""
-        self._failures.pop(pool, None)
+    def succeeded(self, command: Replacement) -> None:
+        """A command is complete."""
+        for key in (*(claim.uid for claim in command.old), *command.node_pools):
+            self._failures.pop(key, None)
 
-    def left(self, pool: str, now: float) -> float:
-        """Seconds until the next replacement of this NodePool may begin."""
-        return max(0.0, self._failures.get(pool, (0, now, ""))[1] - now)
+    def waits(self, key: str, now: float) -> str:
+        """Why the last replacement was undone, while the next one may not begin; "" if it may."""
+        found = self._failures.get(key)
+        return found.why if found is not None and found.until > now else ""
 
-    def why(self, pool: str) -> str:
-        """Why the last replacement of this NodePool was undone."""
-        return self._failures.get(pool, (0, 0.0, ""))[2]
+    def waiting(self, claims: Iterable[NodeClaim], now: float) -> dict[str, str]:
+        """Those of the machines that wait, or whose NodePool does, and why, by UID."""
+        found = {one.uid: self.waits(one.uid, now) or self.waits(_pool(one), now) for one in claims}
+        return {uid: why for uid, why in found.items() if why}
+
+    @property
+    def numbers(self) -> Mapping[str, int]:
+        """How often replacements were undone, by key."""
+        return {key: one.number for key, one in self._failures.items()}
+
+
+def concerns_pool(command: Replacement, *, static: bool) -> bool:
+    """Whether replacements of other machines of the NodePool would fail as well.
+
+    All machines of a static NodePool get the same replacement. In a dynamic one, capacity is short for a size, and
+    other machines have others. What failed before or after the replacements concerns the old machines, and so does what
+    protects one of them.
+    """
+    pending = [one for one in command.new if one.condition(INITIALIZED, "True") is None]
+    if command.protected or not command.id or (command.new and not pending):
+        return False
+    short = bool(pending) and all(one.condition(LAUNCHED, "False") is not None for one in pending)
+    return static or not short
+
+
+def _pool(claim: NodeClaim) -> str:
+    return claim.metadata.labels.get(labels.NODEPOOL, "")

@@ -6,6 +6,7 @@ Source: docs/references/karpenter.md#consolidation.
 import math
 from collections import Counter
 from collections.abc import Hashable, Iterable, Mapping, Sequence
+from datetime import datetime
 
 from cloudprovider.interface import SPOT
 from controllers.provisioning.solver import model
@@ -22,6 +23,7 @@ BUDGET = "No allowed disruptions for disruption reason Underutilized due to bloc
 NOT_CHEAPER = "Can't replace with a cheaper node"
 SPOT_TO_SPOT = "SpotToSpotConsolidation is disabled, can't replace a spot node with a spot node"
 UNTRIED = "It was not simulated in this pass, in which many other machines were"
+WAITS = "The next replacement waits, the last one was undone"
 UNREADABLE = "Its Node cannot be read"
 
 # The most machines of one command, as in Karpenter.
@@ -51,7 +53,7 @@ class Search:
         """Remove machines whose pods fit on the others: as many together as possible."""
         fitting = [one for one in self._candidates if not self._bounds[one.node].alone and self._worth(one)]
         end = self.simulation.spent + DELETE_LIMIT
-        removed, failed = list[Candidate](), set[Hashable]()
+        removed, failed, places = list[Candidate](), set[Hashable](), model.Decision()
         position, size = 0, 1
         while position < len(fitting) and len(removed) < MACHINES_MAX:
             block, after = self._block(fitting, position, min(size, MACHINES_MAX - len(removed)), removed, failed)
@@ -60,21 +62,23 @@ class Search:
             if self.simulation.spent >= end:
                 self.cut = True
                 break
-            if not self.simulation.without([*removed, *block], buy=False).errors:
-                removed += block
+            decision = self.simulation.without([*removed, *block], buy=False)
+            if not decision.errors:
+                removed, places = [*removed, *block], decision
                 position, size = after, size * 2
             elif len(block) == 1:
-                failed.add(_class(block[0]))
+                failed.add(alike(block[0]))
                 position, size = after, 1
             else:
                 size = len(block) // 2
-        return _command(removed, (), sum(one.price for one in removed)) if removed else None
+        return _command(removed, places, (), sum(one.price for one in removed)) if removed else None
 
     def replace_together(self) -> Command | None:
         """Replace several machines by fewer ones that cost less."""
         groups: dict[str, list[Candidate]] = {}
         for one in self._candidates:
-            if one.capacity_type != SPOT and self._bounds[one.node].shared < one.price:
+            waits = one.machine.claim.uid in self._view.waiting
+            if not waits and one.capacity_type != SPOT and self._bounds[one.node].shared < one.price:
                 groups.setdefault(one.gpu_model, []).append(one)
         end = self.simulation.spent + TOGETHER_LIMIT
         for group in groups.values():
@@ -96,8 +100,8 @@ class Search:
         """Replace one machine by a cheaper one, or by several that together cost much less."""
         tried: dict[Hashable, str] = {}
         end = self.simulation.spent + ONE_LIMIT
-        for one in self._in_turn(self._hopeful()):
-            name, kind = one.machine.claim.name, _class(one)
+        for one in in_turn(self._hopeful(), self._view.now):
+            name, kind = one.machine.claim.name, alike(one)
             if kind not in tried and self.simulation.spent >= end:
                 self.cut, self.kept[name] = True, UNTRIED
                 continue
@@ -128,21 +132,15 @@ class Search:
         found = []
         for one in self._candidates:
             name, bound = one.machine.claim.name, self._bounds[one.node]
-            if bound.alone == math.inf:
+            if why := self._view.waiting.get(one.machine.claim.uid):
+                self.kept[name] = f"{WAITS}: {why}"
+            elif bound.alone == math.inf:
                 self.kept[name] = "not all pods would schedule"
             elif one.capacity_type == SPOT:
                 self.kept[name] = SPOT_TO_SPOT
             elif bound.alone < one.price:
                 found.append(one)
         return found
-
-    def _in_turn(self, found: list[Candidate]) -> list[Candidate]:
-        """All of them; beyond what can be simulated in one pass, others come first in each one."""
-        first, rest = found[: ONE_LIMIT // 2], found[ONE_LIMIT // 2 :]
-        if len(rest) <= ONE_LIMIT // 2:
-            return found
-        turn = int(self._view.now.timestamp()) // TURN_SECONDS * (ONE_LIMIT // 2) % len(rest)
-        return [*first, *rest[turn:], *rest[:turn]]
 
     def _block(
         self,
@@ -158,7 +156,7 @@ class Search:
         while position < len(found) and len(block) < size:
             one = found[position]
             left = self._view.budgets.get(one.pool.name, 0)
-            if (left is None or used[one.pool.name] < left) and _class(one) not in failed:
+            if (left is None or used[one.pool.name] < left) and alike(one) not in failed:
                 block.append(one)
                 used[one.pool.name] += 1
             position += 1
@@ -171,7 +169,7 @@ class Search:
             return None, unplaced(decision)
         old, new = sum(one.price for one in removed), decision.machines
         if not new:
-            command = _command(removed, (), old)
+            command = _command(removed, decision, (), old)
             return (command, "") if accepts(removed, old, self._totals) else (None, NOT_CHEAPER)
         if len(removed) > 1 and len(new) >= len(removed):
             return None, NOT_CHEAPER
@@ -183,7 +181,7 @@ class Search:
         saving = old - sum(self._prices.worst(one) for one in kept)
         if not accepts(removed, saving, self._totals):
             return None, NOT_CHEAPER
-        return _command(removed, kept, saving), ""
+        return _command(removed, decision, kept, saving), ""
 
     def _others(
         self, machines: Sequence[model.NewMachine], removed: Sequence[Candidate]
@@ -206,15 +204,27 @@ def unplaced(decision: model.Decision) -> str:
     return f"not all pods would schedule, {name} => {why}{rest}"
 
 
-def _command(removed: Sequence[Candidate], replacements: tuple[model.NewMachine, ...], saving: float) -> Command:
+def _command(
+    removed: Sequence[Candidate], places: model.Decision, replacements: tuple[model.NewMachine, ...], saving: float
+) -> Command:
     return Command(
         reason="Underutilized",
         machines=tuple(one.machine for one in removed),
+        destinations=tuple(places.existing),
         replacements=replacements,
         saving=saving,
     )
 
 
-def _class(one: Candidate) -> Hashable:
+def in_turn(found: list[Candidate], now: datetime) -> list[Candidate]:
+    """All of them; beyond what can be simulated in one pass, others come first in each one."""
+    first, rest = found[: ONE_LIMIT // 2], found[ONE_LIMIT // 2 :]
+    if len(rest) <= ONE_LIMIT // 2:
+        return found
+    turn = int(now.timestamp()) // TURN_SECONDS * (ONE_LIMIT // 2) % len(rest)
+    return [*first, *rest[turn:], *rest[:turn]]
+
+
+def alike(one: Candidate) -> Hashable:
     """Equal for machines that a simulation cannot tell apart, zones aside."""
     return one.pool.name, one.size, one.capacity_type, one.price, tuple(sorted(pod.key for pod in one.pods))

@@ -1,17 +1,19 @@
 """Where the pods of machines would go if these machines did not exist: the solver over the other machines.
 
-A pod that uses GPUs has no place as long as it could start on another GPU model: nothing keeps kube-scheduler from it.
+A pod that uses GPUs has no place as long as it could start on another GPU model, or on GPUs that are
+divided otherwise: nothing keeps kube-scheduler from it.
 Pods get no place on machines that are not initialized, on machines of NodePools that are not Consolidatable yet, and on
 those that pending pods need.
 
 Source: docs/references/karpenter.md#consolidation.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence, Set
 
 import msgspec
 
 from controllers.provisioning.cluster import cluster_snapshot
+from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
 from controllers.provisioning.solver.bounds import Bound
@@ -23,12 +25,18 @@ from provisioner.api.owner import nodepool_of
 
 from .candidates import Candidate
 from .emptiness import consolidate_after
+from .gpu_parts import GpuParts, unlabelled
 from .machine import Machine
 from .view import View
 
 # A simulation counts once, and once more for each of so many pods; the choice of new machines takes most of the time.
+# Pods with many constraints take more of it: it counts once more for each of so many steps of the solver, too.
 PODS_A_UNIT, PODS_A_PURCHASE = 100, 10
-OTHER_MODEL = "a machine with another GPU model has room for it; add a node selector for the model to the Pod"
+STEPS_A_UNIT = 20_000
+OTHER_MODEL = (
+    "a machine with another GPU model or division of GPUs has room for it; add a node selector for the model or the"
+    " NodePool to the Pod"
+)
 
 
 class Simulation:
@@ -38,12 +46,15 @@ class Simulation:
         self._view = view
         self.solves = self.spent = 0
         found = cluster_snapshot(view.observed, view.types.types, view.types.well_known).snapshot
+        found = GpuParts(view.observed).labelled(found)
         going = {name for one in view.machines if one.going for name in _names(one)}
         nodes = tuple(node for node in found.nodes if node.name not in going)
         self._solver = Solver(msgspec.structs.replace(found, pods=(), nodes=nodes))
         self.known = frozenset(node.name for node in nodes)
         self.expected = self._expected(found)
-        self._full = frozenset(self._no_destinations(nodes) | self.expected)
+        self._needy, self._bound = found.pods, [pod.spec for node in found.nodes for pod in node.pods]
+        self._unready, unquiet = self._no_destinations(nodes)
+        self._full = self._unready | unquiet | self.expected
 
     def bound(self, one: Candidate) -> Bound:
         """What new machines for the pods of a candidate cost at least."""
@@ -57,7 +68,32 @@ class Simulation:
         leaving = {one.node for one in removed}
         if strays := {name: OTHER_MODEL for one in removed for name in self._strays(one, leaving)}:
             return model.Decision(errors=strays)
-        return self._solver.solve(pods, leaving=leaving, full=self._full, buy=buy)
+        decision = self._solver.solve(pods, leaving=leaving, full=self._full, buy=buy)
+        self.spent += decision.steps // STEPS_A_UNIT
+        return unlabelled(decision)
+
+    def moved(self, removed: Sequence[Candidate], others: Set[str], *, coming: bool) -> model.Decision:
+        """Where the pods of machines go that are marked already, besides those that are pending; nothing is bought.
+
+        `others`: pods that do not count. `coming`: machines that are not Ready yet take pods, too. The errors are those
+        of pods that have no place because of the machines: of pending ones that would have one otherwise, too, because
+        kube-scheduler places these first.
+        """
+        own = {pod.name for one in removed for pod in one.pods}
+        leaving = {one.node for one in removed} & self.known
+        if strays := {name: OTHER_MODEL for one in removed for name in self._strays(one, leaving)}:
+            return model.Decision(errors=strays)
+        needy = [(pod.name, pod.spec) for pod in self._needy if pod.name not in own and pod.name not in others]
+        moving = [(pod.name, pod.spec) for one in removed for pod in one.pods]
+        full = frozenset[str]() if coming else self._unready
+
+        def placed(pods: Sequence[tuple[str, model.PodSpec]]) -> model.Decision:
+            return self._solver.solve(interchangeable(pods, self._bound), leaving=leaving, full=full, buy=False)
+
+        decision = placed([*needy, *moving])
+        known = placed(needy).errors if decision.errors and needy else {}
+        errors = {name: why for name, why in decision.errors.items() if name not in known}
+        return msgspec.structs.replace(decision, errors=errors)
 
     def _strays(self, one: Candidate, leaving: Collection[str]) -> Iterator[str]:
         """The pods that kube-scheduler could put on another GPU model, because a machine has room for them."""
@@ -66,34 +102,39 @@ class Simulation:
             if own is not None and self._solver.has_room_besides(own, pod.spec, leaving=leaving):
                 yield pod.name
 
-    def _expected(self, found: model.Snapshot) -> frozenset[str]:
+    def _expected(self, found: model.Snapshot) -> Set[str]:
         """Machines that pods need which have no place yet, or lose it."""
         gone = [pod for one in self._view.machines if one.going for pod in one.pods if pod.moves and not pod.error]
         known = {pod.name for pod in found.pods}
+        named = {pod.nominated_node for pod in self._view.observed.pods if isinstance(pod, CachedPod)}
+        nominated = named & self.known
         needy = [(pod.name, pod.spec) for pod in found.pods]
         needy += [(pod.name, pod.constraints) for pod in gone if pod.name not in known]
         if not needy:
-            return frozenset()
+            return nominated
         bound = {id(pod.spec): pod.spec for node in found.nodes for pod in node.pods}
-        return frozenset(self._solver.solve(interchangeable(needy, bound.values()), buy=False).existing)
+        return nominated | self._solver.solve(interchangeable(needy, bound.values()), buy=False).existing.keys()
 
-    def _no_destinations(self, nodes: Sequence[model.ExistingNode]) -> set[str]:
+    def _no_destinations(self, nodes: Sequence[model.ExistingNode]) -> tuple[Set[str], Set[str]]:
+        """The machines that cannot take pods yet, and those that may be removed before they do."""
         pools = {pool.metadata.uid: pool for pool in self._view.observed.node_pools}
         claims = {claim.status.node_name: claim for claim in self._view.observed.claims if claim.status.node_name}
-        found = {node.name for node in nodes if node.planned}
+        unready, unquiet = {node.name for node in nodes if node.planned}, set[str]()
         for node in self._view.observed.nodes:
             claim = claims.get(node.name)
             if node.ready_condition is not None and not node.ready:
-                found.add(node.name)
+                unready.add(node.name)
             if claim is None:
                 continue
             owner = nodepool_of(claim)
             pool = pools.get(owner.uid) if owner is not None else None
             ready = node.metadata.labels.get(labels.INITIALIZED) == "true" and claim.condition(INITIALIZED, "True")
             quiet = pool is None or not _waits(pool) or claim.condition(CONSOLIDATABLE, "True")
-            if not ready or not quiet:
-                found.add(node.name)
-        return found & self.known
+            if not ready:
+                unready.add(node.name)
+            if not quiet:
+                unquiet.add(node.name)
+        return unready & self.known, unquiet & self.known
 
 
 def _waits(pool: NodePool) -> bool:

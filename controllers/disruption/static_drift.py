@@ -6,7 +6,7 @@ than `spec.replicas` machines meanwhile. Pods are not simulated: the replacement
 Source: docs/references/karpenter.md#static-nodepools, docs/references/karpenter.md#disruption-queue.
 """
 
-from collections.abc import Sequence
+from collections.abc import Container, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
@@ -14,8 +14,13 @@ import msgspec
 from controllers.nodepool.static_capacity import node_limit
 from provisioner.api.nodepool import NodePool
 
-from .drift import NO_BUDGET, drifted_since, first_left, is_drifted, is_proved
+from .drift import NO_BUDGET, NONE_UNDONE, drifted_since, first_left, is_drifted, is_proved
 from .machine import Machine, budget_left
+
+NO_AGENT_POOL = (
+    "The limit on agent pools allows no replacement (--max-agent-pools, or what AKS and other agent pools leave): raise"
+    " it, or delete agent pools"
+)
 
 
 class StaticDrift(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,14 +30,27 @@ class StaticDrift(msgspec.Struct, frozen=True, kw_only=True):
     held: str = ""
 
 
-def static_drift(pool: NodePool, machines: Sequence[Machine], now: datetime) -> StaticDrift:
-    """`machines`: all of the NodePool, including those being deleted."""
-    drifted = sorted((one for one in machines if is_drifted(one)), key=drifted_since)
+def static_drift(
+    pool: NodePool,
+    machines: Sequence[Machine],
+    now: datetime,
+    *,
+    max_new: int | None = None,
+    undone: Mapping[str, int] = NONE_UNDONE,
+    waiting: Container[str] = (),
+) -> StaticDrift:
+    """`machines`: all of the NodePool, including those being deleted.
+
+    `max_new`: how many agent pools may still be created; None without a limit. `undone`: how often replacements of
+    machines were, and `waiting`: those that are not replaced for now, by the UID of the NodeClaim.
+    """
+    line = ((undone.get(one.claim.uid, 0), *drifted_since(one), one) for one in machines if is_drifted(one))
+    drifted = [one for *_, one in sorted(line, key=lambda place: place[:3])]
     running = [one for one in machines if not one.claim.deleting]
     replicas = pool.spec.replicas
     if replicas is None or not drifted or len(running) > replicas + _replaced(running):
         return StaticDrift()
-    free = [one for one in drifted if not one.blocked_eventually]
+    free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in waiting]
     left = budget_left(pool, machines, "Drifted", now)
     if left == 0:
         return StaticDrift(held=NO_BUDGET)
@@ -41,13 +59,13 @@ def static_drift(pool: NodePool, machines: Sequence[Machine], now: datetime) -> 
         return StaticDrift(
             held=f"spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is {replicas}"
         )
-    counts = [
-        len(free),
-        room,
-        *([left] if left is not None else []),
-        *([] if is_proved(machines) else [first_left(machines)]),
-    ]
-    return StaticDrift(replace=tuple(free[: max(0, min(counts))]))
+    if max_new is not None and max_new <= 0 and free:
+        return StaticDrift(held=NO_AGENT_POOL)
+    counts = [count for count in (room, left, max_new) if count is not None]
+    proved = [one for one in free if is_proved(one, machines)]
+    first = [one for one in free if one not in proved][: first_left(machines)]
+    chosen = [one for one in free if one in proved or one in first]
+    return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]))
 
 
 def _replaced(running: Sequence[Machine]) -> int:

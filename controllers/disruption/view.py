@@ -5,8 +5,9 @@ from datetime import datetime
 
 import msgspec
 
-from controllers.provisioning.cluster import Observed
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.observed import Observed
+from provisioner.api.meta import EMPTY
 
 from .machine import Machine
 
@@ -19,7 +20,8 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
 
     `budgets`: how many more machines of each NodePool may be disrupted as Underutilized, None without a limit; a
     NodePool that is missing allows none. `split_margin`: the part of the old prices that a command with several
-    replacements saves at least.
+    replacements saves at least. `waiting`: the machines that are not replaced for now because a replacement was undone,
+    and why, by the UID of the NodeClaim.
     """
 
     observed: Observed
@@ -28,3 +30,4 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Mapping[str, int | None]
     now: datetime
     split_margin: float = SPLIT_MARGIN
+    waiting: Mapping[str, str] = EMPTY

@@ -6,11 +6,11 @@ Source: docs/references/rules.md#every-removal-has-a-cause.
 """
 
 from cloudprovider.interface import Instance, InstanceState
+from controllers.gate.causes import Cause
 from controllers.model.adoption import collected
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer, marked, marks, verdict
-from controllers.model.steps import Cause
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.lifecycle.launch import pool_missing
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
@@ -26,7 +26,7 @@ def candidate_cause(f: Facts) -> Cause | None:
     claim, instance = f.claim, f.instance
     if instance is not None and _orphaned(f, instance):
         return "orphan-pool" if instance.state is not InstanceState.DELETING else None
-    if claim is not None and claim.deleting and f.crd_deleting:
+    if claim is not None and claim.deleting and f.deleted_with_crd:
         return "crd-deleted"
     if claim is not None and claim.metadata.unreadable:
         return None

@@ -1,9 +1,9 @@
 """Garbage collection: removal of pools, Nodes and claims whose counterparts no longer exist.
 
 A candidate is removed only after a minimum age, after reads of claim, pool and cluster that are newer than its first
-observation, and within the limit of the circuit breaker. Nothing is removed while the cluster is not running, AKS is
-changing the pool, or an API cannot be read. A Node of a live claim that is deleted meanwhile loses our finalizer, and
-its pool is kept.
+observation, and within the limit of the circuit breaker. What was deleted with a CRD waits for a user. Nothing is
+removed while the cluster is not running, AKS is changing the pool, or an API cannot be read. A Node of a live claim
+that is deleted meanwhile loses our finalizer, and its pool is kept.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#every-removal-has-a-cause,
 docs/references/karpenter.md#garbage-collection.
@@ -13,12 +13,12 @@ import re
 from datetime import datetime
 
 from cloudprovider.interface import Instance
+from controllers.gate.causes import Cause
+from controllers.gate.gate import Evidence
+from controllers.model.deletion import delete_claim, delete_instance
 from controllers.model.facts import Facts
-from controllers.model.ownership import belongs, held_by, marked, marks
+from controllers.model.ownership import Verdict, belongs, held_by, managed, marked, marks, verdict
 from controllers.model.steps import (
-    Cause,
-    DeleteClaim,
-    DeleteInstance,
     DeleteNode,
     Event,
     LookUpClaim,
@@ -39,6 +39,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import shifted
 
+from . import candidates
 from .candidates import deleted_node, is_leftover
 from .circuit_breaker import counts_toward_limit
 
@@ -70,11 +71,14 @@ def step(f: Facts) -> Step | None:
 
 
 def block_crd_deletion(f: Facts) -> Step | None:
-    """What blocks a claim that is deleted with its CRD, which counts as an inferred removal; None if nothing does."""
+    """What blocks a claim that is deleted with a CRD: each is kept until a user confirms it. None if nothing does."""
     candidate = f.candidate
     if candidate is None or candidate.cause != "crd-deleted":
         return None
-    return block_removal(f, candidate.age(f.loop_now), f.policy.orphan_seconds)
+    waiting = _block_unproven(f, candidate.age(f.loop_now), f.policy.orphan_seconds)
+    if waiting is None and (why := needs_confirmation(f)):
+        return Wait(after=None, why=why, blocked_by="deleted_with_crd")
+    return waiting
 
 
 def in_maintenance(f: Facts) -> bool:
@@ -107,6 +111,9 @@ def _block_unproven(f: Facts, age: float, min_age: float) -> Step | None:
         return LookUpCluster()
     if not f.cluster_running:
         return Wait(after=30.0, why="the managed cluster is not known to be running", blocked_by="cluster_not_running")
+    if not f.cluster_confirmed:
+        why = "no Node proves that the managed cluster is the one of this API server"
+        return Wait(after=30.0, why=why, blocked_by="cluster_not_confirmed")
     if f.instance is not None and f.instance.busy:
         return Wait(after=30.0, why="AKS is changing the pool", blocked_by="pool_busy")
     return None
@@ -117,10 +124,13 @@ def needs_confirmation(f: Facts) -> str:
     if f.candidate is None or f.counts.confirmed or not counts_toward_limit(f.candidate.cause):
         return ""
     remedy = "see gpu-provisioner gc"
+    if f.candidate.cause == "crd-deleted":
+        return f"the NodeClaim was deleted with CRD {f.deleted_with_crd}, not by a user; its machine is kept; {remedy}"
     if f.counts.restricted:
         return f"{f.counts.candidates} inferred removals at once exceed the limit of the circuit breaker; {remedy}"
     if f.candidate.cause == "orphan-pool" and f.instance is not None and _older_than_crd(f, f.instance):
-        return f"agent pool {f.key} is older than the NodeClaim CRD, so no user deleted its NodeClaim; {remedy}"
+        why = "is older than the CRD of its NodeClaim or NodePool, so no user deleted its NodeClaim"
+        return f"agent pool {f.key} {why}; {remedy}"
     return ""
 
 
@@ -150,7 +160,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
     if waiting is not None:
         return waiting
     if _older_than_crd(f, instance) and not f.counts.confirmed:
-        why = "the pool is older than the NodeClaim CRD, so no user deleted its claim"
+        why = "the pool is older than the CRD of its claim or NodePool, so no user deleted its claim"
         return Wait(after=None, why=why, blocked_by="older_than_crd")
     if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="waiting for the cache to show the claim that a fresh read found")
@@ -163,11 +173,10 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
             if draining is not None:
                 return draining
     message = f"Deleted agent pool {instance.name}: NodeClaim {_claim_name(f)} no longer exists"
-    return DeleteInstance(
-        instance=instance,
-        cause="orphan-pool",
-        event=Event(type="Warning", reason=reasons.LEAKED_POOL_DELETED, message=message),
-    )
+    ours = verdict(instance, f.claim) in (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
+    evidence = _evidence(f, "orphan-pool", candidates.claim_uid(f), ours=ours, min_age=f.policy.orphan_seconds)
+    event = Event(type="Warning", reason=reasons.LEAKED_POOL_DELETED, message=message)
+    return delete_instance(instance, evidence, event)
 
 
 def _drain_deadline(f: Facts, node: Node) -> datetime | None:
@@ -183,7 +192,7 @@ def _drain_deadline(f: Facts, node: Node) -> datetime | None:
 
 
 def _older_than_crd(f: Facts, instance: Instance) -> bool:
-    """Whether the pool is older than the NodeClaim CRD: its claim was then deleted with an earlier CRD."""
+    """Whether the pool is older than the CRD of its claim or NodePool, so that its claim was deleted with it."""
     return f.crd_created is not None and instance.put_time is not None and instance.put_time < f.crd_created
 
 
@@ -194,7 +203,8 @@ def _remove_claim_without_pool(f: Facts, age: float) -> Step | None:
     if any(belongs(n, claim) and n.ready for n in f.nodes):
         return Wait(after=30.0, why="its Node is Ready, which proves that its machine exists")
     waiting = block_removal(f, age, f.policy.missing_seconds) or _fresh_reads(f, claim.name) or prove_gone(f)
-    return waiting or _delete_claim(f, claim, "missing-pool", f"agent pool {f.key} no longer exists")
+    why = f"agent pool {f.key} no longer exists"
+    return waiting or _delete_claim(f, claim, "missing-pool", why, f.policy.missing_seconds)
 
 
 def _remove_claim_of_deleted_node(f: Facts, age: float) -> Step | None:
@@ -202,7 +212,7 @@ def _remove_claim_of_deleted_node(f: Facts, age: float) -> Step | None:
     if claim is None:
         return None
     waiting = block_removal(f, age, f.policy.node_deleted_seconds) or _fresh_reads(f, claim.name)
-    return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted")
+    return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted", f.policy.node_deleted_seconds)
 
 
 def _remove_claim_of_evicted(f: Facts, age: float) -> Step | None:
@@ -215,16 +225,32 @@ def _remove_claim_of_evicted(f: Facts, age: float) -> Step | None:
         )
     waiting = _block_unproven(f, age, f.policy.node_deleted_seconds) or _fresh_reads(f, claim.name)
     why = f"the spot VM of agent pool {f.key} was evicted"
-    return waiting or _delete_claim(f, claim, "spot-evicted", why)
+    return waiting or _delete_claim(f, claim, "spot-evicted", why, f.policy.node_deleted_seconds)
 
 
-def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str) -> Step:
+def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str, min_age: float) -> Step:
     """Delete the claim by UID, provided that the fresh read showed the same UID and no deletion."""
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
         return Wait(after=5.0, why="waiting for the cache to show the changed claim")
     reason = _EVENT_REASONS.get(cause, reasons.NODE_DELETED)
     event = Event(type="Warning", reason=reason, message=f"Deleted NodeClaim: {why}")
-    return DeleteClaim(claim=claim, cause=cause, event=event)
+    return delete_claim(claim, _evidence(f, cause, claim.uid, ours=managed(claim), min_age=min_age), event)
+
+
+def _evidence(f: Facts, cause: Cause, uid: str, *, ours: bool, min_age: float) -> Evidence:
+    """What is known of an inferred removal; the reads are those that `_fresh_reads` demands."""
+    age = f.candidate.age(f.loop_now) if f.candidate is not None else 0.0
+    seen = max(f.claim_read_age, f.pool_read_age) <= age and f.cluster_confirmed and f.cluster_running
+    unconfirmed = needs_confirmation(f)
+    return Evidence(
+        cause=cause,
+        uid=uid,
+        ours=ours,
+        seen=True if seen else None,
+        left_seconds=max(0.0, min_age - age),
+        doubt="" if f.counts.restricted else unconfirmed,
+        busy=unconfirmed if f.counts.restricted else "",
+    )
 
 
 def _leftover_nodes(f: Facts, age: float) -> Step | None:

@@ -1,4 +1,4 @@
-"""Deadlines of states: every state has one, and its end is reported, but no deadline removes a machine.
+"""Deadlines of states: every state has one, and its end is reported, but no deadline removes a machine by itself.
 
 Before the deadline a condition has a time to recheck it; after it, the message says `overdue`, and the status write
 that adds this also carries an Event and counts in a metric. The condition keeps the word whatever else changes in its
@@ -37,8 +37,11 @@ def watched(
 
 
 def overdue(update: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpdate:
-    """The condition past the deadline `name`; `remedy` ends its message."""
-    end = f"{MARK}{remedy}"
+    """The condition past the deadline `name`; `remedy` ends its message, once.
+
+    A cause that was kept from the condition's last message has the end of that message already.
+    """
+    end, cause = f"{MARK}{remedy}", update.message.partition(MARK)[0]
     # The cause is cut, not the end: it was reported in full before.
-    text = truncate(update.message, MESSAGE_BYTES - len(end)) + end
+    text = truncate(cause, MESSAGE_BYTES - len(end)) + end
     return msgspec.structs.replace(update, message=text, warning=True, overdue=name)

@@ -6,11 +6,20 @@ writes a new generation slice by slice.
 Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 """
 
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 
 import msgspec
 
-from provisioner.api.resourceslice import NO_EXECUTE, Device, ResourceSlice, is_whole_gpu
+from provisioner.api.meta import Taint
+from provisioner.api.resourceslice import (
+    GPU_TYPES,
+    HEALTH_TAINTS,
+    NO_EXECUTE,
+    NO_SCHEDULE,
+    Device,
+    ResourceSlice,
+    is_whole_gpu,
+)
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,14 +43,51 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def gpus(self) -> tuple[str, ...]:
         """The names of its whole GPUs that pods can use; none of an incomplete pool."""
-        if not self.complete:
-            return ()
-        return tuple(one.name for one in self.devices if is_whole_gpu(one, self.driver) and not is_lost(one))
+        return tuple(one.name for one in self.whole_gpus if not lost_by(one))
+
+    @property
+    def usable(self) -> tuple[str, ...]:
+        """The names of its devices that pods can use: of a driver of GPUs, whole GPUs."""
+        if self.driver in GPU_TYPES or not self.complete:
+            return self.gpus
+        return tuple(one.name for one in self.devices if not lost_by(one))
+
+    @property
+    def whole_gpus(self) -> tuple[Device, ...]:
+        """Its whole GPUs, usable or not; none of an incomplete pool."""
+        return tuple(one for one in self.devices if is_whole_gpu(one, self.driver)) if self.complete else ()
+
+    def free_gpus(self, allocated: Container[str]) -> tuple[str, ...]:
+        """The names of its whole GPUs that can be allocated now. `allocated`: the devices of the pool that are.
+
+        A whole GPU consumes all counters that it shares with its partitions: one of these suffices to exclude it.
+        A taint excludes it for all pods, although a request may tolerate it.
+        """
+        taken = {one.counter_set for device in self.devices if device.name in allocated for one in device.counters}
+        return tuple(
+            one.name
+            for one in self.whole_gpus
+            if one.name not in allocated
+            and not any(taint.effect in (NO_SCHEDULE, NO_EXECUTE) for taint in one.taints)
+            and taken.isdisjoint(own.counter_set for own in one.counters)
+        )
+
+    @property
+    def others(self) -> tuple[Device, ...]:
+        """Devices that stand in the place of whole GPUs: static partitions, or GPUs for virtual machines.
+
+        Partitions that share counters with their GPU are published beside it.
+        """
+        return tuple(one for one in self.devices if not is_whole_gpu(one, self.driver) and not one.counters)
 
 
-def is_lost(device: Device) -> bool:
-    """Whether the driver, or an administrator, took the device out of service: its pods are evicted."""
-    return any(taint.effect == NO_EXECUTE for taint in device.taints)
+def lost_by(device: Device) -> tuple[Taint, ...]:
+    """The taints by which the driver takes the device out of service: it evicts the pods, or states a fault."""
+    return tuple(
+        taint
+        for taint in device.taints
+        if taint.effect == NO_EXECUTE or (taint.effect == NO_SCHEDULE and taint.key in HEALTH_TAINTS)
+    )
 
 
 def pools_of(slices: Iterable[ResourceSlice], driver: str) -> tuple[Pool, ...]:

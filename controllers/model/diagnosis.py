@@ -16,12 +16,17 @@ from .conditions import clock_text
 
 
 class Cause(StrEnum):
-    """Who is at fault. A metric label. Only the last two concern the machine itself."""
+    """Who is at fault. A metric label. The last two concern the machine itself, unless the diagnosis says otherwise.
 
+    A DRA driver is meant by "plugin" as well, on Nodes whose GPUs it publishes.
+    """
+
+    MISCONFIGURED = "Misconfigured"  # all devices work, and the node class states others
     PLUGIN_ABSENT = "PluginAbsent"  # no DaemonSet in the cluster is a device plugin for this resource
     PLUGIN_KEPT_AWAY = "PluginKeptAway"  # a taint, selector or affinity keeps its pods off this Node
     PLUGIN_NOT_SCHEDULED = "PluginNotScheduled"  # its pod fits, but none is on the Node
     PLUGIN_FAILING = "PluginFailing"  # its pod does not run
+    NOT_PUBLISHED = "NotPublished"  # the pod of a DRA driver runs, without all ResourceSlices or with other devices
     NO_DEVICES = "NoDevices"  # its pod runs and offers no device
     PARTIAL_DEVICES = "PartialDevices"  # its pod runs and offers fewer devices than the size has
 
@@ -30,8 +35,11 @@ MACHINE_AT_FAULT = frozenset({Cause.NO_DEVICES, Cause.PARTIAL_DEVICES})
 
 
 class PodName(NamedTuple):
+    """A pod by its name; `uid` is "" if it is not known."""
+
     name: str
     namespace: str
+    uid: str = ""
 
     def __str__(self) -> str:
         return f"{self.namespace}/{self.name}"
@@ -42,6 +50,8 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
 
     `since`: when the GPUs were first missing, as far as this process knows. `plugin_pod`: the pod of the device plugin
     on the Node, if there is one. `details`: what else the Node shows of its GPUs, the most useful first.
+    `elsewhere`: what else explains the missing devices although the plugin runs, "" without it. `only_here`: the plugin
+    fails on this Node alone, and the Node itself reports a fault of its GPUs.
     """
 
     cause: Cause
@@ -51,6 +61,14 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     since: datetime | None = None
     plugin_pod: PodName | None = None
     details: tuple[str, ...] = ()
+    elsewhere: str = ""
+    only_here: bool = False
+
+    @property
+    def of_machine(self) -> bool:
+        """Whether the fault lies in the machine, so that another one would have its GPUs."""
+        at_fault = self.cause in MACHINE_AT_FAULT or (self.cause is Cause.PLUGIN_FAILING and self.only_here)
+        return at_fault and not self.elsewhere
 
     @property
     def cause_text(self) -> str:

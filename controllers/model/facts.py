@@ -14,6 +14,7 @@ import msgspec
 
 from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
+from controllers.gate.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -26,7 +27,6 @@ from .failures import CloudFailure
 from .policy import Policy
 from .readiness import AppliedRule
 from .recent_repairs import RepairStage
-from .steps import Cause
 
 
 class Offer(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,7 +34,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
 
     `reason` and `message` are those of the last failure that covers it, `failed_age` seconds ago; `failed`: a request
     for this very offering failed, not only one for another in the scope of that failure. `of_cluster`: the cluster
-    lacks something that every offering needs. `tried`: this claim requested it, and has others left to try.
+    or the subnet lacks something that every offering needs. `refused`: the request was refused, whatever is available.
+    `tried`: this claim requested it, and has others left to try.
     """
 
     offering: Offering
@@ -44,6 +45,7 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     failed_age: float = math.inf
     failed: bool = False
     of_cluster: bool = False
+    refused: bool = False
     tried: bool = False
 
 
@@ -78,28 +80,34 @@ class Remedy(msgspec.Struct, frozen=True, kw_only=True):
 class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """A group of signals is present since `since`; this process has observed it since `observed_since` (loop times).
 
-    `began`: the former as a moment, computed once, so that messages do not change.
+    `began`: the former as a moment, computed once, so that messages do not change. `some_gpus`: pods may use GPUs of
+    the machine, which was never usable; the loss of these is another sight.
     """
 
     group: str
     since: float
     observed_since: float
     began: datetime
+    some_gpus: bool = False
 
 
 class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     """The claim's machine is unhealthy since `since`; this process has observed it since `observed_since` (loop times).
 
     `policy`: of the rows whose signals are present, the one whose repair is due first, or else the first that is only
-    reported; `replaces`: its action is to replace the machine, and what has to confirm the signal does. `sights`: all
-    groups that are present. `present`: the names of all signals.
+    reported; `replaces`: its action is to replace the machine, and what has to confirm the signal does. `since` is that
+    of the signal or of what confirms it, whichever is later. `sights`: all groups that are present. `acting`: those of
+    rows that cordon or replace. `present`: the names of all signals. `cordon_at`: the loop time at which the Node is
+    cordoned, inf if it is not. `only_lost_gpus`: all that acts is the loss of some of its GPUs. `some_gpus`: it was
+    never usable, and pods may use the GPUs that it has.
 
     `lost`: the Node is gone; the claim says so, and by when it is replaced (`replaced_at`; None while AKS works on it).
     `remedies`: AKS's, as read at `remedies_read_at`; None if the API server does not allow to read them.
-    `gpu_pods`: how many pods with GPUs run on the Node, as read at `gpu_pods_read_at`. `plugin_restarted`: the pod of
-    the device plugin that was deleted.
-    `stage`: size, image and group of a machine that failed young; None of others. `kept`: the claim states already that
-    such machines are not replaced.
+    `gpu_pods`: how many pods with GPUs run on the Node, and `grace_seconds`: the longest grace period of its pods, as
+    read at `gpu_pods_read_at`. `plugin_restarted`: the pod of the device plugin that was deleted.
+    `stage`: its size, image and group. `allowed`: a user allows the repair whatever happened to others. `kept`: the
+    claim states already that such machines are not replaced. `disturbed`: AKS was changing the cluster or the pool when
+    it was last observed.
     """
 
     node_uid: str = ""
@@ -108,16 +116,33 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     policy: RepairPolicy = NOT_READY_FOR_TEN_MINUTES
     replaces: bool = True
     sights: tuple[Sight, ...] = ()
+    acting: tuple[str, ...] = (NOT_READY,)
+    cordon_at: float = math.inf
+    only_lost_gpus: bool = False
+    some_gpus: bool = False
     present: tuple[str, ...] = (NOT_READY,)
     lost: bool = False
     replaced_at: datetime | None = None
     remedies: tuple[Remedy, ...] | None = ()
     remedies_read_at: float | None = None
     gpu_pods: int = 0
+    grace_seconds: float = 0.0
     gpu_pods_read_at: float | None = None
     plugin_restarted: str = ""
     stage: RepairStage | None = None
     kept: bool = False
+    allowed: bool = False
+    disturbed: bool = False
+
+    @property
+    def serves(self) -> bool:
+        """Whether the machine can still run pods."""
+        return self.policy.serves or self.some_gpus
+
+    @property
+    def runs_gpus(self) -> bool:
+        """Whether the machine can still run pods that request GPUs."""
+        return self.policy.runs_gpus or self.some_gpus
 
     def age(self, now: float) -> float:
         """Seconds since the machine was healthy."""
@@ -139,9 +164,11 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
 class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     """What the passes before have seen of the devices of a Node, and of the restarts of its kubelet.
 
+    `seen_since`: the loop time since which this process has seen the Node Ready.
     `published`: `allocatable` was published since the last sign of a restart, which was at `restarted_at`.
     `ready_since` and `restarts_since`: the transitions of the conditions that are such signs; `was_ready`: the Node has
     been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
+    `misconfigured`: a setting explains the lack of devices.
     """
 
     node_uid: str
@@ -154,6 +181,8 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     published: bool = False
     restarted_at: float = -math.inf
     mig_since: tuple[datetime, float] | None = None
+    seen_since: float | None = None
+    misconfigured: bool = False
 
 
 class FirstSights(msgspec.Struct, frozen=True, kw_only=True):
@@ -172,7 +201,9 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     most of these that got a signal of this group within one window; `going`: those that are being replaced, except
     `overdue` ones, whose removal has passed its deadline; `place`: this Node's among the due repairs. `owner`: of
     KAITO, if a repair of another of its machines comes first. `suspended`: machines of its size and image failed in the
-    same way, so that this one is kept.
+    same way, so that this one is kept. `serves`: the machine can still run pods, and is replaced alone. `affected`: how
+    many had a signal of its groups within a day, 0 of machines that run no pods. `successor`: whose replacement is not
+    Ready, "" if there is none.
     """
 
     nodes: int = 1
@@ -183,6 +214,9 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     place: int = 1
     owner: str = ""
     suspended: bool = False
+    serves: bool = False
+    affected: int = 0
+    successor: str = ""
 
 
 class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
@@ -205,7 +239,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
     `kube_synced`: claims and Nodes have been listed; `kube_current`: the watches of claims, Nodes and CRDs work.
-    `crd_deleting`: the claim in charge is deleted because its CRD is; `crd_known`: the CRD was read since then.
+    `deleted_with_crd`: the CRD with which the claim in charge was deleted, "" if by none; `crd_known`: that was read
+    since then. `crd_created`: when the youngest CRD of this machine was created.
     `list_failed`: the last LIST of agent pools failed; None if it succeeded, or none was sent yet.
     `adoption_refused`: why the adoption annotated on that claim is invalid; the claim is then shown without it.
 
@@ -213,8 +248,10 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `refused_for` seconds. `drains` are by the Node's UID.
 
     `candidate`, `unhealthy`, `devices` and `gpu_short_since` are those of the pass before in what `observe` returns,
-    and those of this pass in what `plan` gets, as are `counts` and `offers`. `diagnosis`: why the Node lacks GPUs, as
-    read last; None if it was not read, or may not be read.
+    and those of this pass in what `plan` gets, as are `counts`, `offers` and `scarce`: of an unhealthy machine that
+    still runs pods with GPUs, why no other one can be had in its place; "" if nothing is known that prevents it, None
+    if that is not known. `diagnosis`: why the Node lacks GPUs, as read last; None if it was not read, or may not be
+    read.
     """
 
     key: str
@@ -257,7 +294,9 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
 
     cluster: Cluster | None = None
     cluster_age: float = 0.0
-    crd_deleting: bool = False
+    # Whether a Node proves that this API server is that of the managed cluster.
+    cluster_confirmed: bool = True
+    deleted_with_crd: str = ""
     crd_known: bool = True
     crd_created: datetime | None = None
     adoption_refused: str = ""
@@ -277,6 +316,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     diagnosis: Diagnosis | None = None
     counts: ClusterCounts = ClusterCounts()
     offers: tuple[Offer, ...] = ()
+    scarce: str | None = ""
 
     @property
     def claim(self) -> NodeClaim | None:

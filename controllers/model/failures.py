@@ -28,6 +28,7 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
 
     `delay`: seconds from `at` until the next attempt; None: no further attempt. `within`: the longest delay that can
     follow, however often the call fails; None if there is no further attempt.
+    `of_machine`: the request was accepted, and the machine failed, which may have been billed.
     `uncertain`: the request may have succeeded; `unanswered`: no answer arrived, or a server error.
     `for_uid` and `for_metadata`: the claim for which the call was made, and the digest of its labels and
     annotations.
@@ -41,6 +42,7 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
     delay: float | None = 0.0
     uncertain: bool = False
     unanswered: bool = False
+    of_machine: bool = False
     within: float | None = None
     for_uid: str = ""
     for_metadata: str = ""

@@ -8,7 +8,11 @@ Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/agent-
 import msgspec
 
 from cloudprovider.interface import Gpus
+from provisioner.api import labels
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import GpuSettings
+
+from .policy import Policy
 
 NVIDIA_GPU = "nvidia.com/gpu"
 MIG_PREFIX = "nvidia.com/mig-"
@@ -36,6 +40,11 @@ def expected_devices(gpus: Gpus, settings: GpuSettings | None) -> Devices:
         if settings.shared_resource == NVIDIA_GPU + SHARED:
             resource += SHARED
     return Devices(resource, count)
+
+
+def requires_gpus(policy: Policy, claim: NodeClaim) -> bool:
+    """Whether the machine is initialized only with its GPUs; otherwise their number is only reported."""
+    return claim.metadata.annotations.get(labels.GPU_READINESS, policy.gpu_readiness) != "report"
 
 
 def is_other_device(resource: str) -> bool:

@@ -23,6 +23,7 @@ KIND = (NodeClaim().api_version, NodeClaim().kind)
 # docs/references/agent-pools.md#names-and-ids
 _NODE_NAME = re.compile(r"(aks-([a-z0-9]+)-[0-9]+-vmss)[0-9a-z]{6,}")
 _PROVIDER_ID = re.compile(r"azure:///.*/virtualMachineScaleSets/([^/]+)/virtualMachines/[0-9]+", re.IGNORECASE)
+_GROUP_ID = re.compile(r"azure://(/subscriptions/[^/]+/resourceGroups/[^/]+)/", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
@@ -124,6 +125,12 @@ def pool_of(node: Node) -> str:
 
 def _scale_set(provider_id: str) -> str:
     found = _PROVIDER_ID.fullmatch(provider_id)
+    return found[1].lower() if found is not None else ""
+
+
+def resource_group_of(node: Node) -> str:
+    """The ARM id, in lower case, of the resource group of this Node's machine; "" if its providerID names none."""
+    found = _GROUP_ID.match(node.spec.provider_id)
     return found[1].lower() if found is not None else ""
 
 

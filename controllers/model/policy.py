@@ -22,11 +22,15 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     pool_headroom: int = 10
     max_creates_per_minute: int | None = None
 
-    # Deadlines: their end is reported by a condition, an Event and a metric; none removes a machine
+    # Deadlines: their end is reported by a condition, an Event and a metric. The one of a drain also ends the drain of
+    # a machine without a claim and of a failed launch, which is then deleted
     # (docs/references/rules.md#every-state-has-a-deadline). AKS itself gives a pool's nodes about 45 min
     # (docs/references/agent-pools.md#durations); a recorded MIG pool took 26.
     launch_seconds: float = 300.0
     creating_seconds: float = 2700.0
+    # A pool that is created for so long counts no longer as a machine that pods may wait for: longer than a recorded
+    # MIG pool took.
+    replace_creating_seconds: float = 1800.0
     registration_seconds: float = 900.0
     initialization_seconds: float = 1200.0
     draining_seconds: float = 900.0
@@ -85,28 +89,36 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     repair_watch_seconds: float = 60.0
     repair_poll_seconds: float = 30.0
     repair_drain_seconds: float = 300.0
+    # A grace period of a pod that is longer does not delay a repair further.
+    repair_grace_seconds: float = 86_400.0
     # How many are repaired at once, and how many can become unhealthy together before none is repaired.
     repair_share: float = 0.2
     repair_simultaneous_floor: int = 2
     repair_simultaneous_share: float = 0.5
     repair_simultaneous_seconds: float = 600.0
-    # A machine that lacks some of its GPUs keeps pods that use the others for so long.
-    repair_partial_seconds: float = 3600.0
     # Machines of one size and node image that failed in the same way, at this age or younger: how many are replaced
-    # within one window before such machines are kept.
+    # before one of them was usable.
     repair_young_seconds: float = 3600.0
-    repair_alike_seconds: float = 3600.0
     repair_alike: int = 2
+    repair_history_seconds: float = 2_592_000.0
+    # A signal of machines that still work which so many Nodes had within a day has a common cause, such as a rollout.
+    repair_rollout_floor: int = 2
+    repair_rollout_share: float = 0.1
+    repair_rollout_seconds: float = 86_400.0
+    # An owner that has not created another machine after so long needs none.
+    repair_successor_seconds: float = 300.0
+    # What allows the repair of a suspended machine lasts for at most so long.
+    repair_allowed_seconds: float = 86_400.0
     # The pod of the device plugin is restarted at most so often on one Node.
     plugin_restart_seconds: float = 86_400.0
 
     # No removal is inferred from a list of pools, or a state of the cluster, older than one and a half idle intervals.
     stale_list_seconds: float = 90.0
 
-    # A pool in deletion is read with a GET, at these intervals, once no LIST has succeeded for longer than a deletion
-    # usually takes (docs/references/agent-pools.md#durations).
-    unlisted_seconds: float = 300.0
-    unlisted_poll_seconds: float = 120.0
+    # A pool in deletion is read with a GET once LISTs have failed for so long, and at these intervals; the rate limits
+    # spread the GETs of many pools (docs/references/rules.md#arm-request-budget).
+    unlisted_seconds: float = 30.0
+    unlisted_poll_seconds: float = 30.0
 
     # A refused write is retried when its object changes, or after this; a forbidden one earlier at first.
     refused_seconds: float = 600.0

@@ -9,7 +9,7 @@ import msgspec
 
 from provisioner.api.meta import Condition
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeclass import AgentPoolNodeClass, Misfit, ObservedDaemonSet, ObservedType
 from provisioner.api.nodepool import NodePool
 
 from .steps import Event
@@ -28,6 +28,18 @@ class PatchNodeClassStatus(msgspec.Struct, frozen=True, kw_only=True):
     node_class: AgentPoolNodeClass
     conditions: tuple[Condition, ...]
     events: tuple[Event, ...] = ()
+
+
+class RecordMachines(msgspec.Struct, frozen=True, kw_only=True):
+    """Replaces what the status of the node class states of machines: which pods they did not take, what they offer.
+
+    `observed_daemon_sets`: what daemon pods request.
+    """
+
+    node_class: AgentPoolNodeClass
+    misfits: tuple[Misfit, ...]
+    observed_types: tuple[ObservedType, ...]
+    observed_daemon_sets: tuple[ObservedDaemonSet, ...]
 
 
 class AnnotateNodePool(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,4 +61,11 @@ class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
 
-PoolStep = SetNodeClassFinalizers | PatchNodeClassStatus | AnnotateNodePool | AnnotateNodeClaim | PatchNodePoolStatus
+PoolStep = (
+    SetNodeClassFinalizers
+    | PatchNodeClassStatus
+    | RecordMachines
+    | AnnotateNodePool
+    | AnnotateNodeClaim
+    | PatchNodePoolStatus
+)

@@ -1,7 +1,7 @@
-"""Repairs of young machines within the last hour, as one leader leaves them to the next.
+"""Recent repairs, as one leader leaves them to the next.
 
 Wire format: the Lease's annotation `labels.RECENT_REPAIRS`, whose value is `[{"claimUID":"5e3c…","size":"Standard_…",
-"image":"AKSUbuntu-…","stage":"NotRegistered","at":"2026-03-01T13:00:00Z"}]`.
+"image":"AKSUbuntu-…","stage":"NotRegistered","owner":"NodePool gpu","at":"2026-03-01T13:00:00Z"}]`.
 """
 
 from datetime import datetime
@@ -9,28 +9,42 @@ from typing import Annotated
 
 import msgspec
 
+# Of machines that have in common what no node image explains.
+ANY_IMAGE = "*"
+
 
 class RepairStage(msgspec.Struct, frozen=True, kw_only=True):
-    """What machines have in common that fail in the same way: size, node image ("": unknown) and group of signals."""
+    """What machines have in common that fail in the same way: size, node image ("": unknown; `ANY_IMAGE`) and group of
+    signals.
+
+    `young`: the machine failed soon after its creation, or was never usable.
+    """
 
     size: str
     image: str
     stage: str
+    young: bool = True
+
+    def has_image(self, image: str) -> bool:
+        """Whether a machine with this node image is one of them."""
+        return self.image in (ANY_IMAGE, image)
 
 
 class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
-    """`claim_uid`: the claim that was deleted; `at`: when."""
+    """`claim_uid`: the claim that was deleted, of this `owner`, which creates another ("": none); `at`: when."""
 
     claim_uid: str = msgspec.field(name="claimUID")
     size: str
     image: str
     stage: str
+    young: bool = True
+    owner: str = ""
     at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property
     def of(self) -> RepairStage:
         """What other machines have to share with this one."""
-        return RepairStage(size=self.size, image=self.image, stage=self.stage)
+        return RepairStage(size=self.size, image=self.image, stage=self.stage, young=self.young)
 
 
 def encode(repairs: tuple[RecentRepair, ...]) -> str:

@@ -65,10 +65,10 @@ class ReadCluster(msgspec.Struct, frozen=True, kw_only=True):
     """The managed cluster was read; the inventory has the answer."""
 
 
-class ReadCrd(msgspec.Struct, frozen=True, kw_only=True):
-    """The NodeClaim CRD as it is now; None if there is none."""
+class ReadCrds(msgspec.Struct, frozen=True, kw_only=True):
+    """These CRDs as they are now, by name; None: it does not exist."""
 
-    crd: CustomResourceDefinition | None
+    crds: Mapping[str, CustomResourceDefinition | None]
 
 
 class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +77,10 @@ class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReadClaims(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[NodeClaim, ...]
+
+
+class DeletionPossible(msgspec.Struct, frozen=True, kw_only=True):
+    """The API server would delete the claim now."""
 
 
 class ReadStorage(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,9 +116,10 @@ class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadGpuPods(msgspec.Struct, frozen=True, kw_only=True):
-    """How many pods that run on a Node request GPUs."""
+    """How many pods that run on a Node request GPUs; the longest grace period of all its pods, in seconds."""
 
     count: int
+    grace_seconds: float = 0.0
 
 
 class ReadAttached(msgspec.Struct, frozen=True, kw_only=True):
@@ -146,9 +151,10 @@ ReadResult = (
     | ReadCluster
     | ReadClaim
     | ReadClaims
+    | DeletionPossible
     | ReadStorage
     | ReadDevices
-    | ReadCrd
+    | ReadCrds
     | ReadNodes
     | ReadEvents
     | ReadWorkloads

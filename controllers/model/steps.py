@@ -11,40 +11,17 @@ from typing import Literal
 import msgspec
 
 from cloudprovider.interface import Instance, Offering
+from controllers.gate.causes import Cause
+from controllers.gate.gate import Go
 from provisioner.api.meta import EMPTY, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.pod import Pod
 
+from .diagnosis import PodName
+
 JsonPatch = tuple[Mapping[str, object], ...]
-
-# Why an object is removed. "requested": a user deleted it; all others are inferred and pass the circuit breaker
-# (docs/references/rules.md#circuit-breaker). A metric label.
-Cause = Literal[
-    "requested",
-    "failed-create",
-    "insufficient-capacity",
-    "scaled-down",
-    "empty",
-    "expired",
-    "drifted",
-    "underutilized",
-    "replacement-failed",
-    "terminate-node",
-    "orphan-pool",
-    "missing-pool",
-    "node-deleted",
-    "leftover-node",
-    "crd-deleted",
-    "unhealthy-node",
-    "gpu-lost",
-    "unhealthy-condition",
-    "never-registered",
-    "never-initialized",
-    "spot-evicted",
-]
-
 
 EventType = Literal["Normal", "Warning"]
 
@@ -78,9 +55,16 @@ class CreateInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
+    """Made by `controllers.model.deletion` only. `go`: the gate's answer."""
+
     instance: Instance
-    cause: Cause
+    go: Go
     event: Event | None = None
+
+    @property
+    def cause(self) -> Cause:
+        """Why the instance is deleted."""
+        return self.go.cause
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,10 +115,10 @@ class DeletePods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RestartPluginPod(msgspec.Struct, frozen=True, kw_only=True):
-    """Deletes this pod of a device plugin (name, namespace), which its DaemonSet then creates again."""
+    """Deletes this pod of a device plugin, which its DaemonSet then creates again."""
 
     node: Node
-    pod: tuple[str, str]
+    pod: PodName
 
 
 class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
@@ -143,9 +127,16 @@ class ReleaseFinalizer(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class DeleteClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """Made by `controllers.model.deletion` only. `go`: the gate's answer."""
+
     claim: NodeClaim
-    cause: Cause
+    go: Go
     event: Event
+
+    @property
+    def cause(self) -> Cause:
+        """Why the claim is deleted."""
+        return self.go.cause
 
 
 class CreateClaim(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,6 +162,12 @@ class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh GET of the claim, by name: `name` need not be in the cache."""
 
     name: str
+
+
+class TryDeletion(msgspec.Struct, frozen=True, kw_only=True):
+    """Whether the API server would delete the claim, by a DELETE that is a dry run: admission policies answer it."""
+
+    claim: NodeClaim
 
 
 class LookUpClaims(msgspec.Struct, frozen=True, kw_only=True):
@@ -199,8 +196,8 @@ class LookUpCluster(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh GET of the managed cluster."""
 
 
-class LookUpCrd(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh read of the NodeClaim CRD, for a deleting claim."""
+class LookUpCrds(msgspec.Struct, frozen=True, kw_only=True):
+    """One fresh read of each CRD whose deletion deletes this claim, which is deleting."""
 
     claim: NodeClaim
 
@@ -214,11 +211,11 @@ class ReadRemedies(msgspec.Struct, frozen=True, kw_only=True):
 class LookUpWorkloads(msgspec.Struct, frozen=True, kw_only=True):
     """One LIST of the pods on this Node, and what is known of the DaemonSets of the cluster.
 
-    `resource`: the extended resource that the Node lacks, `since` when that began.
+    `source`: the DRA driver, or the extended resource, whose GPUs the Node lacks; `since` when that began.
     """
 
     node: Node
-    resource: str
+    source: str
     since: datetime
 
 
@@ -249,7 +246,14 @@ class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
 
 # What blocks a removal by inference, other than time. A metric label.
 RemovalBlocker = Literal[
-    "restricted", "cluster_not_running", "pool_busy", "pools_not_listed", "cache_not_current", "older_than_crd"
+    "restricted",
+    "cluster_not_running",
+    "cluster_not_confirmed",
+    "pool_busy",
+    "pools_not_listed",
+    "cache_not_current",
+    "older_than_crd",
+    "deleted_with_crd",
 ]
 
 
@@ -287,9 +291,10 @@ CloudRead = LookUpPool | AskCause | LookUpCluster
 KubeRead = (
     LookUpClaim
     | LookUpClaims
+    | TryDeletion
     | LookUpStorage
     | LookUpDevices
-    | LookUpCrd
+    | LookUpCrds
     | LookUpNodes
     | LookUpWorkloads
     | ReadRemedies

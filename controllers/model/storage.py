@@ -9,17 +9,19 @@ from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, Stor
 from .device_claims import DeviceClaims
 
 
-class Storage(msgspec.Struct, frozen=True, kw_only=True):
+class Storage(msgspec.Struct, frozen=True, kw_only=True, eq=False, weakref=True):
     """What the API server returned for the PersistentVolumeClaims `requested`, named `namespace/name`.
 
     `claims` lacks those that do not exist. `volumes`: those that claims are bound to, by name. `classes`: all
-    StorageClasses by name, if one of the claims is not bound. `error`: why nothing could be read.
-    `devices`: what the same pods claim besides volumes.
+    StorageClasses by name, if one of the claims is not bound. `unread`: claims of which something could not be read,
+    each with the cause.
+    `devices`: what the same pods claim besides volumes. Only the same object is equal, so that what is made of it can
+    be kept beside it.
     """
 
     requested: frozenset[str] = frozenset()
     claims: Mapping[str, PersistentVolumeClaim] = {}
     volumes: Mapping[str, PersistentVolume] = {}
     classes: Mapping[str, StorageClass] = {}
-    error: str = ""
+    unread: Mapping[str, str] = {}
     devices: DeviceClaims = DeviceClaims()

@@ -65,6 +65,8 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
         remedy = "remove gpu.migProfile and gpu.sharedReplicas, or set gpu.mode to DevicePlugin"
         yield _error("gpu.mode", spec.gpu.mode, "it requires whole GPUs", remedy)
     yield from readiness_errors.errors(spec.readiness, "spec.readiness")
+    if spec.gpu.mode == "DRA":
+        yield from readiness_errors.errors_with_dra(spec.readiness, "spec.readiness")
 
 
 def _error(field: str, value: str, message: str, remedy: str) -> FieldError:

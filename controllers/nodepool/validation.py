@@ -10,7 +10,13 @@ from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import Requirement
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
-from provisioner.api.restricted_labels import is_excluded, is_reserved_by_aks, refused_key, refused_value
+from provisioner.api.restricted_labels import (
+    grants_privileges,
+    is_excluded,
+    is_reserved_by_aks,
+    refused_key,
+    refused_value,
+)
 
 TEMPLATE = "spec.template"
 
@@ -21,6 +27,7 @@ def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldE
         yield FieldError(field, "FieldValueInvalid", "it cannot be decoded", remedy="correct the field")
     yield from _requirements(pool, known_size)
     yield from _labels(pool)
+    yield from _privileged(pool)
     yield from _taints(pool)
     for resource, amount in pool.spec.limits.items():
         try:
@@ -48,8 +55,11 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
         for one in pool.spec.template.spec.requirements
     ]
     field = f"{TEMPLATE}.spec.requirements"
-    for text in requirements.invalid(written):
+    invalid = requirements.invalid(written)
+    for text in invalid:
         yield FieldError(field, "FieldValueInvalid", text, remedy="correct the requirement")
+    if invalid:
+        return  # requirements that cannot be read cannot be compared
     fixed = [Requirement(key=key, values=(value,)) for key, value in pool.spec.template.metadata.labels.items()]
     for text in requirements.conflicts([*fixed, *written]):
         remedy = "change one of the requirements or labels, so that a value satisfies all of them"
@@ -69,6 +79,17 @@ def _labels(pool: NodePool) -> Iterator[FieldError]:
                 cause, remedy = why
                 field = f"{TEMPLATE}.metadata.labels[{key}]"
                 yield FieldError(field, "FieldValueInvalid", f"{value[:40]!r}: {cause}", value, remedy)
+
+
+def _privileged(pool: NodePool) -> Iterator[FieldError]:
+    """The labels that a decision would count on and that no Node ever gets."""
+    template = pool.spec.template
+    found = {key: f"{TEMPLATE}.metadata.labels[{key}]" for key in template.metadata.labels}
+    found |= {one.key: f"{TEMPLATE}.spec.requirements[{one.key}]" for one in template.spec.requirements}
+    for key, field in found.items():
+        if grants_privileges(key):
+            message = f"{key}: it would grant a Node privileges, so it is never copied to one"
+            yield FieldError(field, "FieldValueInvalid", message, key, "use a key with another prefix")
 
 
 def _taints(pool: NodePool) -> Iterator[FieldError]:

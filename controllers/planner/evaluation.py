@@ -7,7 +7,7 @@ the result; `with_judgements` lays it into the Facts for `plan`.
 import msgspec
 
 from controllers.garbagecollection import candidates
-from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights, Offer
+from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts, FirstSights, Offer
 from controllers.model.steps import Step
 from controllers.node.health import diagnosis_reads, observation, repair
 from controllers.nodeclaim.lifecycle import gpu_sights
@@ -16,11 +16,8 @@ from controllers.nodeclaim.lifecycle import gpu_sights
 def evaluate(f: Facts) -> FirstSights:
     """The judgements of this pass, each with its first sight."""
     devices = gpu_sights.device_sight(f)
-    same = devices is not None and f.devices is not None and devices.node_uid == f.devices.node_uid
     seen = msgspec.structs.replace(f, devices=devices)
-    seen = msgspec.structs.replace(
-        seen, gpu_short_since=gpu_sights.gpu_short_since(seen, f.gpu_short_since if same else None)
-    )
+    seen = msgspec.structs.replace(seen, gpu_short_since=gpu_sights.gpu_short_since(seen, _short_since(f, devices)))
     seen = msgspec.structs.replace(seen, diagnosis=diagnosis_reads.diagnosis(seen))
     return FirstSights(
         candidate=candidate(f),
@@ -28,6 +25,17 @@ def evaluate(f: Facts) -> FirstSights:
         devices=devices,
         gpu_short_since=seen.gpu_short_since,
     )
+
+
+def _short_since(f: Facts, devices: DeviceSight | None) -> float | None:
+    """Since when devices of this Node are missing by the pass before; None if it saw none missing, or another Node.
+
+    A lack that a setting explained says nothing about how long devices have been missing, nor does the condition of the
+    claim, which is as old: the lack without that explanation begins now.
+    """
+    if devices is None or f.devices is None or devices.node_uid != f.devices.node_uid:
+        return None
+    return f.gpu_short_since if devices.misconfigured == f.devices.misconfigured else f.loop_now
 
 
 def candidate(f: Facts) -> Candidate | None:
@@ -53,7 +61,9 @@ def repair_waits_for(f: Facts, seen: FirstSights) -> Step | None:
     return repair.not_yet(current)
 
 
-def with_judgements(f: Facts, seen: FirstSights, *, counts: ClusterCounts, offers: tuple[Offer, ...] = ()) -> Facts:
+def with_judgements(
+    f: Facts, seen: FirstSights, *, counts: ClusterCounts, offers: tuple[Offer, ...] = (), scarce: str | None = ""
+) -> Facts:
     """The Facts for `plan`."""
     return msgspec.structs.replace(
         f,
@@ -64,4 +74,5 @@ def with_judgements(f: Facts, seen: FirstSights, *, counts: ClusterCounts, offer
         gpu_short_since=seen.gpu_short_since,
         counts=counts,
         offers=offers,
+        scarce=scarce,
     )

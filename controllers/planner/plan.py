@@ -16,7 +16,7 @@ from controllers.model.ownership import Verdict, holds_finalizer, marked, verdic
 from controllers.model.steps import (
     AddFinalizer,
     Forget,
-    LookUpCrd,
+    LookUpCrds,
     LookUpPool,
     LookUpWorkloads,
     PatchStatus,
@@ -129,7 +129,7 @@ def removal(f: Facts) -> Step | None:
     if claim is None or not claim.deleting:
         return garbage.step(f) or repair.step(f)
     if not f.crd_known:
-        return LookUpCrd(claim=claim)
+        return LookUpCrds(claim=claim)
     return garbage.block_crd_deletion(f) or termination.step(f, claim)
 
 

@@ -15,7 +15,7 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import Event, EventType, PatchStatus
 from controllers.node.health import condition as health
-from controllers.node.health import repair
+from controllers.node.health.repair_conditions import taken_back, with_blocked_repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import dra, initialization, launch, launch_failure, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable, gpu_state
@@ -43,8 +43,8 @@ def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
     """The conditions of a live claim."""
     found = {
         conditions.LAUNCHED: launch.condition(f, claim),
-        conditions.REGISTERED: repair.with_blocked_repair(f, registration.condition(f, claim)),
-        conditions.INITIALIZED: repair.with_blocked_repair(f, repair.taken_back(f, initialization.condition(f, claim))),
+        conditions.REGISTERED: with_blocked_repair(f, registration.condition(f, claim)),
+        conditions.INITIALIZED: with_blocked_repair(f, taken_back(f, initialization.condition(f, claim))),
         conditions.NODE_HEALTHY: health.condition(f, claim),
     }
     return {name: update for name, update in found.items() if update is not None}
@@ -80,10 +80,16 @@ def _unless_reported(claim: NodeClaim, update: ConditionUpdate | None) -> Condit
 
 
 def _unlisted(f: Facts, claim: NodeClaim, condition: str) -> ConditionUpdate | None:
-    """Why the list of agent pools fails, unless this condition has another reason already."""
+    """Why the list of agent pools fails, unless this condition has another reason already.
+
+    That the agent pools are those of another cluster replaces each reason of an Unknown condition.
+    """
     current = claim.condition(condition)
-    if f.list_failed is None or (
-        current is not None and (current.status, current.reason) != ("Unknown", f.list_failed.reason)
+    if f.list_failed is None:
+        return None
+    mistaken = f.list_failed.reason == reasons.WRONG_CLUSTER
+    if current is not None and (
+        current.status != "Unknown" or not (mistaken or current.reason == f.list_failed.reason)
     ):
         return None
     held = ConditionUpdate(status="Unknown", reason=f.list_failed.reason, message=f.list_failed.message, warning=True)

@@ -16,24 +16,19 @@ class Batch:
     def __init__(self, *, idle_seconds: float = IDLE_SECONDS, max_seconds: float = MAX_SECONDS) -> None:
         self._idle_seconds = idle_seconds
         self._max_seconds = max_seconds
-        self._pods: set[str] = set()
-        self._opened_at = 0.0
-        self._extended_at = 0.0
+        # When each pod was added, in the order of time.
+        self._pods: dict[str, float] = {}
 
     def add(self, uid: str, now: float) -> None:
         """A pod became provisionable, or a machine with this UID is being removed."""
-        if uid in self._pods:
-            return
-        if not self._pods:
-            self._opened_at = now
-        self._pods.add(uid)
-        self._extended_at = now
+        self._pods.setdefault(uid, now)
 
     def remaining(self, now: float) -> float | None:
         """Seconds until the window closes, 0 once it has; None without a pod."""
         if not self._pods:
             return None
-        return max(0.0, min(self._extended_at + self._idle_seconds, self._opened_at + self._max_seconds) - now)
+        opened, extended = next(iter(self._pods.values())), next(reversed(self._pods.values()))
+        return max(0.0, min(extended + self._idle_seconds, opened + self._max_seconds) - now)
 
     @property
     def collected(self) -> frozenset[str]:
@@ -41,5 +36,6 @@ class Batch:
         return frozenset(self._pods)
 
     def close(self, decided: frozenset[str]) -> None:
-        """A decision was made for these; what was added while it was made stays in the window."""
-        self._pods -= decided
+        """A decision was made for these; what was added while it was made is in a window of its own."""
+        for uid in decided:
+            self._pods.pop(uid, None)

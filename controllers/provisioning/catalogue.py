@@ -2,21 +2,25 @@
 
 Each size is offered without a zone, where Azure chooses the place, and in each zone in which the subscription can use
 it, on demand and as spot. Where the list of sizes of the subscription is not known, each size is offered in all zones
-of the region. An offering that cannot be requested has the cause.
+of the region. An offering that cannot be requested has the cause. What a node class changes is in `offered`.
 
-Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#request-body.
+Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#request-body,
+docs/references/nodes.md.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from cloudprovider.azure.machine_labels import machine_labels
-from cloudprovider.azure.pricing import MAX_PODS, Size, reserved, sizes
+from cloudprovider.azure.machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
+from cloudprovider.azure.node_resources import default_disk_gib, ephemeral_storage, reserved
+from cloudprovider.azure.pricing import Size, is_priced, regions, sizes, unpriced
+from cloudprovider.azure.quota import family_in, needs
 from cloudprovider.azure.regions import zones_of
 from cloudprovider.azure.skus import excluded
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering, ResourceSku
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
 
+from .cluster_facts import UNKNOWN_CLUSTER, ClusterFacts
 from .scenario import InstanceTypeInput, OfferingInput
 
 # Why an offering cannot be requested now; "" if it can.
@@ -24,48 +28,69 @@ Obstacle = Callable[[Offering], str]
 
 
 def instance_types(
-    region: str, obstacle: Obstacle = lambda _: "", skus: Mapping[str, ResourceSku] | None = None
+    region: str,
+    obstacle: Obstacle = lambda _: "",
+    skus: Mapping[str, ResourceSku] | None = None,
+    facts: ClusterFacts = UNKNOWN_CLUSTER,
 ) -> tuple[InstanceTypeInput, ...]:
-    """All sizes with a price in the region; empty for an unknown region.
+    """The sizes with a price in the region, then those without one that it may have.
+
+    Where the region has prices, a size that only others price is left out unless the subscription's list has it.
 
     `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known.
     """
-    return tuple(_instance_type(size, region, obstacle, skus) for size in sizes(region))
+    here = region in regions()
+    others = [one for one in unpriced(region) if not here or not is_priced(one.name) or _is_listed(one, skus)]
+    return tuple(_instance_type(size, region, obstacle, skus, facts) for size in (*sizes(region), *others))
+
+
+def _is_listed(size: Size, skus: Mapping[str, ResourceSku] | None) -> bool:
+    return skus is not None and size.name.casefold() in skus
+
+
+def label_keys(types: Iterable[InstanceTypeInput]) -> frozenset[str]:
+    """The labels that instance types or their offerings define; a NodePool need not."""
+    every = (part for kind in types for part in (kind.requirements, *(one.requirements for one in kind.offerings)))
+    return frozenset(one.key for part in every for one in part)
 
 
 def _instance_type(
-    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None
+    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None, facts: ClusterFacts
 ) -> InstanceTypeInput:
+    sku = (skus or {}).get(size.name.casefold())
+    disk, usable = ephemeral_storage(default_disk_gib(size.vcpus, sku))
     return InstanceTypeInput(
         name=size.name,
-        requirements=tuple(
-            SelectorExpression(key=key, operator="In" if values else "DoesNotExist", values=values)
-            for key, values in {**_of_size(size), labels.REGION: (region,)}.items()
-        ),
+        requirements=_requirements({**aks_labels(), **facts.labels, **machine_labels(size), labels.REGION: region}),
         capacity={
             "cpu": str(size.vcpus),
             "memory": f"{size.memory_gib}Gi",
-            "pods": str(MAX_PODS),
+            "pods": str(facts.max_pods),
+            "ephemeral-storage": str(disk),
             **({size.gpu_resource: str(size.gpus)} if size.gpus else {}),
         },
-        overhead=dict(reserved(size.vcpus, size.memory_gib)),
-        offerings=tuple(_offerings(size, region, obstacle, skus)),
+        overhead={**reserved(size.vcpus, size.memory_gib, facts.max_pods), "ephemeral-storage": str(disk - usable)},
+        offerings=tuple(_offerings(size, region, obstacle, skus, facts)),
     )
 
 
 def _offerings(
-    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None
+    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None, facts: ClusterFacts
 ) -> Iterator[OfferingInput]:
     for zone in ("", *_zones(size, region, skus)):
         for kind in (ON_DEMAND, SPOT):
             offering = Offering(size=size.name, zone=zone, capacity_type=kind)
             cause = (excluded(skus, offering, region) if skus is not None else "") or obstacle(offering)
             yield OfferingInput(
-                zone=f"{region}-{zone}" if zone else "",
+                zone=f"{region}-{zone}" if zone else facts.regional_zone,
                 capacity_type=kind,
                 price=size.price_as(kind),
+                order_price=size.order_as(kind),
                 available=not cause,
                 cause=cause,
+                requirements=_requirements(offering_labels(kind, regional=not zone)),
+                taints=offering_taints(kind),
+                quotas=needs(offering, lambda name: family_in(skus, name)),
             )
 
 
@@ -77,6 +102,11 @@ def _zones(size: Size, region: str, skus: Mapping[str, ResourceSku] | None) -> t
     return tuple(zone for zone in sku.zones if zone not in sku.zones_restricted) if sku is not None else ()
 
 
-def _of_size(size: Size) -> dict[str, tuple[str, ...]]:
-    """The values of each label of a Node; () for a label that it does not bear."""
-    return {key: (value,) if value else () for key, value in machine_labels(size).items()}
+def _requirements(found: Mapping[str, str | None]) -> tuple[SelectorExpression, ...]:
+    """The labels of a Node as requirements: "" for a label that it does not bear, None for one of any value."""
+    return tuple(
+        SelectorExpression(key=key, operator="Exists")
+        if value is None
+        else SelectorExpression(key=key, operator="In" if value else "DoesNotExist", values=(value,) if value else ())
+        for key, value in found.items()
+    )

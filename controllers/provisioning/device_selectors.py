@@ -73,6 +73,14 @@ def selector(expression: str) -> Callable[[DeviceTemplate], bool]:
     return lambda device: all(compare(device) for compare in comparisons)
 
 
+def drivers(expression: str) -> tuple[str, ...]:
+    """The drivers that devices must have to be selected: what `device.driver ==` compares. Empty if none is known."""
+    if len(expression) > EXPRESSION_BYTES:
+        return ()
+    found = (_DRIVER.fullmatch(part.strip()) for part in _conjuncts(expression))
+    return tuple(_text(one) for one in found if one is not None and one["operator"] == "==")
+
+
 def _conjuncts(expression: str) -> list[str]:
     """The parts between `&&` outside of texts."""
     parts, start, quote, at = list[str](), 0, "", 0

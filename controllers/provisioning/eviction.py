@@ -21,12 +21,15 @@ DELETION_COSTS = 2.0**27
 PRIORITIES = 2.0**25
 MOST_COST = 10.0
 NO_OWNER = ("", "")
+# Texts of users are cut to what any valid one has: characters of a text, and of a number.
+TEXT, DIGITS = 253, 30
 
 
 class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     """Equal pods share one. `do_not_disrupt`: the annotation. `owner`: apiVersion and kind of the controller, if any.
 
     `cost`: between -10 and 10, 1 for an ordinary pod. `gpus`: it requests GPUs, or devices by a ResourceClaim.
+    `group`: its end restarts all pods of a LeaderWorkerSet's group, whose StatefulSets create them.
     `static`: a file on the Node defines it. `tolerates`: it tolerates the disrupted taint, so that a drain leaves it.
     """
 
@@ -34,6 +37,7 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
     owner: tuple[str, str] = NO_OWNER
     cost: float = 1.0
     gpus: bool = False
+    group: bool = False
     static: bool = False
     tolerates: bool = False
 
@@ -48,12 +52,15 @@ NO_EVICTION = Eviction()
 def eviction(pod: SchedulablePod) -> Eviction:
     """What an eviction of this pod depends on."""
     meta = pod.metadata
-    owner = next(((one.api_version, one.kind) for one in meta.owner_references if one.controller), NO_OWNER)
+    owner = next(
+        ((one.api_version[:TEXT], one.kind[:TEXT]) for one in meta.owner_references if one.controller), NO_OWNER
+    )
     return Eviction(
-        do_not_disrupt=meta.annotations.get(labels.DO_NOT_DISRUPT, ""),
+        do_not_disrupt=meta.annotations.get(labels.DO_NOT_DISRUPT, "")[:TEXT],
         owner=owner,
         cost=_cost(meta.annotations.get(labels.POD_DELETION_COST, ""), pod.spec.priority or 0),
         gpus=requests_gpus(pod.spec),
+        group=labels.LEADER_WORKER_SET in meta.labels,
         static=is_static(pod),
         tolerates=any(tolerates_disruption(one) for one in pod.spec.tolerations),
     )
@@ -61,7 +68,7 @@ def eviction(pod: SchedulablePod) -> Eviction:
 
 def _cost(deletion_cost: str, priority: int) -> float:
     try:
-        own = int(deletion_cost or "0")
+        own = int(deletion_cost[:DIGITS] or "0")
     except ValueError:
         own = 0  # as the ReplicaSet controller treats it
     return max(-MOST_COST, min(MOST_COST, 1.0 + own / DELETION_COSTS + priority / PRIORITIES))

@@ -1,7 +1,12 @@
 """Machines that exist or are on their way, as the solver reads them.
 
-Source: docs/references/karpenter.md#scheduling.
+A machine on its way offers what was counted on when it was bought: what others have shown meanwhile buys nothing for
+its pods before its own Node shows whether they fit.
+
+Source: docs/references/karpenter.md#scheduling, docs/adr/0063-purchase-brake.md.
 """
+
+from collections.abc import Iterable, Mapping, Sequence
 
 from controllers.model.gpu_devices import declares_devices, is_other_device
 from controllers.model.readiness import recorded_taints
@@ -9,14 +14,15 @@ from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodeclass import GpuSettings
+from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.nodepool import PoolRequirement
-from provisioner.api.value_sets import ValueSet, one_of
+from provisioner.api.value_sets import ANY, NEGATIVE, ValueSet, one_of
 
 from .nodepools import requirements
-from .offered import WHOLE_GPUS, is_plugged, offered
+from .offered import DEFAULTS, is_plugged, offered
+from .purchases import NOTHING, Purchase, purchase_of
 from .solver import model
-from .solver.requirements import combine, of_labels
+from .solver.requirements import Requirements, combine, of_labels
 from .solver.resources import parse
 
 # A Node has these taints before it is initialized; pods are expected to run once they are gone
@@ -36,18 +42,22 @@ def existing_node(
     claim: NodeClaim | None,
     pods: tuple[model.BoundPod, ...],
     types: tuple[model.InstanceType, ...],
-    settings: GpuSettings = WHOLE_GPUS,
+    settings: NodeClassSpec = DEFAULTS,
     *,
     keeps_gpus: bool = False,
+    overdue: bool = False,
 ) -> model.ExistingNode:
     """A Node, its NodeClaim, or both, with the pods on it. `settings`: of its node class.
 
-    `keeps_gpus`: GPUs that the Node does not show now count as there.
+    `keeps_gpus`: GPUs that the Node does not show now count as there. `overdue`: a Node that is not initialized counts
+    as what it shows, not as what it is to become.
 
     Raises ValueError that names the field.
     """
     name = node.name if node is not None else claim.name if claim is not None else ""
-    initialized = node is not None and (claim is None or node.metadata.labels.get("karpenter.sh/initialized") == "true")
+    initialized = node is not None and (
+        claim is None or overdue or node.metadata.labels.get(labels.INITIALIZED) == "true"
+    )
     own_labels = {**(claim.metadata.labels if claim else {}), **(node.metadata.labels if node else {})}
     expected: dict[str, ValueSet] = {}
     if claim is not None and not initialized:
@@ -59,13 +69,22 @@ def existing_node(
         )
     allowed = combine(of_labels(own_labels), expected)
     allowed.setdefault(labels.HOSTNAME, one_of((name,)))
-    capacity, allocatable = _size(node, claim, allowed, types, settings)
+    promise = NOTHING if claim is None or initialized else _promise(claim, own_labels)
+    capacity, allocatable = _size(node, claim, allowed, types, settings, promise=promise, initialized=initialized)
     if keeps_gpus:
         allocatable = _with_gpus(allocatable, allowed, types, settings)
     taints: tuple[Taint, ...] = node.spec.taints if node is not None else claim.spec.taints if claim else ()
+    if node is None:
+        possible = [offered(one, settings) for one in _types(allowed, types)]
+        offerings = _offerings(possible, allowed)
+        theirs = _common([one.requirements for one in possible]), _common([one.requirements for one in offerings])
+        allowed = {**theirs[0], **theirs[1], **allowed}
+        taints = tuple(dict.fromkeys((*taints, *(taint for one in offerings for taint in one.taints))))
     if not initialized:
         starting = (*claim.spec.startup_taints, *recorded_taints(claim)) if claim is not None else ()
         taints = tuple(t for t in taints if t.key not in EPHEMERAL_TAINTS and not any(t.matches(s) for s in starting))
+    # kube-scheduler binds a pending pod to such a Node if no other has room; it waits for no other machine.
+    taints = tuple(t for t in taints if t.effect != "PreferNoSchedule")
     return model.ExistingNode(
         name=name,
         requirements=allowed,
@@ -75,7 +94,15 @@ def existing_node(
         node_pool=own_labels.get(labels.NODEPOOL, ""),
         capacity=capacity,
         planned=node is None,
+        daemon_requests=promise.daemons if node is None and promise.allocatable else None,
     )
+
+
+def _promise(claim: NodeClaim, own_labels: Mapping[str, str]) -> Purchase:
+    """What was counted on when the machine was bought; nothing for one that became another size."""
+    purchase = purchase_of(claim)
+    size = own_labels.get(labels.INSTANCE_TYPE, purchase.instance_type)
+    return purchase if size == purchase.instance_type else NOTHING
 
 
 def _size(
@@ -83,18 +110,20 @@ def _size(
     claim: NodeClaim | None,
     requirements: dict[str, ValueSet],
     types: tuple[model.InstanceType, ...],
-    settings: GpuSettings,
+    settings: NodeClassSpec,
+    *,
+    promise: Purchase,
+    initialized: bool,
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Capacity and allocatable of the Node; what it lacks or reports as 0 comes from the NodeClaim or its size."""
+    """Capacity and allocatable of the Node; what it lacks or reports as 0 comes from the purchase or the size."""
     capacity, allocatable = dict[str, int](), dict[str, int]()
     if claim is not None:
         size = _type(requirements, types, settings)
         if size is not None:
             capacity, allocatable = dict(size.capacity), dict(size.allocatable)
         capacity |= parse(claim.status.capacity)
-        allocatable |= parse(claim.status.allocatable)
+        allocatable |= {**parse(claim.status.allocatable), **promise.allocatable}
     if node is not None:
-        initialized = claim is None or node.metadata.labels.get("karpenter.sh/initialized") == "true"
         theirs = parse(node.status.capacity), parse(node.status.allocatable)
         if initialized:
             return theirs
@@ -104,26 +133,49 @@ def _size(
 
 
 def _type(
-    requirements: dict[str, ValueSet], types: tuple[model.InstanceType, ...], settings: GpuSettings
+    requirements: dict[str, ValueSet], types: tuple[model.InstanceType, ...], settings: NodeClassSpec
 ) -> model.InstanceType | None:
     """The cheapest instance type that the machine may have, as it offers it."""
-    allowed = requirements.get(labels.INSTANCE_TYPE)
-    known = [one for one in types if allowed is not None and allowed.allows(one.name)]
-    size = min(known, key=_cheapest, default=None)
+    size = min(_types(requirements, types), key=_cheapest, default=None)
     return None if size is None else offered(size, settings)
+
+
+def _types(requirements: Requirements, types: tuple[model.InstanceType, ...]) -> list[model.InstanceType]:
+    """The instance types that the machine may have."""
+    allowed = requirements.get(labels.INSTANCE_TYPE)
+    return [one for one in types if allowed is not None and allowed.allows(one.name)]
+
+
+def _offerings(types: Iterable[model.InstanceType], requirements: Requirements) -> list[model.Offering]:
+    """The offerings that the machine may have."""
+    terms, zones = requirements.get(labels.CAPACITY_TYPE, ANY), requirements.get(labels.ZONE, ANY)
+    return [
+        one
+        for kind in types
+        for one in kind.offerings
+        if terms.allows(one.capacity_type) and (zones.allows(one.zone) if one.zone else zones.operator in NEGATIVE)
+    ]
+
+
+def _common(found: Sequence[Requirements]) -> Requirements:
+    """The labels that the Node will bear whichever of these it has."""
+    first, *others = found or ({},)
+    return {key: one for key, one in first.items() if all(other.get(key) == one for other in others)}
 
 
 def _with_gpus(
     allocatable: dict[str, int],
     requirements: dict[str, ValueSet],
     types: tuple[model.InstanceType, ...],
-    settings: GpuSettings,
+    settings: NodeClassSpec,
 ) -> dict[str, int]:
     """The resources of a Node with the devices that it is to have.
 
     One that shows other devices than its node class states is partitioned by others, and has no whole GPUs.
     """
-    if not declares_devices(settings) and any(is_other_device(name) and found for name, found in allocatable.items()):
+    if not declares_devices(settings.gpu) and any(
+        is_other_device(name) and found for name, found in allocatable.items()
+    ):
         return allocatable
     size = _type(requirements, types, settings)
     gpus = {} if size is None else {name: size.allocatable[name] for name in size.allocatable if is_plugged(name)}

@@ -1,7 +1,8 @@
 """The devices of a machine of a DRA driver that pods can still claim.
 
-Of a complete pool those count that no ResourceClaim has. While the driver restarts, its pool is incomplete: the devices
-of the size count then, unless the claim reports that the GPUs are lost.
+Of a complete pool those count that no ResourceClaim has, nor a partition of them, and that have no taint. While the
+driver restarts, its pool is incomplete: the devices of the size count then, unless the claim reports that the GPUs are
+lost.
 
 Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 """
@@ -53,15 +54,17 @@ def with_devices(
         of_size = size.capacity.get(resource, 0) if size is not None else 0
         pools = pools_of(slices, driver)
         names = {pool.name for pool in pools} or {node.name}
-        used = sum(1 for one in allocated if one[0] == driver and one[1] in names)
+        taken = {(pool, device) for by, pool, device in allocated if by == driver and pool in names}
         if pools and all(pool.complete for pool in pools):
-            free = sum((driver, pool.name, gpu) not in allocated for pool in pools for gpu in pool.gpus) * 1000
+            free = 1000 * sum(len(pool.free_gpus({name for of, name in taken if of == pool.name})) for pool in pools)
+            whole = 1000 * sum(len(pool.whole_gpus) for pool in pools)
         else:
-            free = max(0, of_size - 1000 * used) if usable else 0
+            whole = of_size if usable else 0
+            free = max(0, whole - 1000 * len(taken))
         if of_size or pools:
             capacity[resource] = max(of_size, capacity.get(resource, 0))
             allocatable[device_resource(resource)] = free
-            allocatable[ALL_DEVICES] = 0 if used or not free else 1000
+            allocatable[ALL_DEVICES] = 1000 if free and free == whole and not taken else 0
     return msgspec.structs.replace(machine, capacity=capacity, allocatable=allocatable)
 
 

@@ -6,16 +6,18 @@ import msgspec
 
 from cloudprovider.interface import Offering, ResourceSku
 
-from .catalogue import Obstacle, instance_types
+from .catalogue import Obstacle, instance_types, label_keys
+from .cluster_facts import UNKNOWN_CLUSTER, ClusterFacts
 from .scenario import WELL_KNOWN, model_instance_type
 from .solver import model
 
 
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
-    """`well_known`: the labels that every type defines."""
+    """`well_known`: the labels that every type defines. `quotas`: those that any offering needs, by their names."""
 
     types: tuple[model.InstanceType, ...]
     well_known: frozenset[str]
+    quotas: frozenset[str] = frozenset()
 
 
 class InstanceTypeCache:
@@ -25,12 +27,18 @@ class InstanceTypeCache:
         self._obstacle = obstacle
         self._region = ""
         self._skus: Mapping[str, ResourceSku] | None = None
+        self._facts = UNKNOWN_CLUSTER
         self._answers: dict[Offering, str] = {}
         self._types = InstanceTypes(types=(), well_known=WELL_KNOWN)
 
-    def in_region(self, region: str, skus: Mapping[str, ResourceSku] | None = None) -> InstanceTypes:
-        """The instance types of a region; none for a region without prices. `skus`: None if they are not known."""
-        if region == self._region and skus is self._skus and self._current():
+    def in_region(
+        self,
+        region: str,
+        skus: Mapping[str, ResourceSku] | None = None,
+        facts: ClusterFacts = UNKNOWN_CLUSTER,
+    ) -> InstanceTypes:
+        """The instance types of a region. `skus`: None if they are not known. `facts`: of its cluster."""
+        if region == self._region and skus is self._skus and facts == self._facts and self._current():
             return self._types
         answers: dict[Offering, str] = {}
 
@@ -38,12 +46,13 @@ class InstanceTypeCache:
             answers[offering] = self._obstacle(offering)
             return answers[offering]
 
-        found = instance_types(region, obstacle, skus)
-        keys = {requirement.key for one in found for requirement in one.requirements}
+        found = instance_types(region, obstacle, skus, facts)
         self._types = InstanceTypes(
-            types=tuple(model_instance_type(one) for one in found), well_known=WELL_KNOWN | frozenset(keys)
+            types=tuple(model_instance_type(one) for one in found),
+            well_known=WELL_KNOWN | label_keys(found),
+            quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )
-        self._region, self._skus, self._answers = region, skus, answers
+        self._region, self._skus, self._facts, self._answers = region, skus, facts, answers
         return self._types
 
     def _current(self) -> bool:

@@ -16,7 +16,8 @@ from provisioner.api import labels
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.restricted_labels import is_excluded
+from provisioner.api.requirements import normalise_key
+from provisioner.api.restricted_labels import is_copied
 
 from .decisions import quantities, requirements
 from .offered import is_requested
@@ -52,7 +53,7 @@ def manifest(
     template = pool.spec.template
     reference = template.spec.node_class_ref
     known = {
-        **_fixed(machine.requirements, well_known),
+        **_fixed(machine.requirements, well_known, pool),
         **template.metadata.labels,
         labels.NODEPOOL: pool.name,
         f"{reference.group}/{reference.kind.lower()}": reference.name,
@@ -92,12 +93,21 @@ def manifest(
     }
 
 
-def _fixed(found: Requirements, well_known: frozenset[str]) -> dict[str, str]:
-    """The labels of the user's own keys for which one value is left."""
+def _fixed(found: Requirements, well_known: frozenset[str], pool: NodePool) -> dict[str, str]:
+    """The labels of the user's own keys, each with one of the values that are left.
+
+    The decision counts on a label that the NodePool defines, so the Node has to bear it, whatever its value is. A key
+    that only pods name has a value only if they list it.
+    """
+    defined = {normalise_key(one.key) for one in pool.spec.template.spec.requirements}
     return {
-        key: allowed.single
+        key: value
         for key, allowed in found.items()
-        if allowed.single is not None and key not in well_known and key not in OF_NODE and not is_excluded(key)
+        if key not in well_known
+        and key not in OF_NODE
+        and is_copied(key)
+        and (key in defined or not allowed.complement)
+        and (value := allowed.example) is not None
     }
 
 

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 import msgspec
 
+from cloudprovider.azure.offerings import SKU_NAME
+from cloudprovider.azure.pricing import canonical_name
 from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
@@ -17,6 +19,8 @@ from provisioner.api.value_sets import ValueSet, value_set
 from .solver import model
 from .solver.requirements import combine, of_labels
 from .solver.resources import parse, total
+
+SIZES = frozenset({labels.INSTANCE_TYPE, SKU_NAME})
 
 
 def provisions(pool: NodePool) -> bool:
@@ -72,14 +76,16 @@ def node_pool(
 
 
 def requirements(found: Iterable[PoolRequirement]) -> dict[str, ValueSet]:
-    """The intersection of requirements, key by key. Raises ValueError for an invalid one."""
+    """The intersection of requirements, key by key; VM sizes in any case. Raises ValueError for an invalid one."""
     combined: dict[str, ValueSet] = {}
     for one in found:
+        key = normalise_key(one.key)
+        values = tuple(map(canonical_name, one.values)) if key in SIZES else one.values
         try:
-            wanted = value_set(one.operator, one.values, one.min_values or 0)
+            wanted = value_set(one.operator, values, one.min_values or 0)
         except ValueError as error:
             raise ValueError(f"{one.key}: {error}") from None
-        combined = combine(combined, {normalise_key(one.key): wanted})
+        combined = combine(combined, {key: wanted})
     return combined
 
 

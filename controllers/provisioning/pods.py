@@ -2,44 +2,67 @@
 
 A pod keeps its identity, its Node, its volume claims and a reference to the constraints that it shares with equal pods.
 Of a bound pod all constraints are kept only if it is created again elsewhere once its Node is removed. A pending pod
-keeps besides why it is not provisionable. Decoded specs are dropped.
+keeps besides why it is not provisionable. Decoded specs are dropped. What one pod, and all large pods together, keep is
+bounded in bytes, and an error of one pod is kept with it.
 """
 
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from datetime import datetime
+from hashlib import blake2b, sha256
 from typing import cast
+from weakref import WeakValueDictionary
 
 import msgspec
 
+from provisioner.api.byte_budget import ByteBudget, Refusals
 from provisioner.api.deviceclaim import ClaimName
-from provisioner.api.meta import ObjectMeta
-from provisioner.api.schedulable import Affinity, DaemonSet, PodAffinity, SchedulablePod, SchedulablePodSpec
+from provisioner.api.object_errors import OBJECT_ERRORS
+from provisioner.api.schedulable import Affinity, PodAffinity, SchedulablePod, SchedulablePodSpec
 
 from .eviction import NO_EVICTION, Eviction, eviction
-from .podspecs import podspec
-from .provisionable import is_daemon, is_recreated, moves, why_not
+from .podspecs import podspec, requests, shape_key, unconstrained
+from .provisionable import is_daemon, is_recreated, moves, nominated_node, why_not
 from .solver import model
+from .solver.comparisons import REMEDY, TooLargeError
 
 # Shared values beyond this number are dropped; equal pods then share the next copy.
 SHARED_MAX = 20_000
+# Of a text that names what a pod waits for, and resources of a pod that is too large.
+TEXT_MAX, RESOURCES_MAX = 300, 50
+# The API server accepts any text as the UID of an owner; a real one has 36 characters.
+UID_MAX = 64
 NO_CONSTRAINTS = model.PodSpec()
-# The index of a cache of pods by the name of their Node.
-BY_NODE = "node"
+# The indexes of a cache of pods: by the name of their Node, and by that of the Node that kube-scheduler nominated.
+BY_NODE, BY_NOMINATED_NODE = "node", "nominated-node"
 
 
-class CachedPod(SchedulablePod, frozen=True, kw_only=True):
+class Shared(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
+    """What equal pods share: their constraints with the digest of these, or why they cannot be scheduled."""
+
+    constraints: model.PodSpec
+    error: str = ""
+    too_large: bool = False
+    shape: str = ""
+
+
+class CachedPod(SchedulablePod, frozen=True, kw_only=True, weakref=True):
     """`constraints`: of a bound pod that is not created again only its requests, labels, ports and anti-affinity.
 
     `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
-    all. `daemon`: a DaemonSet owns it. `moves`: it is bound, and created again elsewhere once its Node is removed;
-    `recreated`: once it is evicted, which do-not-disrupt can prevent for now.
+    all; `too_large`: because its constraints need more work than one pod may cost. `daemon`: a DaemonSet owns it.
+    `moves`: it is bound, and created again elsewhere once its Node is removed; `recreated`: once it is evicted, which
+    do-not-disrupt can prevent for now.
     `claims`: the PersistentVolumeClaims of its volumes. `devices`: what its devices are claimed by.
     `ready`: its condition Ready is True. `started`: when it started, kept only if its do-not-disrupt is a duration.
+    `shared`: the reference by which equal pods share their constraints as long as there is one. `shape`: equal for pods
+    that no machine can tell apart, see `shape_of`. `daemon_set`: the UID of the DaemonSet that owns it.
+    `nominated_node`: where kube-scheduler makes room for this pending pod by preemption.
     """
 
     constraints: model.PodSpec = NO_CONSTRAINTS
     waits_for: str = ""
     error: str = ""
+    too_large: bool = False
     daemon: bool = False
     moves: bool = False
     recreated: bool = False
@@ -48,6 +71,10 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True):
     ready: bool = False
     eviction: Eviction = NO_EVICTION
     started: datetime | None = None
+    shared: Shared | None = None
+    shape: str = ""
+    daemon_set: str = ""
+    nominated_node: str = ""
 
     @property
     def own(self) -> bool:
@@ -60,45 +87,72 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True):
 
 
 class PodDigest:
-    """Replaces decoded pods by their cached form. One instance serves one cache."""
+    """Replaces decoded pods by their cached form. One instance serves one cache.
 
-    def __init__(self) -> None:
-        self._shared: dict[bytes, tuple[model.PodSpec, str]] = {}
+    `namespaces()`: how many share the budget of bytes, 0 if it is not known.
+    """
+
+    def __init__(self, namespaces: Callable[[], int] = lambda: 0) -> None:
+        self._shared: WeakValueDictionary[bytes, Shared] = WeakValueDictionary()
+        self._budget = ByteBudget(namespaces=namespaces)
+        self.refusals = Refusals(self._budget)
         self._places: dict[str, SchedulablePodSpec] = {}
         self._evictions: dict[Eviction, Eviction] = {}
 
     def __call__(self, pod: SchedulablePod) -> SchedulablePod:
-        """The cached form of a pod."""
+        """The cached form of a pod; of one that cannot be evaluated only its identity, and the error."""
+        try:
+            return self._cached(pod)
+        except OBJECT_ERRORS as error:
+            bound = bool(pod.spec.node_name)
+            return CachedPod(
+                metadata=pod.metadata.identity(),
+                spec=self._place(pod.spec.node_name),
+                constraints=model.PodSpec(namespace=pod.metadata.namespace),
+                error=f"invalid Pod: {type(error).__name__}: {str(error)[:TEXT_MAX]}",
+                waits_for="" if bound else why_not(pod)[:TEXT_MAX],
+                daemon=is_daemon(pod),
+            )
+
+    def _cached(self, pod: SchedulablePod) -> CachedPod:
         meta, bound, claims, devices = pod.metadata, bool(pod.spec.node_name), pod.volume_claims, pod.device_claims
         recreated = bound and is_recreated(pod)
         stays = bound and not recreated
         evicted = self._eviction(pod)
         if stays:
             pod = msgspec.structs.replace(pod, spec=_of_bound(pod.spec))
-        constraints, error = self._constraints(pod)
-        return CachedPod(
-            metadata=ObjectMeta(
-                name=meta.name,
-                namespace=meta.namespace,
-                uid=meta.uid,
-                resource_version=meta.resource_version,
-                creation_timestamp=meta.creation_timestamp,
-                deletion_timestamp=meta.deletion_timestamp,
-                unreadable=meta.unreadable,
-            ),
+        # Equal pods share their constraints; these are its own.
+        own = len(msgspec.json.encode((claims, () if stays else devices)))
+        if why := self._budget.refused(own, meta.namespace):
+            shared, refused = _too_large(pod, why), own
+        else:
+            shared, refused = self._constraints(pod)
+        whole = not refused
+        found = CachedPod(
+            metadata=meta.identity(*([] if whole else [f"spec: {shared.error}"])),
             spec=self._place(pod.spec.node_name),
-            constraints=constraints,
-            error=error,
-            waits_for="" if bound else why_not(pod),
+            constraints=shared.constraints,
+            error=shared.error,
+            too_large=shared.too_large,
+            shared=shared,
+            waits_for="" if bound else why_not(pod)[:TEXT_MAX],
             daemon=is_daemon(pod),
+            daemon_set=next((one.uid[:UID_MAX] for one in meta.owner_references if one.kind == "DaemonSet"), ""),
             moves=recreated and moves(pod),
             recreated=recreated,
-            claims=() if stays else claims,
-            devices=() if stays else devices,
+            claims=claims if whole else (),
+            devices=devices if whole and not stays else (),
             ready=any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions),
             eviction=evicted,
+            shape="" if stays or shared.error else shape_of(shared.shape, pod.name, claims, devices),
+            nominated_node=nominated_node(pod),
             started=pod.status.start_time if evicted.do_not_disrupt not in ("", "true") else None,
         )
+        if whole:
+            self._budget.hold(found, own, meta.namespace)
+        else:
+            self.refusals.remember(found, refused)
+        return found
 
     def _eviction(self, pod: SchedulablePod) -> Eviction:
         if len(self._evictions) > SHARED_MAX:
@@ -111,8 +165,9 @@ class PodDigest:
             self._places.clear()
         return self._places.setdefault(node, SchedulablePodSpec(node_name=node))
 
-    def _constraints(self, pod: SchedulablePod) -> tuple[model.PodSpec, str]:
-        key = msgspec.msgpack.encode(
+    def _constraints(self, pod: SchedulablePod) -> tuple[Shared, int]:
+        """What the pod shares with equal ones, and its bytes if they are not kept."""
+        text = msgspec.json.encode(
             (
                 pod.metadata.namespace,
                 sorted(pod.metadata.labels.items()),
@@ -120,23 +175,59 @@ class PodDigest:
             ),
             enc_hook=dict,
         )
+        key = blake2b(text, digest_size=16).digest()
         known = self._shared.get(key)
-        if known is None:
-            try:
-                known = podspec(pod), ""
-            except ValueError as error:
-                # Its labels decide which budgets concern it.
-                meta = pod.metadata
-                known = model.PodSpec(namespace=meta.namespace, labels=meta.labels), f"invalid Pod: {error}"
-            if len(self._shared) > SHARED_MAX:
-                self._shared.clear()
-            self._shared[key] = known
-        return known
+        if known is not None:
+            return known, 0
+        size = len(text)
+        if why := self._budget.refused(size, pod.metadata.namespace):
+            return _too_large(pod, why), size
+        try:
+            found = podspec(pod)
+            known = Shared(constraints=found, shape=_digest(shape_key(found)))
+        except TooLargeError as error:
+            known = Shared(constraints=unconstrained(pod), error=str(error), too_large=True)
+        except ValueError as error:
+            # Its labels decide which budgets concern it.
+            meta = pod.metadata
+            left = model.PodSpec(namespace=meta.namespace, labels=meta.labels)
+            known = Shared(constraints=left, error=f"invalid Pod: {str(error)[:TEXT_MAX]}")
+        self._shared[key] = known
+        self._budget.hold(known, size, pod.metadata.namespace)
+        return known, 0
+
+
+def _too_large(pod: SchedulablePod, why: str) -> Shared:
+    """What is kept of a pod that is too large: the room that it takes on its Node."""
+    found = sorted(requests(pod.spec).items())[:RESOURCES_MAX]
+    constraints = model.PodSpec(namespace=pod.metadata.namespace, requests=dict(found))
+    return Shared(constraints=constraints, error=f"{why}: {REMEDY}", too_large=True)
+
+
+def shape_of(base: str, name: str, claims: Iterable[str], devices: Iterable[ClaimName]) -> str:
+    """Equal for pods with the same namespace, requests, constraints and volumes, whoever creates them; 16 digits.
+
+    Neither the name and the labels of the pod nor its owner are part of it: a controller that creates the pod again, a
+    rollout and the next Job of a CronJob have others. The name of an ephemeral volume's claim begins with the pod's.
+    `base`: the digest of namespace and constraints.
+    """
+    volumes = sorted(one for one in claims if not one.startswith(f"{name}-"))
+    templates = sorted(one.template for one in devices if one.template)
+    return _digest((base, volumes, templates)) if volumes or templates else base
+
+
+def _digest(value: object) -> str:
+    return sha256(repr(value).encode()).hexdigest()[:16]
 
 
 def pod_indexes() -> Mapping[str, Callable[[SchedulablePod], tuple[str, ...]]]:
     """The index that a cache of pods must have for disruption."""
-    return {BY_NODE: lambda pod: (pod.spec.node_name,) if pod.spec.node_name else ()}
+    return {
+        BY_NODE: lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
+        BY_NOMINATED_NODE: lambda pod: (
+            (pod.nominated_node,) if isinstance(pod, CachedPod) and pod.nominated_node else ()
+        ),
+    }
 
 
 def provisionable(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
@@ -151,27 +242,21 @@ def displaced(pods: Iterable[SchedulablePod], nodes: Container[str]) -> Iterator
     yield from sorted(found, key=lambda pod: pod.name)
 
 
+def placed_pods(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
+    """The cached pods on Nodes."""
+    return (one for one in cast("Iterable[CachedPod]", pods) if one.spec.node_name)
+
+
 def bound(pods: Iterable[SchedulablePod]) -> dict[str, list[model.BoundPod]]:
     """The constraints of the cached pods on each Node."""
     found: dict[str, list[model.BoundPod]] = {}
-    for one in cast("Iterable[CachedPod]", pods):
-        if one.spec.node_name:
-            entry = model.BoundPod(spec=one.constraints, daemon=one.daemon)
-            found.setdefault(one.spec.node_name, []).append(entry)
+    terminating: dict[int, model.PodSpec] = {}
+    for one in placed_pods(pods):
+        spec = one.constraints
+        if one.metadata.deleting:
+            spec = terminating.setdefault(id(spec), msgspec.structs.replace(spec, terminating=True))
+        found.setdefault(one.spec.node_name, []).append(model.BoundPod(spec=spec, daemon=one.daemon))
     return found
-
-
-def daemon_specs(daemon_sets: Iterable[DaemonSet]) -> tuple[model.PodSpec, ...]:
-    """The constraints of the pods that DaemonSets create; those that cannot be scheduled are left out."""
-    found = []
-    for one in sorted(daemon_sets, key=lambda one: (one.metadata.namespace, one.metadata.name)):
-        template = one.spec.template
-        meta = ObjectMeta(name=one.metadata.name, namespace=one.metadata.namespace, labels=template.metadata.labels)
-        try:
-            found.append(podspec(SchedulablePod(metadata=meta, spec=template.spec)))
-        except ValueError:
-            continue
-    return tuple(found)
 
 
 def _of_bound(spec: SchedulablePodSpec) -> SchedulablePodSpec:

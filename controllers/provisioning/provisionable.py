@@ -11,6 +11,8 @@ from provisioner.api import labels
 from provisioner.api.schedulable import SchedulablePod
 
 DEFAULT_SCHEDULER = "default-scheduler"
+# Of the API server; a status is not checked.
+NODE_NAME_MAX = 253
 TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
@@ -36,6 +38,13 @@ def why_not(pod: SchedulablePod) -> str:
     if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
         return "kube-scheduler has not yet tried to place it"
     return ""
+
+
+def nominated_node(pod: SchedulablePod) -> str:
+    """The Node on which kube-scheduler makes room for a pending pod by preemption; "" without one."""
+    if pod.spec.node_name or pod.metadata.deleting or pod.status.phase in TERMINAL:
+        return ""
+    return pod.status.nominated_node_name[:NODE_NAME_MAX]
 
 
 def is_recreated(pod: SchedulablePod) -> bool:

@@ -8,7 +8,8 @@ from collections.abc import Mapping
 import msgspec
 
 from provisioner.api import labels
-from provisioner.api.meta import EMPTY
+from provisioner.api.meta import EMPTY, Taint
+from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -19,7 +20,7 @@ from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
 from .nodepools import node_pool, provisions
-from .offered import WHOLE_GPUS, NodeClasses, offered_types, settings_of
+from .offered import DEFAULTS, NodeClasses, offered_types, settings_of
 from .podspecs import interchangeable, label_requirements, podspec
 from .solver import model
 from .solver.requirements import combine
@@ -40,13 +41,21 @@ WELL_KNOWN = frozenset(
 
 
 class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available."""
+    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available.
+
+    `requirements` and `taints`: of its Nodes, besides those of the instance type. `order_price`: by which it is
+    compared if the price is not known; None: after all others. `quotas`: what a machine uses of each quota.
+    """
 
     zone: str = msgspec.field(default="", name="Zone")
     capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
     price: float | None = msgspec.field(default=None, name="Price")
+    order_price: float | None = msgspec.field(default=None, name="OrderPrice")
     available: bool = msgspec.field(default=True, name="Available")
     cause: str = msgspec.field(default="", name="Cause")
+    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
+    taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
+    quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
 
 
 class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,6 +86,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     pods: tuple[SchedulablePod, ...] | None = ()
     well_known_labels: tuple[str, ...] | None = ()
     node_classes: tuple[AgentPoolNodeClass, ...] | None = ()
+    namespaces: tuple[Namespace, ...] | None = ()
     max_new_node_claims: int | None = None
 
 
@@ -105,6 +115,7 @@ def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
         nodes=nodes,
         well_known=well_known,
         max_new=scenario.max_new_node_claims,
+        namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
     )
     return made, errors
 
@@ -132,8 +143,12 @@ def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
                 zone=one.zone,
                 capacity_type=one.capacity_type or "on-demand",
                 price=one.price,
+                order_price=one.order_price,
                 available=one.available,
                 cause=one.cause,
+                requirements=label_requirements(one.requirements),
+                taints=one.taints,
+                quotas=one.quotas,
             )
             for one in found.offerings
         ),
@@ -152,10 +167,11 @@ def _node(found: NodeInput, types: tuple[model.InstanceType, ...], classes: Node
         raise ValueError("an entry of nodes has neither a node nor a nodeClaim")
     pods = tuple(
         model.BoundPod(
-            spec=podspec(one), daemon=any(owner.kind == "DaemonSet" for owner in one.metadata.owner_references)
+            spec=msgspec.structs.replace(podspec(one), terminating=one.metadata.deleting),
+            daemon=any(owner.kind == "DaemonSet" for owner in one.metadata.owner_references),
         )
         for one in found.pods
     )
     claim = found.node_claim
-    settings = settings_of(claim.spec.node_class_ref, classes) if claim is not None else WHOLE_GPUS
+    settings = settings_of(claim.spec.node_class_ref, classes) if claim is not None else DEFAULTS
     return existing_node(found.node, claim, pods, types, settings)

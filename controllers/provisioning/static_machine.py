@@ -6,25 +6,38 @@ launch tries them in this order, and a NodeClaim that finds none keeps the cause
 Source: docs/references/karpenter.md#static-nodepools.
 """
 
+from datetime import datetime
+
 import msgspec
 
 from provisioner.api import labels
-from provisioner.api.nodeclass import GpuSettings
+from provisioner.api.conditions import LAUNCHED
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.nodepool import NodePool
 from provisioner.api.value_sets import one_of
+from provisioner.api.zones import is_regional
 
 from .instances import InstanceTypes
+from .nodeclaims import manifest
 from .nodepools import node_pool, with_capacity_type
-from .offered import WHOLE_GPUS, offered_types
+from .offered import DEFAULTS, offered_types
 from .solver import model
-from .solver.candidates import UNKNOWN_PRICE, candidates
+from .solver.candidates import candidates
 from .solver.requirements import combine
 
 # As many as Karpenter passes to a cloud provider.
 INSTANCE_TYPES_MOST = 60
+# A NodeClaim that an admission policy changes would be created again for ever, and not more often than this.
+OUTDATED_SECONDS = 300.0
+# The annotations with hashes, each after the one with its version.
+HASHES = (
+    (labels.NODEPOOL_HASH_VERSION, labels.NODEPOOL_HASH),
+    (labels.NODECLASS_HASH_VERSION, labels.NODECLASS_HASH),
+)
 
 
-def static_machine(pool: NodePool, types: InstanceTypes, settings: GpuSettings = WHOLE_GPUS) -> model.NewMachine | None:
+def static_machine(pool: NodePool, types: InstanceTypes, settings: NodeClassSpec = DEFAULTS) -> model.NewMachine | None:
     """None if no instance type satisfies the NodePool and its node class, which has these settings.
 
     Raises ValueError that names an invalid field.
@@ -44,11 +57,12 @@ def static_machine(pool: NodePool, types: InstanceTypes, settings: GpuSettings =
     names = tuple(dict.fromkeys(one.type_name for one in offered))[:INSTANCE_TYPES_MOST]
     kept = [one for one in offered if one.type_name in names]
     zones = {one.zone for one in kept}
+    outside = {zone for zone in zones if is_regional(zone)}
     narrowed = {
         labels.INSTANCE_TYPE: one_of(names),
         labels.CAPACITY_TYPE: one_of(one.capacity_type for one in kept),
         # Without a requirement on the zone, Azure chooses where the machine is.
-        **({} if "" in zones else {labels.ZONE: one_of(zones)}),
+        **({} if outside else {labels.ZONE: one_of(zones)}),
     }
     return model.NewMachine(
         node_pool=pool.name,
@@ -56,8 +70,40 @@ def static_machine(pool: NodePool, types: InstanceTypes, settings: GpuSettings =
         instance_types=names,
         requirements=combine(template.requirements, narrowed),
         requests={},
-        price=None if kept[0].price >= UNKNOWN_PRICE else kept[0].price,
+        price=kept[0].price if kept[0].priced else None,
     )
+
+
+def is_outdated(
+    claim: NodeClaim,
+    pool: NodePool,
+    types: InstanceTypes,
+    *,
+    node_class: AgentPoolNodeClass | None,
+    settings: NodeClassSpec = DEFAULTS,
+    now: datetime,
+) -> bool:
+    """Whether a NodeClaim whose launch fails would be created otherwise now. `node_class`: None if it is not known.
+
+    The order of its instance types changes with their prices and is not compared. The pods of another machine narrow
+    its replacement, which its command deletes if it cannot be launched. Raises as `static_machine`.
+    """
+    if labels.REPLACEMENT_COMMAND in claim.metadata.annotations:
+        return False
+    if claim.deleting or claim.status.node_name or claim.condition(LAUNCHED, "False") is None:
+        return False
+    if (now - claim.metadata.creation_timestamp).total_seconds() < OUTDATED_SECONDS:
+        return False
+    machine = static_machine(pool, types, settings)
+    if machine is None:
+        return False  # the other one could not be created
+    made = manifest(machine, pool, claim.name, types.well_known, node_class=node_class)
+    hashes, own = made["metadata"]["annotations"], claim.metadata.annotations
+    for version, value in HASHES:
+        if own.get(version) == hashes.get(version) and own.get(value) != hashes.get(value):
+            return True
+    required = {(one["key"], one["operator"], frozenset(one.get("values", ()))) for one in made["spec"]["requirements"]}
+    return required != {(one.key, one.operator, frozenset(one.values)) for one in claim.spec.requirements}
 
 
 def _all_offered(kind: model.InstanceType) -> model.InstanceType:

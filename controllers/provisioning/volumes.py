@@ -4,20 +4,26 @@ A bound volume is used where its PersistentVolume can be attached, a volume of a
 consumer where the class provisions volumes. Unlike in Karpenter the host name of a local volume counts, because no new
 machine can use such a volume.
 
+The topologies of several volumes multiply. The labels that are compared for one pod are counted before they are, and a
+pod that needs too many is refused. What is made of one Storage is made once, whichever pods use it.
+
 Source: https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/provisioning/scheduling/volumetopology.go,
 https://kubernetes.io/docs/concepts/storage/storage-classes/#volume-binding-mode,
 https://github.com/kubernetes-sigs/azuredisk-csi-driver/tree/master/docs (labels of zones).
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import TypeVar, cast
+from weakref import WeakKeyDictionary
 
 from controllers.model.storage import Storage
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
 from provisioner.api.value_sets import ABSENT, one_of
-from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from provisioner.api.volume import ONE_POD, PersistentVolume, PersistentVolumeClaim, StorageClass
 
-from .podspecs import label_requirements
+from .podspecs import VALUES_A_COMPARISON, label_requirements
+from .solver.comparisons import PER_POD, TooLargeError
 from .solver.requirements import Requirements, combine, excludes
 
 DISK_ZONE = "topology.disk.csi.azure.com/zone"
@@ -28,25 +34,87 @@ OUTSIDE_ZONES = frozenset({"", "0"})
 
 Alternatives = tuple[Requirements, ...]
 ANYWHERE: Alternatives = ({},)
+# Labels that are compared to combine the terms of one volume, or the volumes of one pod: some milliseconds.
+COMBINED_MAX = 10_000
+REMEDY = "remove terms from nodeAffinity of its PersistentVolumes or allowedTopologies of its StorageClasses"
+
+V = TypeVar("V")
+
+
+class Made:
+    """What was made of one Storage, also the errors, by what it was made of. Equal topologies are one object."""
+
+    _of: WeakKeyDictionary[Storage, "Made"] = WeakKeyDictionary()
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, tuple[object, object]] = {}
+        self._equal: dict[Hashable, Alternatives] = {}
+
+    @classmethod
+    def of(cls, storage: Storage) -> "Made":
+        """That of this Storage, as long as the Storage exists."""
+        return cls._of.setdefault(storage, cls())
+
+    def once(self, key: Hashable, make: Callable[[], V], *, kept: object = None) -> V:
+        """The result of the first call with this key. Raises its ValueError.
+
+        `kept`: what must exist as long as the key, because its place in memory is a part of the key.
+        """
+        if key not in self._known:
+            try:
+                self._known[key] = make(), kept
+            except ValueError as error:
+                self._known[key] = error, kept
+        found, _ = self._known[key]
+        if isinstance(found, ValueError):
+            raise type(found)(*found.args)
+        return cast("V", found)
+
+    def same(self, found: Alternatives) -> Alternatives:
+        """The object that stands for all equal alternatives."""
+        return self._equal.setdefault(frozenset(_key(one) for one in found), found)
 
 
 def volume_requirements(claims: Iterable[str], storage: Storage) -> Alternatives:
     """The requirements of a pod's volumes, any one suffices; () if they restrict nothing.
 
-    Raises ValueError with the cause if no machine would help the pod.
+    The same object for volumes with the same topologies. Raises ValueError with the cause if no machine would help the
+    pod, TooLargeError if its volumes have too many topologies.
     """
-    found = ANYWHERE
-    for name in claims:
-        if storage.error:
-            raise ValueError(f"the volumes of pods cannot be read: {storage.error}")
-        found = both(found, _of_claim(name, storage))
-        if not found:
-            raise ValueError(f"no Node can use all of its volumes: {', '.join(claims)} exclude each other")
+    made, names = Made.of(storage), tuple(claims)
+    topologies = {id(one): one for one in (_of_claim(name, storage, made) for name in names) if one != ANYWHERE}
+    combined = Combined("the product of the topologies of its volumes")
+    found = made.once(("volumes", *topologies), lambda: made.same(combined(topologies.values())))
+    if not found:
+        raise ValueError(f"no Node can use all of its volumes: {', '.join(names)} exclude each other")
     return () if found == ANYWHERE else found
 
 
+class Users:
+    """Which pod uses a claim with access mode ReadWriteOncePod: one that is bound, or the first that gets a place.
+
+    `bound`: pods on Nodes, each with its claims. kube-scheduler binds no other pod with such a claim to any Node.
+    """
+
+    def __init__(self, bound: Iterable[tuple[str, Iterable[str]]]) -> None:
+        self._users = {claim: pod for pod, claims in bound for claim in claims}
+
+    def admit(self, pod: str, claims: Iterable[str], storage: Storage) -> None:
+        """Count a pod as user of its claims. Raises ValueError if another pod uses one of them."""
+        for name in claims:
+            found = storage.claims.get(name)
+            if found is not None and ONE_POD in found.spec.access_modes:
+                user = self._users.setdefault(name, pod)
+                if user != pod:
+                    raise ValueError(f"PersistentVolumeClaim {name} is {ONE_POD}, and Pod {user} uses it")
+
+
 def compatible(pod: Alternatives, volumes: Alternatives) -> Alternatives:
-    """Those of `volumes` that an alternative of the pod's own requirements allows. Raises ValueError if none is."""
+    """Those of `volumes` that an alternative of the pod's own requirements allows.
+
+    Raises ValueError if none is, TooLargeError if there are too many of both.
+    """
+    _check(len(pod) * _labels(volumes), PER_POD, "the product of its required terms and the topologies of its volumes")
     found = tuple(volume for volume in volumes if any(not excludes(one, volume) for one in pod))
     if volumes and not found:
         key = excludes(pod[0], volumes[0])
@@ -54,7 +122,9 @@ def compatible(pod: Alternatives, volumes: Alternatives) -> Alternatives:
     return found
 
 
-def _of_claim(name: str, storage: Storage) -> Alternatives:
+def _of_claim(name: str, storage: Storage, made: Made) -> Alternatives:
+    if name in storage.unread:
+        raise ValueError(f"PersistentVolumeClaim {name} cannot be read: {storage.unread[name]}")
     claim = storage.claims.get(name)
     if claim is None:
         raise ValueError(f"PersistentVolumeClaim {name} does not exist")
@@ -63,13 +133,19 @@ def _of_claim(name: str, storage: Storage) -> Alternatives:
     bound_to = claim.spec.volume_name
     if claim.status.phase == "Lost" or (bound_to and bound_to not in storage.volumes):
         raise ValueError(f"PersistentVolumeClaim {name} is bound to PersistentVolume {bound_to}, which does not exist")
+    if bound_to and not claim.bound:
+        raise ValueError(f"PersistentVolumeClaim {name} is not yet bound to PersistentVolume {bound_to}, its volume")
     try:
-        return _of_volume(storage.volumes[bound_to]) if bound_to else _of_class(_class_of(name, claim, storage))
+        if bound_to:
+            volume = storage.volumes[bound_to]
+            return made.once(("volume", bound_to), lambda: made.same(_of_volume(volume)))
+        of_class = _class_of(claim, storage)
+        return made.once(("class", of_class.metadata.name), lambda: made.same(_of_class(of_class)))
     except ValueError as error:
-        raise ValueError(f"PersistentVolumeClaim {name}: {error}") from None
+        raise type(error)(f"PersistentVolumeClaim {name}: {error}") from None
 
 
-def _class_of(name: str, claim: PersistentVolumeClaim, storage: Storage) -> StorageClass:
+def _class_of(claim: PersistentVolumeClaim, storage: Storage) -> StorageClass:
     wanted = claim.spec.storage_class_name
     if not wanted:
         raise ValueError(
@@ -106,16 +182,10 @@ def _of_class(found: StorageClass) -> Alternatives:
 
 
 def _any_of(terms: Iterable[Sequence[SelectorExpression]], what: str) -> Alternatives:
-    found = tuple(one for term in terms for one in _term(term))
+    combined = Combined(what)
+    found = tuple(one for term in terms for one in combined(_expression(expression) for expression in term))
     if not found:
         raise ValueError(f"no Node satisfies the topology of {what}")
-    return found
-
-
-def _term(expressions: Iterable[SelectorExpression]) -> Alternatives:
-    found = ANYWHERE
-    for one in expressions:
-        found = both(found, _expression(one))
     return found
 
 
@@ -126,15 +196,41 @@ def _expression(one: SelectorExpression) -> Alternatives:
         return (label_requirements([SelectorExpression(key=key, operator=one.operator, values=one.values)]),)
     zones = [value for value in one.values if value not in OUTSIDE_ZONES]
     within: Alternatives = ({labels.ZONE: one_of(zones)},) if zones else ()
-    # A machine that does not exist yet has no zone, its Node will have zone 0.
+    # The Node of a machine outside all zones has zone 0, or no zone.
     return (*within, {labels.ZONE: ABSENT}, {labels.ZONE: one_of(("0",))})
 
 
 def both(ones: Alternatives, others: Alternatives) -> Alternatives:
-    """The combinations that do not exclude each other."""
-    found: list[Requirements] = []
-    for one in ones:
-        for other in others:
-            if not excludes(one, other) and (both := combine(one, other)) not in found:
-                found.append(both)
-    return tuple(found)
+    """The combinations that do not exclude each other. Raises TooLargeError if there are too many."""
+    return Combined("what its volumes and devices require")((ones, others))
+
+
+class Combined:
+    """Combines alternatives, and counts the labels that this compares before it does. `what`: the cause of errors."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+        self._compared = 0
+
+    def __call__(self, parts: Iterable[Alternatives]) -> Alternatives:
+        """The combinations of one of each part that do not exclude each other, each once. Raises TooLargeError."""
+        found = ANYWHERE
+        for part in parts:
+            self._compared += len(found) * (len(part) + _labels(part)) + len(part) * _labels(found)
+            _check(self._compared, COMBINED_MAX, self._what)
+            pairs = (combine(one, other) for one in found for other in part if not excludes(one, other))
+            found = tuple({_key(one): one for one in pairs}.values())
+        return found
+
+
+def _check(compared: int, most: int, what: str) -> None:
+    if compared > most:
+        raise TooLargeError(f"{what} takes more than {most:,} comparisons of labels: {REMEDY}")
+
+
+def _labels(found: Alternatives) -> int:
+    return sum(1 + len(one.values) // VALUES_A_COMPARISON for requirements in found for one in requirements.values())
+
+
+def _key(found: Requirements) -> Hashable:
+    return frozenset(found.items())

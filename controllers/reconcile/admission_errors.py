@@ -1,56 +1,109 @@
 """Reads the pods that the kubelet rejected, where pods are cached. A key is the name of a Node.
 
 The cache has no pods that have ended. One that was bound, requests GPUs and vanishes without having been Ready or
-deleted can have been rejected: the failed pods of its Node are then listed once for all of them.
+deleted can have been rejected: the failed pods of its Node are then listed once for all of them. A Node that rejects
+all of them is cordoned, and looked at again until its device plugin has restarted. Where repair may change nothing, no
+Node is cordoned, and one that was is released.
 
 Source: docs/references/kubernetes.md#pods-that-the-kubelet-rejects.
 """
 
 from collections.abc import Callable, Iterable
+from datetime import datetime
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import ReadFailed, answer
-from controllers.model.steps import ReadFailedPods
+from controllers.model.ownership import managed
+from controllers.model.policy import Policy
+from controllers.model.results import KubeFailed, ReadFailed, ReadWorkloads, answer
+from controllers.model.steps import LookUpWorkloads, PatchNode, ReadFailedPods
+from controllers.node.health import rejecting_node as rules
 from controllers.node.health.admission_errors import AdmissionError, admission_errors, event_of
+from controllers.node.health.repairable import may_act
 from controllers.provisioning.pods import CachedPod
 from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.runtime.reflector import Reflector
 
 
 class AdmissionErrors:
-    """`wake(name)` adds a Node to the work queue. `seen(errors)`: metrics of the rejected pods of one Node."""
+    """`wake(name)` adds a Node to the work queue. `seen(errors)`: metrics of the rejected pods of one Node.
+
+    `now`: the time of the wall clock.
+    """
 
     def __init__(
         self,
         *,
         indexes: Indexes,
-        node: Callable[[str], Node | None],
+        nodes: Reflector[Node],
+        now: Callable[[], datetime],
+        policy: Policy,
         actuator: Actuator,
         wake: Callable[[str], None],
         seen: Callable[[Iterable[AdmissionError]], None],
     ) -> None:
         self._indexes = indexes
-        self._node = node
+        self._nodes = nodes
+        self._now = now
+        self._ran_at: dict[str, datetime] = {}
+        self._policy = policy
         self._actuator = actuator
         self._wake = wake
         self._seen = seen
 
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """Subscribe this to the cache of pods."""
+        if (
+            isinstance(new, CachedPod)
+            and new.ready
+            and new.eviction.gpus
+            and not (isinstance(old, CachedPod) and old.ready)
+        ):
+            self._ran_at[new.spec.node_name] = self._now()
         if new is not None or not isinstance(old, CachedPod) or not old.spec.node_name:
             return
         if old.eviction.gpus and not old.ready and not old.metadata.deleting:
             self._wake(old.spec.node_name)
 
-    async def reconcile(self, name: str) -> None:
+    def node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Subscribe this to the cache of Nodes: a new process looks at those that are cordoned."""
+        if new is None:
+            self._ran_at.pop(old.name if old is not None else "", None)
+        elif rules.is_cordoned(new) and (old is None or old.spec.unschedulable != new.spec.unschedulable):
+            self._wake(new.name)
+
+    async def reconcile(self, name: str) -> float | None:
         """Record the rejected pods of this Node, if it is one of a NodeClaim. Raises KubeError."""
-        node, claims = self._node(name), self._indexes.claims_of(self._indexes.key_of_node(name))
-        if node is None or not claims:
-            return
+        node, claims = self._nodes.get(name), self._indexes.claims_of(self._indexes.key_of_node(name))
+        if node is None or node.deleting or not claims or not managed(claims[0]):
+            return None
+        if rules.is_cordoned(node):
+            return await self._release(node, claims[0])
         pods = answer(await self._actuator.read(ReadFailedPods(node=node)), ReadFailed).pods
         errors = admission_errors(pods)
         self._seen(errors)
-        if (event := event_of(errors)) is not None:
+        found, event = rules.rejects_pods(node, errors, self._ran_at.get(name), self._now()), event_of(errors)
+        acts = may_act(self._policy, claims[0])
+        if found and acts and not node.spec.unschedulable and not rules.too_many(self._nodes.items()):
+            await self._write(rules.cordon(node, self._now()), claims[0])
+            event = rules.event(node, found)
+        if event is not None:
             for about in (claims[0], node):
                 self._actuator.record_event(about, event)
+        return rules.CHECK_SECONDS if found else None
+
+    async def _release(self, node: Node, claim: NodeClaim) -> float | None:
+        """Release the Node once its device plugin has restarted; seconds until it is looked at again."""
+        if node.spec.unschedulable and may_act(self._policy, claim):
+            step = LookUpWorkloads(node=node, source=rules.resource_of(node), since=self._now())
+            if not rules.restarted(node, answer(await self._actuator.read(step), ReadWorkloads).workloads):
+                return rules.CHECK_SECONDS
+        await self._write(rules.release(node, self._now()), claim)
+        return None
+
+    async def _write(self, step: PatchNode, claim: NodeClaim) -> None:
+        result = await self._actuator.write(step, claim)
+        if isinstance(result, KubeFailed):
+            raise result.error

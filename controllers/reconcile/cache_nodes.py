@@ -17,6 +17,7 @@ from controllers.garbagecollection.cache_nodes import GROUP, RESOURCES, STALE_SE
 from controllers.model.steps import Event
 from provisioner.api import reasons
 from provisioner.api.node import Node
+from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
@@ -38,12 +39,14 @@ class CacheNodes:
         *,
         nodes_current: Callable[[], bool],
         deletes: bool,
+        isolation: Isolation,
     ) -> None:
         self._objects = objects
         self._nodes = nodes
         self._actuator = actuator
         self._nodes_current = nodes_current
         self._deletes = deletes
+        self._isolation = isolation
         self._stale_since: dict[str, float] = {}
         self._reported: set[str] = set()
 
@@ -62,7 +65,8 @@ class CacheNodes:
         self._reported &= found.keys()
         for uid, (watched, one) in found.items():
             if now - self._stale_since[uid] >= STALE_SECONDS:
-                await self._clean(watched, one)
+                with self._isolation.of("GKMCacheNode", one.metadata.name, "the removal of stale objects"):
+                    await self._clean(watched, one)
 
     def _all(self) -> Iterator[tuple[Watched, WatchedObject]]:
         for watched in WATCHED:

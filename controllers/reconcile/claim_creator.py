@@ -7,25 +7,29 @@ Source: docs/references/rules.md#no-machine-is-bought-twice.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote, answer
-from controllers.model.steps import CreateClaim, LookUpClaims
+from controllers.model.steps import CreateClaim, Event, LookUpClaims
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.solver.model import NewMachine
+from provisioner.api import reasons
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
 from provisioner.runtime.reflector import Reflector
 
 STALE_SECONDS = 1.0
 FENCED_SECONDS = 5.0
 OWN_WRITE_SECONDS = 10.0
+
+Refused = Callable[[NewMachine, NodePool, str], None]
 
 log = structlog.get_logger("provisioner")
 
@@ -43,7 +47,10 @@ class Created(NamedTuple):
 
 
 class ClaimCreator:
-    """`node_pools`: those of this controller. `node_class(name)`: None if it does not exist or is not known."""
+    """`node_pools`: those of this controller. `node_class(name)`: None if it does not exist or is not known.
+
+    `refused`: called for each NodeClaim that the API server refuses.
+    """
 
     def __init__(
         self,
@@ -51,11 +58,14 @@ class ClaimCreator:
         node_pools: Callable[[], Sequence[NodePool]],
         node_class: Callable[[str], AgentPoolNodeClass | None],
         actuator: Actuator,
+        *,
+        refused: Refused = lambda machine, pool, message: None,
     ) -> None:
         self._claims = claims
         self._node_pools = node_pools
         self._node_class = node_class
         self._actuator = actuator
+        self._refused = refused
         self._expected: dict[str, str] = {}
         self._expected_at = 0.0
 
@@ -82,11 +92,16 @@ class ClaimCreator:
             self._claims.invalidate()
         return STALE_SECONDS
 
-    async def stale(self, claims: Sequence[NodeClaim]) -> float | None:
-        """Seconds to wait if the decision has not seen a NodeClaim that the API server has; None if it has seen all."""
+    async def stale(self, claims: Sequence[NodeClaim], pool: NodePool | None = None) -> float | None:
+        """Seconds to wait if the decision has not seen a NodeClaim that such decisions create; None if it has seen all.
+
+        `pool`: the static NodePool that is decided about; None for pending pods and replacements. NodeClaims of others,
+        and of static NodePools for the latter, can be created at any rate, and are no machine of the same pods.
+        """
         listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
         seen = {claim.uid for claim in claims}
-        if any(claim.uid not in seen for claim in listed.claims):
+        static = {one.metadata.uid for one in self._node_pools() if one.spec.replicas is not None}
+        if any(claim.uid not in seen and _concerns(claim, pool, static) for claim in listed.claims):
             log.warning("the cache lacks NodeClaims that exist; no machine is bought")
             self._claims.invalidate()
             return STALE_SECONDS
@@ -97,14 +112,20 @@ class ClaimCreator:
         machines: Sequence[NewMachine],
         seen: Sequence[NodeClaim],
         well_known: frozenset[str],
-        annotations: Mapping[str, str] = EMPTY,
+        decided: Sequence[NodePool],
+        annotations: Callable[[NewMachine], Mapping[str, str]] = lambda _: EMPTY,
     ) -> Created:
-        """Write the NodeClaims in this order. Those whose NodePool has gone since the decision began are left out.
+        """Write the NodeClaims in this order. Those whose NodePool has gone or changed since the decision are left out.
 
-        `seen`: the NodeClaims that the decision has seen. `annotations`: further ones of each NodeClaim. Raises
-        KubeError for a request that can be repeated.
+        `seen`: the NodeClaims that the decision has seen, `decided`: the NodePools. `annotations`: further ones of a
+        NodeClaim. Raises KubeError for a request that can be repeated.
         """
-        pools = {pool.name: pool for pool in self._node_pools() if not pool.metadata.deleting}
+        before = {pool.metadata.uid: pool.spec for pool in decided}
+        pools = {
+            pool.name: pool
+            for pool in self._node_pools()
+            if not pool.metadata.deleting and before.get(pool.metadata.uid) == pool.spec
+        }
         taken = {claim.name for claim in seen}
         claims, created, refused = list[str](), dict[str, str](), dict[str, str]()
         self._expected_at = _now()
@@ -114,7 +135,7 @@ class ClaimCreator:
                 continue
             name = claim_name(pool.name, taken)
             node_class = self._node_class(pool.spec.template.spec.node_class_ref.name)
-            wanted = manifest(machine, pool, name, well_known, node_class=node_class, annotations=annotations)
+            wanted = manifest(machine, pool, name, well_known, node_class=node_class, annotations=annotations(machine))
             result = await self._actuator.write(CreateClaim(name=name, manifest=wanted), None)
             match result:
                 case Wrote():
@@ -123,11 +144,15 @@ class ClaimCreator:
                     claims.append(name)
                     created |= dict.fromkeys(machine.pods, name)
                     _log(machine, name)
+                    if machine.price is None:
+                        event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
+                        self._actuator.record_event(pool, event)
                 case KubeFailed(error=error) if error.conflict:
                     log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._claims.invalidate()
                     return Created(tuple(claims), created, refused, STALE_SECONDS)
                 case KubeFailed(error=error) if error.refused:
+                    self._refused(machine, pool, f"the API server refuses its NodeClaim: {error}")
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
                 case KubeFailed(error=error):
                     raise error
@@ -136,6 +161,21 @@ class ClaimCreator:
                 case _:
                     raise TypeError(type(result).__name__)
         return Created(tuple(claims), created, refused)
+
+
+def _concerns(claim: NodeClaim, pool: NodePool | None, static: Collection[str]) -> bool:
+    """Whether a decision about this static NodePool, or about pods, creates such NodeClaims."""
+    owner = nodepool_of(claim)
+    if pool is not None:
+        return owner is not None and owner.name == pool.name
+    return owner is not None and is_own(claim.spec.node_class_ref) and owner.uid not in static
+
+
+def _unpriced(machine: NewMachine, name: str) -> str:
+    return (
+        f"{machine.instance_types[0]} has no list price in this region. No size with a price serves the pods of"
+        f" NodeClaim {name}: name sizes in the NodePool if it is too dear"
+    )
 
 
 def _log(machine: NewMachine, name: str) -> None:

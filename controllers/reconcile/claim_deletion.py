@@ -1,32 +1,91 @@
-"""Deletes a NodeClaim of a NodePool; its machine is then removed like any other."""
+"""Deletes a NodeClaim of a NodePool, if the gate permits it; its machine is then removed like any other.
+
+Before another machine is bought in its place, a dry run asks the API server whether it would accept the deletion.
+
+Source: https://kubernetes.io/docs/reference/using-api/api-concepts/#dry-run.
+"""
 
 import enum
 
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed
-from controllers.model.steps import DeleteClaim
+from controllers.gate.gate import Evidence
+from controllers.model import deletion
+from controllers.model.results import Fenced, KubeFailed, ReadClaim, answer
+from controllers.model.steps import DeleteClaim, Event, LookUpClaim, TryDeletion
+from provisioner.api import reasons
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.kube import KubeError
+
+# The API server's words for a webhook with side effects, which it does not call in a dry run.
+NO_DRY_RUN = "does not support dry run"
+BAD_REQUEST, UNAUTHORIZED = 400, 401
 
 log = structlog.get_logger("provisioner")
 
 
 class Deletion(enum.Enum):
-    """What became of a request. CHANGED: the NodeClaim is gone or changed. FENCED: this process may not write."""
+    """What became of a request. CHANGED: the NodeClaim is gone or changed. FENCED: this process may not write.
+
+    KEPT: the gate does not permit the deletion. REFUSED: the API server does not, as by an admission policy.
+    """
 
     DELETED = enum.auto()
     CHANGED = enum.auto()
     FENCED = enum.auto()
+    KEPT = enum.auto()
+    REFUSED = enum.auto()
 
 
-async def delete_claim(actuator: Actuator, step: DeleteClaim) -> Deletion:
-    """Send the request. Raises KubeError for one that can succeed when it is repeated."""
+async def try_deletion(actuator: Actuator, claim: NodeClaim) -> Deletion:
+    """What would become of the request now: DELETED, CHANGED or REFUSED, with an Event as for the request itself.
+
+    A webhook without dry runs says nothing about the deletion. A webhook chooses the code of its refusal, so that each
+    one counts, 404 and 409 if the NodeClaim is still as it was. Raises KubeError for a request without an answer.
+    """
+    match await actuator.read(TryDeletion(claim=claim)):
+        case KubeFailed(error=error) if error.status == BAD_REQUEST and NO_DRY_RUN in error.message:
+            return Deletion.DELETED
+        case KubeFailed(error=error) if not error.status or error.status == UNAUTHORIZED:
+            raise error
+        case KubeFailed(error=error) if (error.not_found or error.conflict) and await _is_changed(actuator, claim):
+            return Deletion.CHANGED
+        case KubeFailed(error=error):
+            return _refused(actuator, claim, error)
+    return Deletion.DELETED
+
+
+async def _is_changed(actuator: Actuator, claim: NodeClaim) -> bool:
+    """Whether the NodeClaim is gone, being deleted, or another one. Raises KubeError."""
+    read = answer(await actuator.read(LookUpClaim(name=claim.name)), ReadClaim).claim
+    return read is None or read.uid != claim.uid or read.deleting
+
+
+async def delete_claim(actuator: Actuator, claim: NodeClaim, evidence: Evidence, event: Event) -> Deletion:
+    """Send the request; an Event states why the API server refuses it.
+
+    Raises KubeError for one that can succeed when it is repeated.
+    """
+    step = deletion.delete_claim(claim, evidence, event)
+    if not isinstance(step, DeleteClaim):
+        log.info("nodeclaim is kept", NodeClaim={"name": claim.name}, cause=evidence.cause, why=step.why)
+        return Deletion.KEPT
     match await actuator.write(step, None):
+        case KubeFailed(error=error) if error.refused:
+            return _refused(actuator, claim, error)
         case KubeFailed(error=error) if not (error.not_found or error.conflict):
             raise error
         case KubeFailed():
             return Deletion.CHANGED
         case Fenced():
             return Deletion.FENCED
-    log.info("deleting nodeclaim", NodeClaim={"name": step.claim.name}, cause=step.cause)
+    log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause=step.cause)
     return Deletion.DELETED
+
+
+def _refused(actuator: Actuator, claim: NodeClaim, error: KubeError) -> Deletion:
+    log.warning("failed to delete nodeclaim", NodeClaim={"name": claim.name}, error=str(error))
+    refusal = f"failed to delete: {error}"
+    actuator.record_event(claim, Event(type="Warning", reason=reasons.DISRUPTION_BLOCKED, message=refusal))
+    return Deletion.REFUSED

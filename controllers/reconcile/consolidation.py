@@ -11,17 +11,16 @@ import structlog
 
 from controllers.disruption.blockers import NOMINATED
 from controllers.disruption.command import Command
-from controllers.disruption.consolidation import Consolidation, consolidate, validate
-from controllers.disruption.retries import Retries
+from controllers.disruption.consolidation import Consolidation, consolidate, validated
 from controllers.disruption.view import View
-from provisioner.api import labels, reasons
+from provisioner.api import reasons
 from provisioner.api.conditions import CONSOLIDATABLE
 from provisioner.runtime.compute import Compute
 
+from .demand_caches import DemandCaches
 from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver, timed
 from .disruption_read import Known, Read
-from .provisioner import DemandCaches
 
 # Schedules of budgets end without an event.
 POLL_SECONDS = 10.0
@@ -39,19 +38,17 @@ log = structlog.get_logger("disruption")
 
 
 class ConsolidationMethod:
-    """`retries`: the NodePools of which a replacement was undone. `changes`: how many changes have been seen."""
+    """`changes`: how many changes have been seen."""
 
     def __init__(
         self,
         caches: DemandCaches,
         *,
-        retries: Retries,
         events: DisruptionEvents,
         observer: DisruptionObserver,
         compute: Compute,
     ) -> None:
         self._caches = caches
-        self._retries = retries
         self._events = events
         self._observer = observer
         self._compute = compute
@@ -89,21 +86,21 @@ class ConsolidationMethod:
         if self._proposed is not None:
             command, _ = self._proposed
             self._proposed = None
-            why = await self._compute(lambda: validate(command, view))
-            if not why:
-                return command, 0.0
+            current = await self._compute(lambda: validated(command, view))
+            if isinstance(current, Command):
+                return current, 0.0
             self._observer.rejected(command)
-            log.info("consolidation rejected", NodeClaims=_names(command), cause=why)
+            log.info("consolidation rejected", NodeClaims=_names(command), cause=current)
         found = await timed(self._observer, self._compute, "Underutilized", lambda: consolidate(view))
         self._observer.candidates("Underutilized", found.eligible)
         self._report(found)
-        if found.command is not None and not self._waits(found.command):
+        if found.command is not None:
             log.debug("consolidation proposed", NodeClaims=_names(found.command), saving=round(found.command.saving, 3))
             self._proposed = found.command, _now()
             return None, VALIDATION_SECONDS
         if read.changes == self.changes:
             self._due_at = _now() + (POLL_SECONDS if found.cut else CONSOLIDATION_SECONDS)
-            self._searched = None if found.cut or found.command is not None else (read.known, _now())
+            self._searched = None if found.cut else (read.known, _now())
         return None, POLL_SECONDS
 
     def _report(self, found: Consolidation) -> None:
@@ -116,11 +113,6 @@ class ConsolidationMethod:
                 and not why.startswith((NOMINATED, POLICY))
             ):
                 self._events.record(claim, reasons.UNCONSOLIDATABLE, why, _now())
-
-    def _waits(self, command: Command) -> bool:
-        """Whether a NodePool has to wait, because its last replacement was undone; a deletion need not."""
-        names = {one.claim.metadata.labels.get(labels.NODEPOOL, "") for one in command.machines}
-        return bool(command.replacements) and any(self._retries.left(name, _now()) > 0 for name in names)
 
 
 def _names(command: Command) -> list[str]:

@@ -11,39 +11,50 @@ import asyncio
 from collections.abc import Callable, Iterable
 
 import msgspec
+import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.command import Command
+from controllers.disruption.destinations import lost, rooms
 from controllers.disruption.machine import Machine, budget_left
-from controllers.disruption.queue import Replacement, replaced_by
+from controllers.disruption.places import for_pods, places
+from controllers.disruption.queue import Places, Replacement, replaced_by
 from controllers.disruption.retries import Retries
+from controllers.disruption.view import View
+from controllers.nodepool.budgets import Reason
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
+from controllers.provisioning.pods import BY_NODE
 from provisioner.api.conditions import DRIFTED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import nodepool_of, why_foreign
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
+from provisioner.runtime.isolation import Isolation
 
 from .claim_creator import STALE_SECONDS, ClaimCreator
 from .consolidation import ConsolidationMethod
+from .demand_caches import DemandCaches
 from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver
 from .disruption_read import DisruptionReader, is_concerned
 from .drift import DriftMethod
+from .launch_obstacles import LaunchObstacles
 from .machines import Machines, nodes_used
-from .provisioner import DemandCaches
 from .removals import Removals
 from .replacements import Replacements
+from .request_errors import RequestErrors
 
 # The one key of the work queue.
 KEY = "disruption"
 BUSY_SECONDS = 1.0
 # Schedules of budgets and deadlines end without an event.
 POLL_SECONDS = 10.0
+
+log = structlog.get_logger("disruption")
 
 
 class DisruptionController:
@@ -59,6 +70,7 @@ class DisruptionController:
         actuator: Actuator,
         *,
         machines: Machines,
+        obstacles: LaunchObstacles,
         nominations: Nominations,
         instance_types: Callable[[], InstanceTypes | None],
         max_new: Callable[[], int | None],
@@ -66,6 +78,7 @@ class DisruptionController:
         disrupted: Callable[[NodeClaim, str], None],
         observer: DisruptionObserver,
         limit_seconds: float,
+        isolation: Isolation,
         wake: Callable[[], None],
         clock: Clock,
         compute: Compute,
@@ -80,7 +93,8 @@ class DisruptionController:
         self._clock = clock
         self._compute = compute
         self._observer = observer
-        self._retries = Retries()
+        # What one method fails at does not delay the others.
+        self._retries: dict[Reason, Retries] = {"Drifted": Retries(), "Underutilized": Retries()}
         self._events = DisruptionEvents(actuator.record_event)
         self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
         self._replacements = Replacements(
@@ -93,23 +107,30 @@ class DisruptionController:
             observer=observer,
             events=self._events,
             ended=self._ended,
+            places=self._places,
+            trying=obstacles.is_trying,
             limit_seconds=limit_seconds,
             clock=clock,
         )
         self._drift = DriftMethod(
             caches,
             machines=machines,
-            retries=self._retries,
+            retries=self._retries["Drifted"],
             events=self._events,
             observer=observer,
+            isolation=isolation,
             clock=clock,
             compute=compute,
         )
-        self._consolidation = ConsolidationMethod(
-            caches, retries=self._retries, events=self._events, observer=observer, compute=compute
-        )
+        self._consolidation = ConsolidationMethod(caches, events=self._events, observer=observer, compute=compute)
         self._reader = DisruptionReader(
-            caches, actuator, machines=machines, changes=lambda: self._consolidation.changes, clock=clock
+            caches,
+            actuator,
+            machines=machines,
+            obstacles=obstacles,
+            changes=lambda: self._consolidation.changes,
+            isolation=isolation,
+            clock=clock,
         )
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
@@ -119,7 +140,7 @@ class DisruptionController:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims."""
-        found = [one for one in (old, new) if one is not None and nodepool_of(one) is not None]
+        found = [one for one in (old, new) if one is not None and not why_foreign(one)]
         if any(is_concerned(one) or replaced_by(one) or self._creator.expects(one.name) for one in found):
             self._changed()
 
@@ -144,12 +165,14 @@ class DisruptionController:
             return STALE_SECONDS
         if (waits := await self._creator.unobserved(_now())) is not None:
             return waits
-        claims = [one for one in self._caches.claims.items() if nodepool_of(one) is not None]
-        under_way = await self._replacements.advance(claims)
-        if under_way is None and not any(is_concerned(one) for one in claims):
+        claims = [one for one in self._caches.claims.items() if not why_foreign(one)]
+        errors = RequestErrors()
+        under_way = await self._replacements.advance(claims, errors)
+        if under_way is None and not errors.any and not any(is_concerned(one) for one in claims):
             self._observer.candidates("Underutilized", 0)
             return None
         decided = await self._decide(claims)
+        errors.raise_first()
         return min(under_way if under_way is not None else POLL_SECONDS, decided)
 
     async def _decide(self, claims: Iterable[NodeClaim]) -> float:
@@ -162,28 +185,60 @@ class DisruptionController:
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        if drifted and (command := self._drift.static(types)) is not None:
-            return await self._begin(command, types)
+        if drifted and (command := self._drift.static(types, max_new)) is not None:
+            return await self._begin_static(command, types, max_new)
         read = self._reader.read(types, max_new)
         if not drifted and self._consolidation.has_searched(read):
             return POLL_SECONDS
         view, read = await self._reader.view(read)
         if drifted and (command := await self._drift.dynamic(view)) is not None:
-            return await self._begin(command, types)
+            return await self._begin(command, types, view)
         # A machine can stay drifted for weeks: nothing else is searched again because of that.
         if (seconds := self._consolidation.due_in) > 0:
             return min(seconds, POLL_SECONDS)
+        waiting = self._retries["Underutilized"].waiting((one.claim for one in view.machines), _now())
+        view = msgspec.structs.replace(view, waiting=waiting)
         command, seconds = await self._consolidation.decide(view, read)
-        return await self._begin(command, types) if command is not None else seconds
+        return await self._begin(command, types, view) if command is not None else seconds
 
-    async def _begin(self, command: Command, types: InstanceTypes) -> float:
-        """Carry out a command, unless its machines or their budgets have changed since the decision."""
+    async def _begin_static(self, command: Command, types: InstanceTypes, max_new: int) -> float:
+        """Carry out a command of a static NodePool, unless a pod would have no place; others have their turn then."""
+        view, _ = await self._reader.view(self._reader.read(types, max_new))
+        found = await self._compute(lambda: for_pods(view, command))
+        if isinstance(found, str):
+            self._drift.keep(command, found)
+            return BUSY_SECONDS
+        return await self._begin(found, types, view)
+
+    async def _begin(self, command: Command, types: InstanceTypes, view: View | None) -> float:
+        """Carry out a command, unless its machines, budgets or destinations have changed since the decision."""
         current = self._current(command)
         if current is None or self._undecided():
+            return BUSY_SECONDS
+        if view is not None and (why := self._lost(command, view)):
+            log.info("disruption rejected", NodeClaims=[one.claim.name for one in command.machines], cause=why)
+            self._observer.rejected(command)
             return BUSY_SECONDS
         seconds = await self._replacements.begin(current, types.well_known)
         self._consolidation.search_again()
         return BUSY_SECONDS if seconds is None else seconds
+
+    def _lost(self, command: Command, view: View) -> str:
+        """Why the destinations of a command have not the room any more that they had in the view."""
+        names, caches = command.destinations, self._caches
+        nodes = [node for name in names if (node := caches.nodes.get(name)) is not None]
+        pods = [pod for name in names for pod in caches.pods.by_index(BY_NODE, name)]
+        before = rooms(names, view.observed.nodes, view.observed.pods)
+        every = [one for machines in self._machines.by_pool().values() for one in machines]
+        return lost(before, rooms(names, nodes, pods), every)
+
+    async def _places(self, command: Replacement) -> Places | None:
+        """Where the pods of the old machines of a command go now; None if that cannot be computed now."""
+        types = self._instance_types()
+        if types is None:
+            return None
+        view, _ = await self._reader.view(self._reader.read(types, 0))
+        return await self._compute(lambda: places(view, command))
 
     def _current(self, command: Command) -> Command | None:
         """The command with its machines as they are now; None if it is not allowed any more."""
@@ -208,11 +263,12 @@ class DisruptionController:
         self._wake()
 
     def _ended(self, command: Replacement, why: str) -> None:
-        for name in command.node_pools:
-            if why:
-                self._retries.failed(name, why, _now())
-            else:
-                self._retries.succeeded(name)
+        retries = self._retries[command.reason]
+        if not why:
+            retries.succeeded(command)
+            return
+        static = {pool.name for pool in self._caches.node_pools() if pool.spec.replicas is not None}
+        retries.failed(command, why, _now(), static=bool(static & command.node_pools))
 
 
 def _room(node: Node) -> tuple[object, ...]:

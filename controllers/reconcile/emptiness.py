@@ -26,12 +26,13 @@ from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion
+from .demand_caches import DemandCaches
 from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver
 from .leftovers import Leftovers
 from .machines import Machines, nodes_used
-from .provisioner import DemandCaches
 from .removals import Removals
+from .request_errors import RequestErrors
 
 # Nothing changes at a time of its own but schedules of budgets.
 RESYNC_SECONDS = 60.0
@@ -120,23 +121,28 @@ class EmptinessController:
         self._machines.leaving.reserve(one.claim for one in due)
         kept = {one.claim.uid: one.claim for one in due}
         release = self._machines.leaving.failed
+        errors, others = RequestErrors(), False
         try:
             used = await self._leftovers.kept(view, pool, due)
             for machine in due:
-                if machine.claim.uid in used or await self._removals.is_used(machine):
-                    self._observer.rejected(Command(reason="Empty", machines=(machine,)))
-                    continue
-                match await self._removals.delete(machine.claim, "Empty"):
-                    case Deletion.FENCED:
-                        return FENCED_SECONDS
-                    case Deletion.DELETED:
-                        del kept[machine.claim.uid]
+                with errors.kept():
+                    if machine.claim.uid in used or await self._removals.is_used(machine):
+                        self._observer.rejected(Command(reason="Empty", machines=(machine,)))
+                        continue
+                    match await self._removals.delete(machine.claim, "Empty"):
+                        case Deletion.FENCED:
+                            return FENCED_SECONDS
+                        case Deletion.DELETED:
+                            del kept[machine.claim.uid]
+                        case Deletion.REFUSED:
+                            others = True
+            errors.raise_first()
             release = self._machines.leaving.release
         finally:
             release(kept.values())
             if removed := tuple(machine for machine in due if machine.claim.uid not in kept):
                 self._observer.decided(Command(reason="Empty", machines=removed))
-        return BUSY_SECONDS if used else None  # others may go in place of these
+        return BUSY_SECONDS if used or others else None  # others may go in place of these
 
     def _report(self, pool: NodePool, found: Emptiness) -> None:
         """Events about machines that could go but for the budgets, or but for what blocks them."""

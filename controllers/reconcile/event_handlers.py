@@ -5,11 +5,12 @@ from collections.abc import Callable, Iterable
 from cloudprovider.inventory import Inventory
 from controllers.model.conditions import was_usable
 from controllers.model.confirmation import Confirmation
+from controllers.model.crd_deletion import CRD_NAMES
 from controllers.model.ownership import pool_of
 from controllers.model.readiness import recorded_taints
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
-from controllers.state.indexes import NODECLAIM_CRD, Indexes
+from controllers.state.indexes import Indexes
 from controllers.state.readiness_rules import node_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -84,8 +85,8 @@ class EventHandlers:
             self._add_queued()
 
     def crd_changed(self, old: CustomResourceDefinition | None, new: CustomResourceDefinition | None) -> None:
-        """A CRD appeared, changed or went. The deletion of the NodeClaim CRD deletes its claims."""
-        if NODECLAIM_CRD in {crd.metadata.name for crd in (old, new) if crd is not None}:
+        """A CRD appeared, changed or went. The deletion of some deletes claims."""
+        if not {crd.metadata.name for crd in (old, new) if crd is not None}.isdisjoint(CRD_NAMES):
             self.all_changed()
 
     def node_class_changed(self, old: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:

@@ -1,28 +1,34 @@
 """Deletes NodeClaims of NodePools when they expire. A key is the name of a NodeClaim.
 
 Nothing expires after the wall clock was set: a wrong clock would delete a fleet. A restart begins with the new time.
+While a replacement of the machine is decided or under way, the NodeClaim is not deleted, and no replacement is decided
+while it is.
 
 Source: docs/references/karpenter.md#expiration.
 """
 
 from collections.abc import Callable
+from datetime import datetime
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.expiration import expires_at
-from controllers.model.steps import DeleteClaim, Event
+from controllers.disruption.expiration import expires_at, why_delayed
+from controllers.gate.gate import Evidence
+from controllers.model.steps import Event
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import why_foreign
 from provisioner.api.time import rfc3339
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
-from .provisioner import DemandCaches
+from .demand_caches import DemandCaches
+from .machines import REFUSED_SECONDS, Leaving
 from .wall_clock import WallClock
 
 # A wall clock can be set: the time that is left is computed again after an hour at the latest.
 RESYNC_SECONDS = 3600.0
+REPLACED_SECONDS = 10.0
 
 
 class ExpirationController:
@@ -33,12 +39,14 @@ class ExpirationController:
         caches: DemandCaches,
         actuator: Actuator,
         *,
+        leaving: Leaving,
         disrupted: Callable[[NodeClaim, str], None],
         wake: Callable[[str], None],
         clock: Clock,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
+        self._leaving = leaving
         self._disrupted = disrupted
         self._wake = wake
         self._clock = clock
@@ -46,7 +54,7 @@ class ExpirationController:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims: one appeared."""
-        if old is None and new is not None and nodepool_of(new) is not None:
+        if old is None and new is not None and not why_foreign(new):
             self._wake(new.name)
 
     async def reconcile(self, name: str) -> float | None:
@@ -58,7 +66,7 @@ class ExpirationController:
         if not self._caches.current:
             return STALE_SECONDS
         claim = self._caches.claims.get(name)
-        if claim is None or claim.deleting or nodepool_of(claim) is None:
+        if claim is None or claim.deleting or why_foreign(claim):
             return None
         at = expires_at(claim, self._caches.node_pools())
         if at is None:
@@ -72,13 +80,24 @@ class ExpirationController:
                 claim, Event(type="Warning", reason=reasons.DISRUPTION_BLOCKED, message=message)
             )
             return RESYNC_SECONDS
+        if claim.uid in self._leaving or why_delayed(claim):
+            return REPLACED_SECONDS
+        return await self._delete(claim, at)
+
+    async def _delete(self, claim: NodeClaim, at: datetime) -> float | None:
         message = f"Disrupting NodeClaim: Expired at {rfc3339(at)} (spec.expireAfter {claim.spec.expire_after})"
         event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message)
-        match await delete_claim(self._actuator, DeleteClaim(claim=claim, cause="expired", event=event)):
-            case Deletion.FENCED:
-                return FENCED_SECONDS
-            case Deletion.CHANGED:
-                return STALE_SECONDS
-            case Deletion.DELETED:
-                self._disrupted(claim, "expired")
-                return None
+        evidence = Evidence(cause="expired", uid=claim.uid, ours=not why_foreign(claim), seen=True)
+        self._leaving.reserve([claim])
+        try:
+            deletion = await delete_claim(self._actuator, claim, evidence, event)
+        except BaseException:
+            self._leaving.failed([claim])
+            raise
+        if deletion is Deletion.DELETED:
+            self._disrupted(claim, "expired")
+            return None
+        self._leaving.release([claim])
+        if deletion is Deletion.REFUSED:
+            return REFUSED_SECONDS
+        return FENCED_SECONDS if deletion is Deletion.FENCED else STALE_SECONDS

@@ -21,8 +21,8 @@ from provisioner.api.nodepool import NodePool
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 
+from .demand_caches import DemandCaches
 from .machines import Machines
-from .provisioner import DemandCaches
 from .volumes import volumes_of
 
 KEPT_SECONDS = 30.0
@@ -76,7 +76,7 @@ class Leftovers:
             return frozenset()
         if view is None:
             return frozenset(one.claim.uid for one in due if left_over(one))
-        storage = await volumes_of(self._actuator, lambda: pods)
+        storage = await volumes_of(self._actuator, lambda: pods, of_drivers=self._caches.of_drivers)
         view = msgspec.structs.replace(view, observed=msgspec.structs.replace(view.observed, storage=storage))
         found = await self._compute(lambda: kept_by_pods(view, pool, due))
         self._kept |= {uid: (why, _now() + KEPT_SECONDS) for uid, why in found.items()}

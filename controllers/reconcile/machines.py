@@ -7,28 +7,36 @@ Source: docs/references/karpenter.md#disruption-budgets, docs/references/karpent
 """
 
 import asyncio
-import math
 from collections.abc import Callable, Iterable
-from datetime import datetime
+from datetime import datetime, timedelta
 
-from controllers.disruption.blockers import with_blockers
+import msgspec
+
+from controllers.disruption.blockers import REFUSED, protected, with_blockers
 from controllers.disruption.machine import Machine
 from controllers.disruption.pod_budgets import PodBudgets
-from controllers.disruption.queue import replaced_by
+from controllers.disruption.queue import replaced_by, replaces
+from controllers.nodepool.budgets import Reason
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
-from controllers.provisioning.pods import BY_NODE, CachedPod
+from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
 from controllers.state.indexes import NODEPOOL, UID
 from provisioner.api.conditions import DISRUPTION_REASON
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import is_member
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.reflector import Reflector
 
 from .claim_creator import OWN_WRITE_SECONDS
-from .provisioner import DemandCaches
+from .demand_caches import DemandCaches
+
+# Longer than any command is written, and any cache is behind: a mark and its removal may be one change of the cache.
+RESERVED_SECONDS = 600.0
+# How long a machine is left alone after the API server refused to delete its NodeClaim.
+REFUSED_SECONDS = 600.0
 
 
 class Leaving:
@@ -47,7 +55,8 @@ class Leaving:
 
     def reserve(self, claims: Iterable[NodeClaim]) -> None:
         """Their disruption is decided."""
-        self._until |= {claim.uid: math.inf for claim in claims}
+        until = self._now() + RESERVED_SECONDS
+        self._until |= {claim.uid: until for claim in claims}
 
     def release(self, claims: Iterable[NodeClaim]) -> None:
         """They are not disrupted: nothing was written."""
@@ -78,13 +87,14 @@ class Machines:
         clock: Clock,
     ) -> None:
         self.leaving = Leaving(_now)
+        self._refused: dict[str, float] = {}
         self._caches = caches
         self._pod_budgets = pod_budgets
         self._read: PodBudgets | None = None
         self._nominations = nominations
         self._clock = clock
-        self._began = clock.now()
-        self._pod_events: dict[str, datetime] = {}
+        self._began: float | None = None
+        self._pod_events: dict[str, float] = {}
 
     @property
     def current(self) -> bool:
@@ -99,6 +109,8 @@ class Machines:
         """Subscribe this to the cache of Nodes."""
         if new is None and old is not None:
             self._pod_events.pop(old.name, None)
+        elif old is None and new is not None:
+            self.pods_seen(new.name)
 
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """Subscribe this to the cache of pods."""
@@ -107,29 +119,35 @@ class Machines:
 
     def pods_synced(self) -> None:
         """Subscribe this to the cache of pods: what happened before its first list is not known."""
-        self._began, self._pod_events = self._clock.now(), {}
+        self._began, self._pod_events = _now(), {}
 
     def pods_seen(self, node: str) -> None:
         """A pod uses this Node, or has just used it."""
         if self._caches.nodes.get(node) is not None:
-            self._pod_events[node] = self._clock.now()
+            self._pod_events[node] = _now()
 
     def quiet_since(self, node: str) -> datetime:
-        """When a pod was last bound to this Node or ended there, as far as it is known."""
-        return self._pod_events.get(node, self._began)
+        """When a pod was last bound to this Node or ended there, as far as it is known, and not before it appeared.
+
+        It is computed from the time that has passed since then, so that a wall clock that is set changes nothing.
+        """
+        now = _now()
+        at = self._pod_events.get(node, now if self._began is None else self._began)
+        return self._clock.now() - timedelta(seconds=now - at)
 
     def of(self, pool: NodePool) -> tuple[Machine, ...]:
         """The machines of this NodePool, those without a Node included."""
-        return tuple(self._machine(claim) for claim in self._caches.claims.by_index(NODEPOOL, pool.metadata.uid))
+        owned = self._caches.claims.by_index(NODEPOOL, pool.metadata.uid)
+        return tuple(self.machine(claim) for claim in owned if is_member(claim, pool))
 
     def by_pool(self) -> dict[str, tuple[Machine, ...]]:
         """The machines of each NodePool of this controller, by its name."""
         return {pool.name: self.of(pool) for pool in self._caches.node_pools()}
 
-    def _machine(self, claim: NodeClaim) -> Machine:
+    def machine(self, claim: NodeClaim) -> Machine:
+        """The machine of a NodeClaim of a NodePool."""
         name, now = claim.status.node_name, _now()
-        cached = self._caches.pods.by_index(BY_NODE, name) if name else ()
-        bound = tuple(pod for pod in cached if isinstance(pod, CachedPod))
+        bound = self._bound(name)
         found = Machine(
             claim=claim,
             node=self._caches.nodes.get(name) if name else None,
@@ -140,11 +158,34 @@ class Machines:
         )
         if self._read is None:
             self._read = PodBudgets(self._pod_budgets.items())
-        return with_blockers(found, bound, self._read, self._clock.now())
+        found = with_blockers(found, bound, self._read, self._clock.now())
+        if found.blocked or self._refused.get(claim.uid, 0.0) <= now:
+            return found
+        return msgspec.structs.replace(found, blocked=REFUSED, blocked_eventually=REFUSED)
+
+    def refused(self, claim: NodeClaim) -> None:
+        """The API server refused the deletion: other machines have their turn."""
+        now = _now()
+        self._refused = {uid: until for uid, until in self._refused.items() if until > now}
+        self._refused[claim.uid] = now + REFUSED_SECONDS
+
+    def protected(self, claim: NodeClaim, reason: Reason) -> str:
+        """Why a command under way must not remove this machine, "" if it may."""
+        return protected(self.machine(claim), self._bound(claim.status.node_name), reason, self._clock.now())
+
+    def _bound(self, node: str) -> tuple[CachedPod, ...]:
+        cached = self._caches.pods.by_index(BY_NODE, node) if node else ()
+        return tuple(pod for pod in cached if isinstance(pod, CachedPod))
 
     def _nominated(self, claim: NodeClaim, now: float) -> float:
-        """Seconds for which pods are expected on the machine: also those of a machine that it replaces."""
-        if any(self._caches.claims.by_index(UID, uid) for uid in replaced_by(claim)):
+        """Seconds for which pods are expected on the machine: also those of a machine that it replaces.
+
+        While kube-scheduler preempts pods for another one, the machine is kept for that, whatever else runs there.
+        """
+        found = (one for uid in replaced_by(claim) for one in self._caches.claims.by_index(UID, uid))
+        if any(replaces(claim, one) for one in found):
+            return NOMINATED_SECONDS
+        if claim.status.node_name and self._caches.pods.by_index(BY_NOMINATED_NODE, claim.status.node_name):
             return NOMINATED_SECONDS
         return max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name))
 

@@ -6,12 +6,12 @@ list of conditions as well. NodeClaims that are being deleted, or that no NodePo
 Source: docs/references/karpenter.md#drift, docs/references/karpenter.md#consolidation.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
 
 import structlog
 
-from cloudprovider.interface import Newest
+from cloudprovider.interface import Newest, ResourceSku
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.model.ownership import held_by, pool_of
@@ -25,13 +25,13 @@ from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_owned_by, nodepool_of
+from provisioner.api.owner import is_member, why_foreign
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .demand_caches import DemandCaches
 from .machines import Machines, nodes_used
-from .provisioner import DemandCaches
 from .wall_clock import WallClock
 
 RESYNC_SECONDS = 300.0
@@ -40,7 +40,9 @@ log = structlog.get_logger("nodeclaim.disruption")
 
 
 class NodeClaimDisruption:
-    """`newest_image(image)`: the newest one of its kind. `instance_types`: both return None while it is not known.
+    """`newest_image(image)`: the newest one of its kind, "" if it is not known.
+
+    `instance_types`: those of the region, `skus`: those of the subscription; both return None while they are not known.
 
     `wake(name)` adds a NodeClaim to the work queue.
     """
@@ -54,7 +56,8 @@ class NodeClaimDisruption:
         inventory: Inventory,
         machines: Machines,
         instance_types: Callable[[], InstanceTypes | None],
-        newest_image: Callable[[str], Newest | None],
+        skus: Callable[[], Mapping[str, ResourceSku] | None],
+        newest_image: Callable[[str], str],
         wake: Callable[[str], None],
         clock: Clock,
     ) -> None:
@@ -64,6 +67,7 @@ class NodeClaimDisruption:
         self._inventory = inventory
         self._machines = machines
         self._instance_types = instance_types
+        self._skus = skus
         self._newest_image = newest_image
         self._wake = wake
         self._clock = clock
@@ -72,7 +76,7 @@ class NodeClaimDisruption:
 
     def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims."""
-        if new is not None and nodepool_of(new) is not None:
+        if new is not None and not why_foreign(new):
             self._wake(new.name)
 
     def pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
@@ -103,7 +107,7 @@ class NodeClaimDisruption:
 
     def _wake_all(self, claims: Iterable[NodeClaim]) -> None:
         for claim in claims:
-            if nodepool_of(claim) is not None:
+            if not why_foreign(claim):
                 self._wake(claim.name)
 
     async def reconcile(self, name: str) -> float | None:
@@ -112,11 +116,11 @@ class NodeClaimDisruption:
         Raises KubeError for a request that can succeed when it is repeated.
         """
         claim = self._caches.claims.get(name)
-        if claim is None or claim.deleting or nodepool_of(claim) is None:
+        if claim is None or claim.deleting or why_foreign(claim):
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        pool = next((one for one in self._caches.node_pools() if is_owned_by(claim, one)), None)
+        pool = next((one for one in self._caches.node_pools() if is_member(claim, one)), None)
         # A write replaces the whole list of conditions: those that cannot be decoded would be lost.
         if pool is None or any(field.startswith("status") for field in claim.metadata.unreadable):
             return None
@@ -144,8 +148,10 @@ class NodeClaimDisruption:
             instance=instance,
             cluster=self._inventory.cluster,
             kubernetes=self._newest_kubernetes(now),
-            image=self._newest_image(instance.image_version) if instance is not None else None,
+            image=self._newest_image(instance.image_version) if instance is not None else "",
+            pools=self._inventory.items(),
             instance_types=self._instance_types(),
+            skus=self._skus(),
         )
 
     def _newest_kubernetes(self, now: datetime) -> Newest | None:

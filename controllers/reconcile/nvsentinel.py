@@ -13,9 +13,10 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.nvsentinel import NVSentinelActuator
-from controllers.model.ownership import pool_of
+from controllers.gate.gate import Evidence
+from controllers.model.ownership import managed, pool_of
 from controllers.model.results import ReadClaim, answer
-from controllers.model.steps import DeleteClaim, LookUpClaim
+from controllers.model.steps import LookUpClaim
 from controllers.node.health import nvsentinel as rules
 from controllers.node.health.nvsentinel import Answer, Decision, Delete, NotManaged, Prove, Record, Request
 from controllers.state.cluster import ClusterState
@@ -24,10 +25,11 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import Resource
-from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
+from provisioner.runtime.watched_objects import Fields, Watched, WatchedObject, WatchedObjects
 
 from .claim_deletion import Deletion, delete_claim
 from .removal_records import RemovalRecords
@@ -37,6 +39,10 @@ POLL_SECONDS = 10.0
 RETRY_SECONDS = 60.0
 
 log = structlog.get_logger("nvsentinel")
+
+
+# The conditions are written back, so all of them are kept.
+FIELDS: Fields = frozenset({("spec", "nodeName"), ("status", "conditions")})
 
 
 def watched(names: NVSentinel) -> tuple[Watched, ...]:
@@ -62,6 +68,7 @@ class NVSentinelController:
         actuator: Actuator,
         requests: NVSentinelActuator,
         disrupted: Callable[[NodeClaim, str], None],
+        isolation: Isolation,
         clock: Clock,
     ) -> None:
         self._names = names
@@ -74,6 +81,7 @@ class NVSentinelController:
         self._actuator = actuator
         self._requests = requests
         self._disrupted = disrupted
+        self._isolation = isolation
         self._clock = clock
         self._deleted: set[str] = set()
         self._reported: set[str] = set()
@@ -87,27 +95,42 @@ class NVSentinelController:
             await asyncio.sleep(POLL_SECONDS)
 
     async def _pass(self) -> None:
-        decided = [(resource, one, self._decide(one)) for resource, one in self._all()]
+        decided = list[tuple[Resource[WatchedObject], Request, Decision]]()
+        for resource, one in self._all():
+            with self._isolation.of(resource.kind, one.meta.name, "the maintenance of Nodes"):
+                decided.append((resource, one, self._decide(one)))
         uids = {one.meta.uid for _, one, _ in decided}
         self._reported &= uids
         self._retry_at = {uid: at for uid, at in self._retry_at.items() if uid in uids}
         self._deleted = {uid for uid in self._deleted if self._indexes.claim_of_uid(uid) is not None}
-        claims = {one.claim.uid: one.claim for _, _, one in decided if isinstance(one, Delete)}
-        machines = frozenset((self._indexes.key_of(one), uid) for uid, one in claims.items())
-        limited = bool(machines) and self._cluster_state.restricts(machines, self._clock.now(), _now())
+        permitted = set[tuple[str, str]]()
         for resource, request, wanted in decided:
+            # One that was refused uses no part of the limit until it is tried again.
+            if _now() < self._retry_at.get(request.meta.uid, 0.0):
+                continue
             decision = wanted
-            if limited and isinstance(wanted, Delete) and wanted.claim.uid not in self._deleted:
-                decision = rules.restricted(wanted.claim, len(machines))
-            if decision is None or _now() < self._retry_at.get(request.meta.uid, 0.0):
+            if isinstance(wanted, Delete) and not self._permits(wanted.claim, permitted):
+                decision = rules.waiting(request, wanted.claim)
+            if decision is None:
                 continue
             try:
-                await self._act(resource, request, decision)
+                with self._isolation.of(resource.kind, request.meta.name, "the maintenance of Nodes"):
+                    await self._act(resource, request, decision)
             except KubeError as error:
                 if error.conflict or error.not_found:
                     continue  # the cache will show the change
                 self._retry_at[request.meta.uid] = _now() + RETRY_SECONDS
                 log.warning("failed to answer a request of NVSentinel", **_fields(request), error=str(error))
+
+    def _permits(self, claim: NodeClaim, permitted: set[tuple[str, str]]) -> bool:
+        """Whether the circuit breaker permits this deletion besides those of this pass, to which it is added then."""
+        machine = (self._indexes.key_of(claim), claim.uid)
+        if claim.uid in self._deleted or machine in permitted:
+            return True
+        if self._cluster_state.restricts(permitted | {machine}, self._clock.now(), _now()):
+            return False
+        permitted.add(machine)
+        return True
 
     def _all(self) -> Iterator[tuple[Resource[WatchedObject], Request]]:
         for one in watched(self._names):
@@ -118,6 +141,8 @@ class NVSentinelController:
             complete = self._names.reboot_condition_type if reboots else self._names.terminate_condition_type
             found = self._objects.items(one)
             for seen in sorted(found, key=lambda item: (item.metadata.creation_timestamp, item.metadata.name)):
+                if seen.metadata.unreadable:
+                    continue  # what it lacks would be lost by a write of its conditions
                 yield resource, _request(resource.kind, seen, complete=complete, reboots=reboots)
 
     def _decide(self, request: Request) -> Decision:
@@ -126,7 +151,7 @@ class NVSentinelController:
         claims = self._indexes.claims_of(pool_of(node)) if node is not None else self._indexes.claims()
         claim = rules.claim_of(name, node, claims)
         known = self._indexes.claim_of_uid(about.uid) if about is not None else None
-        return rules.decide(request, node, claim, known)
+        return rules.decide(request, node, claim, known, self._clock.now())
 
     async def _act(self, resource: Resource[WatchedObject], request: Request, decision: Decision) -> None:
         match decision:
@@ -156,15 +181,19 @@ class NVSentinelController:
         failed = await self._removal_records.record_removal(key, claim.uid, "terminate-node")
         if failed is not None:
             raise failed.error
-        step = DeleteClaim(claim=claim, cause="terminate-node", event=event)
-        if await delete_claim(self._actuator, step) is Deletion.DELETED:
+        evidence = Evidence(cause="terminate-node", uid=claim.uid, ours=managed(claim), seen=True, works=False)
+        deletion = await delete_claim(self._actuator, claim, evidence, event)
+        if deletion is Deletion.REFUSED:
+            self._removal_records.refused(key, claim.uid)
+            self._retry_at[request.meta.uid] = _now() + RETRY_SECONDS
+        if deletion is Deletion.DELETED:
             self._deleted.add(claim.uid)
             self._disrupted(claim, "terminate-node")
 
 
 def _request(kind: str, seen: WatchedObject, *, complete: str, reboots: bool) -> Request:
-    node = _mapping(seen.spec).get("nodeName")
-    conditions = _mapping(seen.status).get("conditions")
+    node = seen.member("spec").get("nodeName")
+    conditions = seen.member("status").get("conditions")
     return Request(
         kind=kind,
         meta=seen.metadata,
@@ -173,10 +202,6 @@ def _request(kind: str, seen: WatchedObject, *, complete: str, reboots: bool) ->
         complete=complete,
         reboots=reboots,
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
 
 
 def _record(claim: NodeClaim) -> Answer:

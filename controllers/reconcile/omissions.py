@@ -3,11 +3,12 @@
 Source: docs/references/karpenter.md#events.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.steps import Event
 from controllers.provisioning.cluster import ClusterSnapshot
+from controllers.provisioning.launchable import Refusals
 from controllers.provisioning.solver.candidates import offers
 from provisioner.api import reasons
 from provisioner.api.node import Node
@@ -27,13 +28,14 @@ class OmissionEvents:
 
     def __init__(self, actuator: Actuator) -> None:
         self._actuator = actuator
-        self._recorded: dict[tuple[str, str], str] = {}
+        self._recorded: dict[tuple[str, str, str], str] = {}
 
-    def record(self, pools: Iterable[NodePool], found: ClusterSnapshot) -> None:
-        """Record the Events of one decision."""
-        left_out: dict[tuple[str, str], str] = {}
-        for about, event in (*_pools(pools, found), *_machines(found)):
-            key = about.kind, about.metadata.uid
+    def record(self, pools: Iterable[NodePool], found: ClusterSnapshot, refused: Mapping[str, Refusals]) -> None:
+        """Record the Events of one decision. `refused`: what NodePools cannot launch, by name."""
+        left_out: dict[tuple[str, str, str], str] = {}
+        pools = tuple(pools)
+        for about, event in (*_pools(pools, found), *_refused(pools, refused), *_machines(found)):
+            key = about.kind, about.metadata.uid, event.reason
             if self._recorded.get(key) == event.message or self._actuator.record_event(about, event):
                 left_out[key] = event.message
         self._recorded = left_out
@@ -46,6 +48,17 @@ def _pools(pools: Iterable[NodePool], found: ClusterSnapshot) -> Iterator[tuple[
     for pool in pools:
         if pool.name in empty:
             yield pool, Event(type="Warning", reason=reasons.NO_COMPATIBLE_INSTANCE_TYPES, message=NO_TYPES)
+
+
+def _refused(pools: Iterable[NodePool], refused: Mapping[str, Refusals]) -> Iterator[tuple[Subject, Event]]:
+    """What a NodePool cannot launch although it is available to others."""
+    for pool in pools:
+        if not (causes := refused.get(pool.name, ())):
+            continue
+        sizes = sorted({scope.size or "any size" for scope, _ in causes})
+        more = f" and {len(sizes) - 1} other sizes" if len(sizes) > 1 else ""
+        message = f"Cannot launch {sizes[0]}{more}: {causes[-1][1]}; correct the NodePool or its node class"
+        yield pool, Event(type="Warning", reason=reasons.LAUNCH_FAILED, message=message)
 
 
 def _machines(found: ClusterSnapshot) -> Iterator[tuple[Subject, Event]]:

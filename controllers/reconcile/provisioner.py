@@ -7,42 +7,46 @@ Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/kar
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+import math
+from collections.abc import Callable, Sequence, Set
 from typing import Protocol
 
 import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.steps import DeleteClaim, Event
-from controllers.model.storage import Storage
+from controllers.disruption.queue import replaced
+from controllers.gate.causes import Cause
+from controllers.gate.gate import Evidence
+from controllers.model.conditions import was_usable
+from controllers.model.ownership import managed
+from controllers.model.steps import Event
 from controllers.provisioning.batch import Batch
-from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot, demand
-from controllers.provisioning.exhausted import exhausted, still_needed
+from controllers.provisioning.cluster import ClusterSnapshot, cluster_snapshot
+from controllers.provisioning.demand import demand, is_read
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.launchless import still_needed
 from controllers.provisioning.nominations import Nominations
-from controllers.provisioning.offered import settings_of
-from controllers.provisioning.pods import CachedPod, daemon_specs
+from controllers.provisioning.observed import Observed
+from controllers.provisioning.pods import CachedPod
+from controllers.provisioning.purchases import annotation, purchase_of
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
 from provisioner.api import reasons
 from provisioner.api.conditions import LAUNCHED
-from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, is_own
-from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
-from provisioner.api.resourceslice import ResourceSlice
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
-from provisioner.runtime.reflector import Reflector
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion, delete_claim
+from .demand_caches import DemandCaches
 from .launch_gate import LaunchGate
+from .launch_obstacles import LaunchObstacles, removable
 from .omissions import OmissionEvents
+from .purchase_brake import PurchaseBrake
 from .scheduling_events import SchedulingEvents
 from .volumes import volumes_of
 
@@ -56,7 +60,7 @@ log = structlog.get_logger("provisioner")
 class SchedulingObserver(Protocol):
     """Metrics of decisions; times in seconds."""
 
-    def decided(self, decision: Decision, pods: int, ignored: int, seconds: float) -> None: ...
+    def decided(self, decision: Decision, pods: int, ignored: int, set_aside: int, seconds: float) -> None: ...
 
     def first_decision(self, seconds: float) -> None: ...
 
@@ -68,56 +72,6 @@ class SchedulingObserver(Protocol):
 
     def nothing_pending(self, ignored: int) -> None:
         """No pod needs a decision."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class DemandCaches:
-    """The caches that a decision reads. `node_pools`: those of this controller. `slices` is empty while not needed.
-
-    `node_class(name)`: None if it does not exist or is not known. `gpus_required`: machines are not initialized without
-    their GPUs.
-    """
-
-    node_pools: Callable[[], Sequence[NodePool]]
-    node_class: Callable[[str], AgentPoolNodeClass | None]
-    claims: Reflector[NodeClaim]
-    nodes: Reflector[Node]
-    pods: Reflector[SchedulablePod]
-    daemon_sets: Reflector[DaemonSet]
-    slices: Reflector[ResourceSlice]
-    gpus_required: bool = True
-
-    @property
-    def current(self) -> bool:
-        """Whether all of them were listed and are being watched."""
-        caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
-        return all(cache.synced and cache.last_error is None for cache in caches)
-
-    def observed(self, claims: Sequence[NodeClaim], max_new: int | None, storage: Storage) -> Observed:
-        """What a decision reads of them now. `claims`: those that count."""
-        return Observed(
-            node_pools=self.node_pools(),
-            nodes=self.nodes.items(),
-            claims=claims,
-            pods=self.pods.items(),
-            daemons=daemon_specs(self.daemon_sets.items()),
-            max_new=max_new,
-            storage=storage,
-            node_classes=self.node_classes_of(claims),
-            gpus_required=self.gpus_required,
-            slices=self.slices.items(),
-        )
-
-    def gpu_settings(self, pool: NodePool) -> GpuSettings:
-        """How the machines of this NodePool offer their GPUs."""
-        return settings_of(pool.spec.template.spec.node_class_ref, self.node_classes_of(()))
-
-    def node_classes_of(self, claims: Sequence[NodeClaim]) -> dict[str, AgentPoolNodeClass]:
-        """The known node classes of these claims and of all NodePools, by name."""
-        references = {one.spec.template.spec.node_class_ref for one in self.node_pools()}
-        references |= {one.spec.node_class_ref for one in claims}
-        found = (self.node_class(one.name) for one in references if is_own(one))
-        return {one.name: one for one in found if one is not None}
 
 
 class Provisioner:
@@ -141,6 +95,8 @@ class Provisioner:
         observer: SchedulingObserver,
         nominations: Nominations,
         launches: LaunchGate,
+        obstacles: LaunchObstacles,
+        brake: PurchaseBrake,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
@@ -153,10 +109,15 @@ class Provisioner:
         self._observer = observer
         self._nominations = nominations
         self._launches = launches
+        self._obstacles = obstacles
+        self._brake = brake
         self._decided: set[str] = set()
+        self._decisions = 0
         self._batch = Batch()
         self._retry_at: float | None = None
-        self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
+        self._creator = ClaimCreator(
+            caches.claims, caches.node_pools, caches.node_class, actuator, refused=obstacles.claim_refused
+        )
         self._deciding = False
         self._events = SchedulingEvents(actuator)
         self._omissions = OmissionEvents(actuator)
@@ -178,12 +139,18 @@ class Provisioner:
         self._wake(KEY)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """The cache may show the last NodeClaim that a pass waits for. Pods of a deleting one need another."""
+        """The cache may show the last NodeClaim that a pass waits for. Pods of a deleting one need another.
+
+        One that cannot be launched may be to delete, or to replace.
+        """
         if new is not None and self._creator.expects(new.name):
             self._wake(KEY)
         starts = new is not None and new.deleting and (old is None or not old.deleting)
         if new is not None and starts and nodepool_of(new) is not None:
             self._batch.add(new.uid, _now())
+            self._wake(KEY)
+        if new is not None and old is not None and _launch_changed(old, new) and removable(new, ()):
+            self._retry_at = min(_now(), self._retry_at or math.inf)
             self._wake(KEY)
 
     def undecided(self) -> bool:
@@ -214,47 +181,69 @@ class Provisioner:
             self._deciding = False
 
     async def _provision(self, now: float) -> float | None:
-        storage = await volumes_of(self._actuator, self._demand)
-        pods, collected = self._demand(), self._batch.collected
-        if not pods:
+        storage = await volumes_of(self._actuator, self._demand, of_drivers=self._caches.of_drivers)
+        everything = self._demand()
+        pods = tuple(pod for pod in everything if is_read(pod, storage))
+        # Pods that came too late stay in the window.
+        collected = self._batch.collected - {pod.metadata.uid for pod in everything if not is_read(pod, storage)}
+        # The caches change during the decision and requests: names and the check count what the decision has seen.
+        claims, pools = self._caches.claims.items(), self._caches.node_pools()
+        launchless = [claim for claim in claims if self._obstacles.launchless(claim)]
+        failed = [claim for claim in launchless if removable(claim, pools)]
+        if not everything:
+            await self._brake.learn()
             self._batch.close(collected)
             self._retry_at = None
             self._observer.nothing_pending(self._ignored())
-            return None
+            return None if await self._delete(failed, "no pod waits for it") else STALE_SECONDS
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        # The caches change during the decision and requests: names and the check count what the decision has seen.
-        claims = self._caches.claims.items()
-        failed = [claim for claim in claims if exhausted(claim, types.types) and not self._static(claim)]
-        kept = [claim for claim in claims if claim not in failed]
-        found, decision = await self._decide(now, kept, types, max_new, storage)
+        if (brake := await self._brake.assess(pods, types, storage)) is None:
+            return FENCED_SECONDS
+        without_machine = {claim.uid for claim in launchless}
+        kept = [claim for claim in claims if claim.uid not in without_machine]
+        refused = self._obstacles.refused(self._caches.node_pools())
+        quotas = self._obstacles.quotas(types.quotas, kept)
+        room = max_new + len(failed)
+        observed = self._caches.observed(kept, room, storage, refused, brake=brake, quotas=quotas)
+        found, decision = await self._decide(now, observed, types)
         if decision.machines and (waits := await self._creator.stale(claims)) is not None:
             return waits
-        if decision.machines and self._may_launch(failed, types):
+        if decision.machines and self._may_launch(launchless):
             return STALE_SECONDS
         self._batch.close(collected)
         self._retry_at = now + RETRY_SECONDS
-        if decision.machines and failed:
+        if failed:
             classes = self._caches.node_classes_of(failed)
             needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes))
-            if not await self._delete([claim for claim in failed if claim.name not in needed]):
+            # What a pod needs that cannot be read now is not known.
+            unknown = {pod.metadata.uid for pod in pods if pod.name in found.errors}
+            unused = [claim for claim in failed if claim.name not in needed and not self._is_for(claim, unknown)]
+            if not await self._delete(unused, "other machines take its pods"):
                 return STALE_SECONDS
         with self._launches.held():
-            written = await self._creator.create(self._wanted(decision, pods), claims, types.well_known)
+            named, wanted = {pod.name: pod for pod in pods}, self._wanted(decision, pods)
+            written = await self._creator.create(
+                wanted, claims, types.well_known, pools, lambda machine: annotation(machine, named)
+            )
         if written.again_seconds is not None:
             self._retry_at = _now() + written.again_seconds
             return STALE_SECONDS
         decision = msgspec.structs.replace(decision, errors={**decision.errors, **written.refused})
-        self._nominations.record({*decision.existing, *written.names.values()}, _now())
+        expected = {*decision.existing, *written.names.values(), *brake.assessed.expected}
+        self._nominations.record(expected, _now())
+        places = {name: node for node, names in decision.existing.items() for name in names}
+        self._brake.refused.placed(places, pods, self._caches.nodes.items(), _now())
         self._count_decisions(pods)
         self._events.record(pods, found, decision, written.names, now)
-        self._omissions.record(self._caches.node_pools(), found)
+        self._omissions.record(pools := self._caches.node_pools(), found, self._obstacles.refused(pools))
         self._observer.finished()
         return max(0.0, self._retry_at - _now())
 
     def _demand(self) -> tuple[CachedPod, ...]:
-        return demand(self._caches.pods.items(), self._caches.nodes.items(), self._caches.claims.items())
+        claims = [claim for claim in self._caches.claims.items() if not self._obstacles.launchless(claim)]
+        return demand(self._caches.pods.items(), self._caches.nodes.items(), claims, replaced(claims))
 
     def _wanted(self, decision: Decision, pods: Sequence[CachedPod]) -> list[NewMachine]:
         """The machines of pods that are still pending, those of the oldest pods first."""
@@ -263,29 +252,26 @@ class Provisioner:
         wanted = [one for one in decision.machines if not pending.isdisjoint(one.pods)]
         return sorted(wanted, key=lambda one: min(age[name] for name in one.pods))
 
-    def _may_launch(self, failed: Sequence[NodeClaim], types: InstanceTypes) -> bool:
-        """Whether a NodeClaim that other machines were to replace has changed since the decision began."""
+    @staticmethod
+    def _is_for(claim: NodeClaim, pods: Set[str]) -> bool:
+        """Whether a NodeClaim was bought for one of these pods, by their UIDs."""
+        return any(not pods.isdisjoint(uids) for uids in purchase_of(claim).pods.values()) if pods else False
+
+    def _may_launch(self, failed: Sequence[NodeClaim]) -> bool:
+        """Whether a NodeClaim that was not counted as a machine has changed since the decision began."""
         current = (self._caches.claims.get(claim.name) for claim in failed)
-        return any(one is not None and not one.deleting and not exhausted(one, types.types) for one in current)
+        return any(one is not None and not one.deleting and not self._obstacles.launchless(one) for one in current)
 
-    def _static(self, claim: NodeClaim) -> bool:
-        """Whether a static NodePool keeps the claim, whether or not it can be launched now."""
-        owner = nodepool_of(claim)
-        pools = self._caches.node_pools()
-        return any(owner and pool.name == owner.name and pool.spec.replicas is not None for pool in pools)
-
-    async def _decide(
-        self, now: float, claims: Sequence[NodeClaim], types: InstanceTypes, max_new: int, storage: Storage
-    ) -> tuple[ClusterSnapshot, Decision]:
-        observed = self._caches.observed(claims, max_new, storage)
+    async def _decide(self, now: float, observed: Observed, types: InstanceTypes) -> tuple[ClusterSnapshot, Decision]:
+        number, self._decisions = self._decisions, self._decisions + 1
 
         def decide() -> tuple[ClusterSnapshot, Decision]:
             found = cluster_snapshot(observed, types.types, types.well_known)
-            return found, solve(found.snapshot)
+            return found, solve(found.snapshot, number)
 
         found, decision = await self._compute(decide)
         ignored = self._ignored() + len(found.errors)
-        self._observer.decided(decision, len(found.snapshot.pods), ignored, _now() - now)
+        self._observer.decided(decision, len(found.snapshot.pods), ignored, len(found.set_aside), _now() - now)
         log.debug(
             "computed a scheduling decision",
             pods=len(found.snapshot.pods),
@@ -305,17 +291,27 @@ class Provisioner:
             if pod.metadata.uid not in before and not pod.moves:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
-    async def _delete(self, failed: Sequence[NodeClaim]) -> bool:
-        """Delete NodeClaims whose pods get other machines; False if this process may not write."""
+    async def _delete(self, failed: Sequence[NodeClaim], why: str) -> bool:
+        """Delete NodeClaims that cannot be launched and that no pod needs; False if this process may not write."""
         for claim in failed:
             launched = claim.condition(LAUNCHED)
-            message = f"Deleted, other machines are created for its pods: {launched.message if launched else ''}"
-            event = Event(type="Warning", reason=reasons.INSUFFICIENT_CAPACITY, message=message)
-            step = DeleteClaim(claim=claim, cause="insufficient-capacity", event=event)
-            if await delete_claim(self._actuator, step) is Deletion.FENCED:
+            message = f"Deleted, {why}: {launched.message if launched else ''}"
+            short = self._obstacles.lacks_capacity(claim)
+            reason = reasons.INSUFFICIENT_CAPACITY if short else reasons.LAUNCH_FAILED
+            event = Event(type="Warning", reason=reason, message=message)
+            cause: Cause = "insufficient-capacity" if short else "launch-failed"
+            works = was_usable(claim) or claim.condition(LAUNCHED, "True") is not None
+            evidence = Evidence(cause=cause, uid=claim.uid, ours=managed(claim), works=works)
+            if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
                 self._retry_at = _now() + FENCED_SECONDS
                 return False
         return True
+
+
+def _launch_changed(old: NodeClaim, new: NodeClaim) -> bool:
+    """Whether what is known of the launch of a NodeClaim without a machine changed."""
+    launched = new.condition(LAUNCHED)
+    return launched is not None and launched.status != "True" and launched != old.condition(LAUNCHED)
 
 
 def _now() -> float:

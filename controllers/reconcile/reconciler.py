@@ -6,6 +6,7 @@ key waits until the cache shows it.
 
 import asyncio
 from collections.abc import Callable
+from datetime import datetime
 
 import msgspec
 import structlog
@@ -17,7 +18,7 @@ from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
-from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result
+from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result, Wrote
 from controllers.model.steps import (
     CreateInstance,
     DeleteClaim,
@@ -52,10 +53,12 @@ from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.readiness_rules import ReadinessRules
 from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse
 from controllers.state.unhealthy_nodes import UnhealthyNodes
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
 
 from . import expectations, lifecycle_log
+from .another_machine import AnotherMachine
 from .event_dedup import record_events, report_restriction
 from .removal_records import RemovalRecords
 from .stalled import recovered, stalled
@@ -95,7 +98,9 @@ class Reconciler:
         memories: dict[str, Memory],
         removal_records: RemovalRecords,
         readiness: ReadinessRules,
+        another_machine: AnotherMachine,
     ) -> None:
+        self._another_machine = another_machine
         self._indexes = indexes
         self._inventory = inventory
         self._actuator = actuator
@@ -129,6 +134,7 @@ class Reconciler:
         await expectations.verify(memory, self._indexes, self._actuator, now=self._now)
         for _ in range(READS_PER_PASS):
             facts = self._observe(key, memory)
+            await self._removal_records.record_ended_rows()
             step = plan(facts)
             match step:
                 case Wait(after=after, why=why, blocked_by=blocked_by):
@@ -162,8 +168,17 @@ class Reconciler:
         """Report on the claim that its passes fail; the queue retries them."""
         for claim in self._indexes.claims_of(key)[:1]:
             step = stalled(claim, error, failures, self._clock.now())
-            if step is not None:
-                await self._actuator.write(step, claim)
+            if step is None:
+                continue
+            began = self._now()
+            result = await self._actuator.write(step, claim)
+            if isinstance(result, Wrote):
+                # An own write like any other: the next plan waits until the cache shows it. One that the cache does not
+                # show yet is waited for first; the claim's version is then a precondition of the next write.
+                memory = self._memories.setdefault(key, Memory())
+                if memory.expectation is not None and not self._indexes.shows(memory.expectation):
+                    continue
+                self._remember(memory, step, result, claim=claim, wall=self._clock.now(), began=began)
 
     def _observe(self, key: str, memory: Memory) -> Facts:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""
@@ -173,7 +188,9 @@ class Reconciler:
         claims = self._indexes.claims_of(key)
         update_from_deletion(memory, instance, claim=claims[0] if claims else None, now=now)
         update_from_instance(memory, instance, claim=claims[0] if claims else None, now=now)
-        self.offering_tracker.update_from_instance(key, instance, wall=wall, now=now)
+        self.offering_tracker.update_from_instance(
+            key, instance, claim=claims[0] if claims else None, wall=wall, now=now
+        )
         refresh(key, memory, self._indexes, self._inventory, now=now)
         facts = observe(
             key,
@@ -189,11 +206,14 @@ class Reconciler:
         seen = memory.first_sights = evaluate(facts)
         if seen.gpu_short_since is None:
             memory.workloads = None
-        unhealthy_counts = self._unhealthy_nodes.update(key, seen.unhealthy, repair_waits_for(facts, seen), now)
+        waits = repair_waits_for(facts, seen)
+        unhealthy_counts = self._unhealthy_nodes.update(key, seen.unhealthy, waits, wall, now)
         self.cluster_state.evaluated(key, seen.candidate)
         counts = self.cluster_state.counts(facts, seen, unhealthy_counts, now)
         offers = self.offering_tracker.offers(facts, blocked=own_blocking_condition(facts) is not None)
-        return with_judgements(facts, seen, counts=counts, offers=offers)
+        useful = seen.unhealthy is not None and seen.unhealthy.replaces and seen.unhealthy.runs_gpus
+        scarce = self._another_machine.obstacle(facts) if useful else ""
+        return with_judgements(facts, seen, counts=counts, offers=offers, scarce=scarce)
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Result, float]:
         began = self._now()
@@ -202,19 +222,31 @@ class Reconciler:
             result = await self._write(facts, step, began)
         else:
             result = await self._actuator.read(step)
-        remember(
-            memory,
-            step,
-            result,
-            claim=facts.claim,
-            evictable=lambda pod: is_drainable(pod, facts.now) and is_evictable(pod, facts.now),
-            began=began,
-            now=self._now(),
-        )
+        self._remember(memory, step, result, claim=facts.claim, wall=facts.now, began=began)
         if isinstance(step, Write):
             lifecycle_log.write(facts, step, result)
         self._observer.performed(facts, step, result)
         return result, began
+
+    def _remember(
+        self,
+        memory: Memory,
+        step: Write | Read,
+        result: Result,
+        *,
+        claim: NodeClaim | None,
+        wall: datetime,
+        began: float,
+    ) -> None:
+        remember(
+            memory,
+            step,
+            result,
+            claim=claim,
+            evictable=lambda pod: is_drainable(pod, wall) and is_evictable(pod, wall),
+            began=began,
+            now=self._now(),
+        )
 
     async def _write(self, facts: Facts, step: Write, began: float) -> Result:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
@@ -225,7 +257,10 @@ class Reconciler:
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
                 return await self._actuator.write(step, facts.claim)
         if not isinstance(step, CreateInstance):
-            return await self._actuator.write(step, facts.claim)
+            result = await self._actuator.write(step, facts.claim)
+            if isinstance(step, DeleteClaim) and isinstance(result, KubeFailed) and result.error.refused:
+                self._removal_records.refused(facts.key, step.claim.uid)
+            return result
         self.cluster_state.create_started(step.name, step.claim, facts.now, began)
         self.offering_tracker.create_started(step, began)
         try:

@@ -1,6 +1,6 @@
 """Records removals by inference on the Lease before they are sent, so that the next leader counts them as well.
 
-Those of the circuit breaker's window, and the repairs of young machines of the last hour.
+Those of the circuit breaker's window, and the repairs of the last days.
 
 Source: docs/references/rules.md#circuit-breaker, docs/references/rules.md#repair.
 """
@@ -19,6 +19,7 @@ from controllers.model.steps import Write
 from controllers.node.health.repair import repaired_stage
 from controllers.state.cluster import ClusterState
 from controllers.state.repair_history import RepairHistory
+from controllers.state.unhealthy_nodes import repair_owner
 from provisioner.api import labels
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import KubeError
@@ -49,6 +50,16 @@ class RemovalRecords:
             return failed
         return await self.record_removal(facts.key, candidates.claim_uid(facts), cause)
 
+    async def record_ended_rows(self) -> None:
+        """Tell the next leader which rows of failures have ended; after an error, the next record does."""
+        if not self._repairs.unsaved:
+            return
+        self._repairs.unsaved = False
+        try:
+            await self._save(labels.RECENT_REPAIRS, self._encoded_repairs())
+        except KubeError as error:
+            log.warning("failed to record on the Lease that a machine works again", error=str(error))
+
     async def record_removal(self, key: str, uid: str, cause: str) -> KubeFailed | None:
         """Count the removal of this machine; the error if it could not be recorded, and must not be sent."""
         if not self._cluster_state.removal_started(key, cause, uid, _now()):
@@ -58,12 +69,22 @@ class RemovalRecords:
             labels.INFERRED_REMOVALS, removals, lambda: self._cluster_state.removal_not_sent(key, uid)
         )
 
+    def refused(self, key: str, uid: str) -> None:
+        """The API server has refused the removal: the machine uses no part of a limit, here and for the next leader
+        from the next record on.
+        """
+        self._cluster_state.removal_not_sent(key, uid)
+        self._repairs.not_sent(uid)
+
     async def _record_repair(self, facts: Facts, stage: RepairStage) -> KubeFailed | None:
         uid = facts.claim.uid if facts.claim is not None else ""
-        if not self._repairs.started(uid, stage, _now()):
+        owner = repair_owner(facts.claim) if facts.claim is not None else ""
+        if not self._repairs.started(uid, stage, owner, _now()):
             return None
-        repairs = recent_repairs.encode(self._repairs.entries(self._clock.now(), _now()))
-        return await self._keep(labels.RECENT_REPAIRS, repairs, lambda: self._repairs.not_sent(uid))
+        return await self._keep(labels.RECENT_REPAIRS, self._encoded_repairs(), lambda: self._repairs.not_sent(uid))
+
+    def _encoded_repairs(self) -> str:
+        return recent_repairs.encode(self._repairs.entries(self._clock.now(), _now()))
 
     async def _keep(self, annotation: str, text: str, undo: Callable[[], None]) -> KubeFailed | None:
         saved = False

@@ -3,25 +3,33 @@
 The pods of a machine are listed from the API server right before: one that the decision did not see keeps the machine.
 """
 
+import asyncio
+import math
 from collections.abc import Callable
 
 import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.machine import Machine
+from controllers.gate.causes import Cause
+from controllers.gate.gate import Evidence
 from controllers.model.results import ReadPods, answer
-from controllers.model.steps import Cause, DeleteClaim, Event, ReadDrain
+from controllers.model.steps import Event, ReadDrain
 from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
 from controllers.nodepool.budgets import Reason
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import why_foreign
 from provisioner.runtime.clock import Clock
 
-from .claim_deletion import Deletion, delete_claim
+from .claim_deletion import Deletion, delete_claim, try_deletion
+from .demand_caches import DemandCaches
 from .machines import Machines
-from .provisioner import DemandCaches
 
 CAUSES: dict[Reason, Cause] = {"Empty": "empty", "Drifted": "drifted", "Underutilized": "underutilized"}
+
+# A list of pods is fresh for so long: several machines of a command are listed one after the other.
+FRESH_SECONDS = 30.0
 
 log = structlog.get_logger("disruption")
 
@@ -43,31 +51,63 @@ class Removals:
         self._machines = machines
         self._disrupted = disrupted
         self._clock = clock
+        # When the pods of a machine were listed last, by the UID of its NodeClaim (loop times).
+        self._listed: dict[str, float] = {}
 
     async def is_used(self, machine: Machine) -> bool:
         """Whether a list of the pods of the machine, made now, shows one that the cache lacks. Raises KubeError."""
+        began = _now()
         if machine.node is None:
+            self._listed[machine.claim.uid] = began
             return False
         listed = answer(await self._actuator.read(ReadDrain(node=machine.node)), ReadPods)
         known, now = {pod.metadata.uid for pod in machine.pods}, self._clock.now()
         using = (pod for pod in listed.pods if is_waiting_eviction(pod, now) and not is_daemon_pod(pod))
         if all(pod.metadata.uid in known for pod in using):
+            self._listed = {uid: at for uid, at in self._listed.items() if began - at <= FRESH_SECONDS}
+            self._listed[machine.claim.uid] = began
             return False
         log.warning("the cache lacks pods of a machine; it is kept", Node={"name": machine.node.name})
         self._machines.pods_seen(machine.node.name)
         self._caches.pods.invalidate()
         return True
 
+    async def would_delete(self, claim: NodeClaim) -> Deletion:
+        """What would become of a deletion, before anything is bought for it. A refusal counts as one of the deletion.
+
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        deletion = await try_deletion(self._actuator, claim)
+        if deletion is Deletion.REFUSED:
+            self._machines.refused(claim)
+        return deletion
+
     async def delete(self, claim: NodeClaim, reason: Reason) -> Deletion:
         """Delete the NodeClaim. Raises KubeError for a request that can succeed when it is repeated."""
         event = _event(f"Disrupting NodeClaim: {reason}")
-        deletion = await delete_claim(self._actuator, DeleteClaim(claim=claim, cause=CAUSES[reason], event=event))
+        listed = _now() - self._listed.pop(claim.uid, -math.inf) <= FRESH_SECONDS
+        evidence = Evidence(
+            cause=CAUSES[reason],
+            uid=claim.uid,
+            ours=not why_foreign(claim),
+            seen=True if listed else None,
+            blocked=self._machines.protected(claim, reason),
+            # The callers have found a place for each pod, in the step of the event loop before that list.
+            place="Ready",
+        )
+        deletion = await delete_claim(self._actuator, claim, evidence, event)
+        if deletion is Deletion.REFUSED:
+            self._machines.refused(claim)
         if deletion is Deletion.DELETED:
             self._disrupted(claim, CAUSES[reason])
             node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
             if node is not None:
                 self._actuator.record_event(node, _event(f"Disrupting Node: {reason}"))
         return deletion
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 def _event(message: str) -> Event:

@@ -1,53 +1,64 @@
 """Carries out disruption commands: replacements first, then the deletion of the old NodeClaims, or the way back.
 
-Everything that a command has done is in the objects: the condition DisruptionReason is written before the taint and the
-replacements, and is cleared last when a command is undone, so that a crash at any write is followed by one or the other
-(`controllers.disruption.queue`).
+Everything that a command has done is in the objects: its marks are written before the replacements, so that a crash at
+any write is followed by one or the other (`controllers.disruption.queue`).
 
 Source: docs/references/karpenter.md#disruption-queue.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable
 
+import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
+from controllers.disruption.blockers import REFUSED
 from controllers.disruption.command import Command
-from controllers.disruption.machine import Machine
-from controllers.disruption.queue import Await, Delete, Replacement, Step, Undo, annotations, next_step, under_way
-from controllers.model.results import Fenced, KubeFailed, ReadClaims, ReadNodes, answer
-from controllers.model.steps import (
-    Cause,
-    DeleteClaim,
-    Event,
-    LookUpClaims,
-    LookUpNodes,
-    PatchNode,
-    PatchStatus,
-    Write,
+from controllers.disruption.queue import (
+    Await,
+    Delete,
+    Places,
+    Replacement,
+    Step,
+    Undo,
+    annotations,
+    last_step,
+    next_step,
+    under_way,
+    undo,
 )
-from controllers.node.termination.cordon import taint, untaint
+from controllers.model.steps import Event
 from controllers.provisioning.nominations import Nominations
-from provisioner.api import labels, reasons
-from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
-from provisioner.api.node import Node
+from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
-from .claim_deletion import Deletion, delete_claim
+from .claim_deletion import Deletion
+from .command_marks import CommandMarks, NotWritten
+from .demand_caches import DemandCaches
 from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver
 from .machines import Machines
-from .provisioner import DemandCaches
+from .observed_ages import ObservedAges
 from .removals import Removals
+from .request_errors import RequestErrors
+from .undoing import Undoing
+
+# So long a cache may lack a pod that exists.
+HELD_SECONDS = 120.0
+# How often it is computed whether the pods of a machine that is replaced have a place.
+LOOK_SECONDS = 10.0
 
 log = structlog.get_logger("disruption")
 
 
 class Replacements:
     """`ended(command, why)`: a command is complete, or was undone with this cause.
+
+    `places(command)`: where the pods of its old machines go now; None if that is not known. `trying(claim)`: whether
+    its launch failed and it has further offerings to try.
 
     `limit_seconds`: how long a replacement may take from its creation until it is Initialized.
     """
@@ -64,6 +75,8 @@ class Replacements:
         observer: DisruptionObserver,
         events: DisruptionEvents,
         ended: Callable[[Replacement, str], None],
+        places: Callable[[Replacement], Awaitable[Places | None]],
+        trying: Callable[[NodeClaim], bool],
         limit_seconds: float,
         clock: Clock,
     ) -> None:
@@ -76,8 +89,17 @@ class Replacements:
         self._observer = observer
         self._events = events
         self._ended = ended
+        self._places = places
+        self._trying = trying
+        self._destinations: dict[str, tuple[str, ...]] = {}
+        self._look_at: dict[str, float] = {}
         self._limit_seconds = limit_seconds
-        self._clock = clock
+        self._marks = CommandMarks(caches.nodes, actuator, clock)
+        self._ages = ObservedAges(clock)
+        self._held: dict[str, float] = {}
+        self._undoing = Undoing(
+            actuator, self._marks, leaving=machines.leaving, observer=observer, events=events, ended=ended
+        )
 
     async def begin(self, command: Command, well_known: frozenset[str]) -> float | None:
         """Carry out a command that was decided in this step of the event loop; seconds to wait if that failed.
@@ -95,11 +117,39 @@ class Replacements:
             self._machines.leaving.release(claims)
         return done
 
-    async def advance(self, claims: Iterable[NodeClaim]) -> float | None:
-        """The next step of each command under way. Returns the seconds until the next one, None without a command."""
-        steps = [next_step(one, self._clock.now(), self._limit_seconds) for one in under_way(claims)]
-        waits = [seconds for step in steps if (seconds := await self._advance(step)) is not None]
-        return min(waits, default=None)
+    async def advance(self, claims: Iterable[NodeClaim], errors: RequestErrors) -> float | None:
+        """The next step of each command under way. Returns the seconds until the next one, None without a command.
+
+        What fails for one command is kept in `errors`.
+        """
+        commands = under_way(claims)
+        self._ages.look(claim for command in commands for claim in command.new)
+        self._held = {one.id: self._held[one.id] for one in commands if one.id in self._held}
+        self._reserve(commands)
+        waits = list[float]()
+        for one in commands:
+            with errors.kept():
+                seconds = await self._advance(self._next(one))
+                waits += [seconds] if seconds is not None else []
+        # A rest of a second that is lost in rounding would be waited for again and again.
+        return max(STALE_SECONDS, min(waits)) if waits else None
+
+    def _reserve(self, commands: Iterable[Replacement]) -> None:
+        """Keep the machines from being disrupted to which the commands under way move pods.
+
+        They are not known after a restart; the places of the pods are looked at again before their machine is deleted.
+        """
+        known = {command.id for command in commands}
+        self._destinations = {name: of for name, of in self._destinations.items() if name in known}
+        self._look_at = {name: at for name, at in self._look_at.items() if name in known}
+        self._nominations.record((one for of in self._destinations.values() for one in of), _now())
+
+    def _next(self, command: Replacement) -> Step:
+        for claim in command.old:
+            if why := self._machines.protected(claim, command.reason):
+                return undo(msgspec.structs.replace(command, protected=True), why)
+        trying = {claim.uid for claim in command.new if self._trying(claim)}
+        return next_step(command, self._ages.all, self._limit_seconds, trying)
 
     async def _advance(self, step: Step) -> float | None:
         match step:
@@ -108,47 +158,117 @@ class Replacements:
                     message = "Waiting on readiness to continue disruption"
                     self._events.record(claim, reasons.DISRUPTION_WAITING_READINESS, message, _now())
                 return seconds
-            case Undo():
-                return await self._undo(step)
+            case Undo(command=command):
+                wait = max(self._undoing.delay(command), self._ages.settling(command.new))
+                return wait or await self._undoing.undo(command.old, self._still_fails)
             case Delete(command=command):
-                for claim in command.old:
-                    if await self._removals.delete(claim, command.reason) is Deletion.FENCED:
-                        return FENCED_SECONDS
-                self._ended(command, "")
-                return None
+                return await self._finish(command)
+
+    async def _finish(self, command: Replacement) -> float | None:
+        """Delete the old machines if each of their pods has a place; wait for one that is coming, or undo it."""
+        if (seconds := max(self._look_at.get(command.id, 0.0) - _now(), self._undoing.delay(command))) > 0:
+            return seconds
+        places = await self._places(command)
+        if places is None:
+            return STALE_SECONDS
+        match last_step(command, places, self._ages.all, self._limit_seconds):
+            case Await(seconds=seconds):
+                self._look_at[command.id] = _now() + LOOK_SECONDS
+                return min(seconds, LOOK_SECONDS)
+            case Undo(why=why):
+                return await self._undoing.undo(command.old, lambda one: undo(one, why))
+            case Delete():
+                return await self._complete(command)
+
+    async def _complete(self, command: Replacement) -> float | None:
+        """Delete the old NodeClaims, once the cache has the pods that a list made now shows on their Nodes."""
+        for claim in command.old:
+            if await self._removals.is_used(self._machines.machine(claim)):
+                return await self._hold(command)
+        refused = list[NodeClaim]()
+        for claim in command.old:
+            match await self._removals.delete(claim, command.reason):
+                case Deletion.FENCED:
+                    return FENCED_SECONDS
+                case Deletion.REFUSED:
+                    refused.append(claim)
+                case Deletion.KEPT:
+                    return await self._hold(command)
+        if refused:
+            # The machines take pods again, beside their replacements, and use no budget.
+            return await self._undoing.undo(refused, lambda one: undo(one, REFUSED))
+        self._ended(command, "")
+        return None
+
+    async def _hold(self, command: Replacement) -> float:
+        """Wait for the cache, which never shows a pod that cannot be read: the command is undone then."""
+        held = _now() - self._held.setdefault(command.id, _now())
+        if held < HELD_SECONDS:
+            return max(STALE_SECONDS, held)
+        why = "pods on its Node are not known"
+        return await self._undoing.undo(command.old, lambda one: undo(one, why))
+
+    def _still_fails(self, command: Replacement) -> Undo | None:
+        step = self._next(command)
+        return step if isinstance(step, Undo) else None
 
     async def _replace(self, command: Command, well_known: frozenset[str]) -> float | None:
-        """Mark the old machines, then create the replacements. What is marked without them is undone by `advance`."""
-        claims = self._caches.claims.items()
+        """Mark the old machines, then create the replacements, if the API server would delete the old NodeClaims."""
+        claims, pools = self._caches.claims.items(), self._caches.node_pools()
         if (seconds := await self._creator.stale(claims)) is not None:
             return seconds
+        if not await self._would_delete(command):
+            return STALE_SECONDS
+        name = ""
         for machine in command.machines:
-            if not await self._mark(machine, command.reason):
-                return STALE_SECONDS
+            try:
+                name = await self._marks.mark(machine, name, command.reason)
+            except NotWritten as error:
+                return await self._withdraw(command, error)
+        # From the taint on no other pod is bound, besides those that kube-scheduler has already decided about.
+        for machine in command.machines:
+            if await self._removals.is_used(machine):
+                self._observer.rejected(command)
+                return await self._withdraw(command, NotWritten("a pod was bound before the taint"))
+        # Right before the purchase: a user, or another controller, may have ended the command since.
+        for machine in command.machines:
+            try:
+                await self._marks.confirm(machine, name, command.reason)
+            except NotWritten as error:
+                return await self._withdraw(command, error)
         self._observer.decided(command)
-        known = annotations((one.claim for one in command.machines), len(command.replacements))
-        created = await self._creator.create(command.replacements, claims, well_known, known)
-        self._nominations.record(created.claims, _now())
+        known = annotations(name, (one.claim for one in command.machines), len(command.replacements))
+        created = await self._creator.create(command.replacements, claims, well_known, pools, lambda _: known)
+        self._destinations[name] = command.destinations
+        self._nominations.record((*created.claims, *command.destinations), _now())
         names = ", ".join(created.claims)
-        log.info("replacing machines", NodeClaims=[one.claim.name for one in command.machines],
+        log.info("replacing machines", NodeClaims=[one.claim.name for one in command.machines], command=name,
                  replacements=created.claims, reason=command.reason, saving=round(command.saving, 3))  # fmt: skip
         for machine in command.machines:
             message = f"Launching NodeClaim: {command.reason}; waiting for {names} to be Initialized"
             self._actuator.record_event(machine.claim, _event(reasons.DISRUPTION_LAUNCHING, message))
         return created.again_seconds
 
-    async def _mark(self, machine: Machine, reason: str) -> bool:
-        """The condition, then the taint; False if one of them changed meanwhile, or may not be written."""
-        claim, node, now = machine.claim, machine.node, self._clock.now()
-        marked = ConditionSet.of(claim, now).set(DISRUPTION_REASON, "True", reason=reason, message=reason, now=now)
-        if not await self._write(PatchStatus(claim=claim, conditions=marked.items, fields={})):
-            return False
-        patch = taint(node, now) if node is not None else ()
-        return (
-            node is None
-            or not patch
-            or await self._write(PatchNode(node=node, patch=patch, why="taint a Node that is being replaced"))
-        )
+    async def _would_delete(self, command: Command) -> bool:
+        """Whether the old NodeClaims may be deleted. A refusal delays those that it is about, as one of a deletion."""
+        refused = list[NodeClaim]()
+        for machine in command.machines:
+            match await self._removals.would_delete(machine.claim):
+                case Deletion.CHANGED:
+                    return False
+                case Deletion.REFUSED:
+                    refused.append(machine.claim)
+        if refused:
+            self._ended(Replacement(id="", old=tuple(refused), decided=command.reason), REFUSED)
+        return not refused
+
+    async def _withdraw(self, command: Command, error: NotWritten) -> float:
+        """Remove the marks of a command that could not be marked as a whole; it failed only if it was refused."""
+        old = [machine.claim for machine in command.machines]
+        seconds = await self._undoing.undo(old, lambda one: undo(one, str(error)), failed=False)
+        if error.refused:
+            self._ended(Replacement(id="", old=tuple(old), decided=command.reason), error.refused)
+        return FENCED_SECONDS if error.fenced else seconds
 
     async def _remove(self, command: Command) -> float | None:
         """Delete machines whose pods have room elsewhere, unless a pod was bound that the decision did not see."""
@@ -157,70 +277,14 @@ class Replacements:
                 self._observer.rejected(command)
                 return STALE_SECONDS
         for machine in command.machines:
-            if await self._removals.delete(machine.claim, command.reason) is Deletion.FENCED:
-                return FENCED_SECONDS
+            match await self._removals.delete(machine.claim, command.reason):
+                case Deletion.FENCED:
+                    return FENCED_SECONDS
+                case Deletion.REFUSED | Deletion.KEPT:
+                    self._machines.leaving.release([machine.claim])
+        self._nominations.record(command.destinations, _now())
         self._observer.decided(command)
         return None
-
-    async def _undo(self, step: Undo) -> float | None:
-        """Undo a command, if a fresh LIST shows that it failed."""
-        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
-        old = {claim.uid for claim in step.command.old}
-        now = self._clock.now()
-        fresh = [next_step(one, now, self._limit_seconds) for one in _of(under_way(listed.claims), old)]
-        for found in fresh:
-            if not isinstance(found, Undo):
-                continue
-            for claim in found.unused:
-                message = f"Deleted: {found.why}"
-                event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
-                cause: Cause = "replacement-failed"
-                if (
-                    await delete_claim(self._actuator, DeleteClaim(claim=claim, cause=cause, event=event))
-                    is Deletion.FENCED
-                ):
-                    return FENCED_SECONDS
-            for claim in found.command.old:
-                if not await self._unmark(claim, found.why):
-                    return STALE_SECONDS
-            log.warning("disruption undone", NodeClaims=[one.name for one in found.command.old], cause=found.why)
-            self._observer.undone(found.command)
-            self._ended(found.command, found.why)
-        return STALE_SECONDS
-
-    async def _unmark(self, claim: NodeClaim, why: str) -> bool:
-        """Remove the taint, then the condition by which a command is found."""
-        for node in await self._nodes(claim):
-            patch = untaint(node)
-            if patch and not await self._write(
-                PatchNode(node=node, patch=patch, why="the Node is not replaced after all")
-            ):
-                return False
-        kept = ConditionSet.of(claim, self._clock.now()).clear(DISRUPTION_REASON)
-        event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=f"The machine is kept: {why}")
-        return await self._write(PatchStatus(claim=claim, conditions=kept.items, fields={}, events=(event,)))
-
-    async def _nodes(self, claim: NodeClaim) -> Sequence[Node]:
-        """The claim's Node as it is now: the cache may lack a taint that was just added."""
-        cached = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
-        if cached is None:
-            return ()
-        pool = cached.metadata.labels.get(labels.AKS_AGENTPOOL, "")
-        listed = answer(await self._actuator.read(LookUpNodes(pool=pool)), ReadNodes)
-        return [node for node in listed.nodes if node.name == cached.name]
-
-    async def _write(self, step: Write) -> bool:
-        """False if the write was refused or may not be sent. Raises KubeError if it can succeed when it is repeated."""
-        match await self._actuator.write(step, None):
-            case KubeFailed(error=error) if not (error.not_found or error.conflict or error.refused):
-                raise error
-            case KubeFailed() | Fenced():
-                return False
-        return True
-
-
-def _of(commands: Sequence[Replacement], old: set[str]) -> list[Replacement]:
-    return [one for one in commands if any(claim.uid in old for claim in one.old)]
 
 
 def _event(reason: str, message: str) -> Event:

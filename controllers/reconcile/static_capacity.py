@@ -1,7 +1,8 @@
 """Keeps the number of NodeClaims of each static NodePool at its `spec.replicas`.
 
 A key is the name of a NodePool. NodeClaims have consecutive numbers in their names, so that the API server refuses one
-that exists and that the cache lacks; before NodeClaims are deleted, they are listed from the API server.
+that exists and that the cache lacks; before NodeClaims are deleted, they are listed from the API server. NodeClaims are
+created in groups, and no more than agent pools may still be created, whatever `spec.replicas` is.
 
 Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#no-machine-is-bought-twice.
 """
@@ -10,27 +11,40 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 
 from controllers.actuator.actuator import Actuator
+from controllers.disruption.blockers import MOVABLE
+from controllers.gate.gate import Evidence
+from controllers.model.conditions import was_usable
+from controllers.model.ownership import managed
 from controllers.model.results import ReadClaims, answer
-from controllers.model.steps import DeleteClaim, Event, LookUpClaims
+from controllers.model.steps import Event, LookUpClaims
 from controllers.nodepool.static_capacity import Replica, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
-from controllers.provisioning.pods import bound
-from controllers.provisioning.static_machine import static_machine
+from controllers.provisioning.pods import BY_NODE, CachedPod
+from controllers.provisioning.static_machine import is_outdated, static_machine
 from provisioner.api import labels, reasons
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_owned_by
+from provisioner.api.owner import is_member
+from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion, delete_claim
-from .provisioner import DemandCaches
+from .demand_caches import DemandCaches
+from .disruption_events import DisruptionEvents
+from .request_errors import RequestErrors
 
 RESYNC_SECONDS = 60.0
+# NodeClaims that one pass creates: other NodePools have their turn in between.
+GROUP = 10
 
 
 class StaticCapacity:
-    """`instance_types` returns None while they are unknown. `wake(name)` adds a NodePool to the work queue."""
+    """`instance_types`: what can be bought now. `max_new`: how many agent pools may still be created.
+
+    Both return None while they are unknown. `wake(name)` adds a NodePool to the work queue.
+    """
 
     def __init__(
         self,
@@ -38,13 +52,18 @@ class StaticCapacity:
         actuator: Actuator,
         *,
         instance_types: Callable[[], InstanceTypes | None],
+        max_new: Callable[[], int | None],
         wake: Callable[[str], None],
+        clock: Clock,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
         self._instance_types = instance_types
+        self._max_new = max_new
         self._wake = wake
+        self._clock = clock
         self._creators: dict[str, ClaimCreator] = {}
+        self._events = DisruptionEvents(actuator.record_event)
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         """Subscribe this to the cache of NodePools."""
@@ -79,52 +98,94 @@ class StaticCapacity:
             return seconds
         claims = self._caches.claims.items()
         wanted = scale(pool, self._replicas(pool, claims))
-        if wanted.delete:
+        if wanted.delete or wanted.replace:
             return await self._delete(pool)
         if wanted.create and not why_unusable(pool):
             return await self._create(creator, pool, wanted.create, claims)
         return RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
-        pods = bound(self._caches.pods.items())
-        found = []
-        for claim in claims:
-            if not is_owned_by(claim, pool):
-                continue
-            node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
-            found.append(
-                Replica(
-                    claim=claim,
-                    empty=all(pod.daemon for pod in pods.get(claim.status.node_name, ())),
-                    protected=node is not None and node.metadata.annotations.get(labels.DO_NOT_DISRUPT) == "true",
-                )
-            )
-        return tuple(found)
+        # Once for all claims: whether each offering can be had is asked again each time.
+        types = self._instance_types()
+        return tuple(self._replica(claim, pool, types) for claim in claims if is_member(claim, pool))
+
+    def _replica(self, claim: NodeClaim, pool: NodePool, types: InstanceTypes | None) -> Replica:
+        name, now = claim.status.node_name, self._clock.now()
+        node = self._caches.nodes.get(name) if name else None
+        annotated = (claim.metadata, *([node.metadata] if node is not None else ()))
+        bound = [one for one in self._caches.pods.by_index(BY_NODE, name) if isinstance(one, CachedPod)] if name else []
+        pods = [pod for pod in bound if pod.own and not pod.metadata.deleting]
+        return Replica(
+            claim=claim,
+            protected=any(one.annotations.get(labels.DO_NOT_DISRUPT) == "true" for one in annotated)
+            or any(pod.protects(now) for pod in bound),
+            work=any(pod.eviction.group or pod.eviction.owner not in MOVABLE for pod in pods),
+            gpus=any(pod.eviction.gpus for pod in pods),
+            cost=sum(max(0.0, pod.eviction.cost) for pod in pods),
+            outdated=self._is_outdated(claim, pool, types),
+        )
+
+    def _is_outdated(self, claim: NodeClaim, pool: NodePool, types: InstanceTypes | None) -> bool:
+        if types is None or why_unusable(pool):
+            return False
+        node_class = self._caches.node_class(pool.spec.template.spec.node_class_ref.name)
+        settings, now = self._caches.settings_of(pool), self._clock.now()
+        return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now)
 
     async def _create(
         self, creator: ClaimCreator, pool: NodePool, count: int, claims: Sequence[NodeClaim]
     ) -> float | None:
-        types = self._instance_types()
-        if types is None:
+        types, max_new = self._instance_types(), self._max_new()
+        if types is None or max_new is None:
             return STALE_SECONDS
-        machine = static_machine(pool, types, self._caches.gpu_settings(pool))
+        if max_new < count:
+            self._events.record(pool, reasons.POOL_LIMIT_REACHED, _limited(pool), _now())
+        if not max_new:
+            return RESYNC_SECONDS
+        machine = static_machine(pool, types, self._caches.settings_of(pool))
         if machine is None:
             return RESYNC_SECONDS
-        if (seconds := await creator.stale(claims)) is not None:
+        if (seconds := await creator.stale(claims, pool)) is not None:
             return seconds
-        created = await creator.create([machine] * count, claims, types.well_known)
-        return RESYNC_SECONDS if created.again_seconds is None else created.again_seconds
+        group = min(count, max_new, GROUP)
+        created = await creator.create([machine] * group, claims, types.well_known, (pool,))
+        if created.again_seconds is not None:
+            return created.again_seconds
+        return STALE_SECONDS if created.claims and group < count else RESYNC_SECONDS
 
     async def _delete(self, pool: NodePool) -> float | None:
-        """Delete what is too much by a fresh LIST: the cache may lack deletions of the last pass."""
+        """Delete what is too much, or outdated, by a fresh LIST: the cache may lack deletions of the last pass.
+
+        A request that fails keeps its NodeClaim only.
+        """
+        errors = RequestErrors()
         listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
-        for claim in scale(pool, self._replicas(pool, listed.claims)).delete:
+        wanted = scale(pool, self._replicas(pool, listed.claims))
+        for claim in wanted.replace:
+            launched = claim.condition(LAUNCHED)
+            message = f"Deleted, NodePool {pool.name} was changed since: {launched.message if launched else ''}"
+            event = Event(type="Warning", reason=reasons.LAUNCH_FAILED, message=message)
+            evidence = Evidence(cause="launch-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
+            with errors.kept():
+                if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
+                    return FENCED_SECONDS
+        for claim in wanted.delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
             event = Event(type="Normal", reason=reasons.SCALED_DOWN, message=message)
-            step = DeleteClaim(claim=claim, cause="scaled-down", event=event)
-            if await delete_claim(self._actuator, step) is Deletion.FENCED:
-                return FENCED_SECONDS
+            # A person lowered spec.replicas: the pods of the machine whose end costs least are evicted.
+            evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True, place="NotNeeded")
+            with errors.kept():
+                if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
+                    return FENCED_SECONDS
+        errors.raise_first()
         return RESYNC_SECONDS
+
+
+def _limited(pool: NodePool) -> str:
+    return (
+        f"spec.replicas {pool.spec.replicas} is more than the limit on agent pools allows now (--max-agent-pools, or"
+        " what AKS and other agent pools leave): lower spec.replicas, or raise the limit"
+    )
 
 
 def _now() -> float:

@@ -1,4 +1,7 @@
-"""The volumes and devices of the pods that a scheduling decision is made for; without them nothing is read."""
+"""The volumes and devices of the pods that a scheduling decision is made for; without them nothing is read.
+
+The number of reads is bounded, however many pods come meanwhile: those that come too late wait for the next decision.
+"""
 
 from collections.abc import Callable, Iterable
 
@@ -10,41 +13,51 @@ from controllers.model.device_claims import DeviceClaims
 from controllers.model.results import KubeFailed, ReadDevices, ReadStorage
 from controllers.model.steps import LookUpDevices, LookUpStorage
 from controllers.model.storage import Storage
+from controllers.provisioning.extended_resources import may_be_devices
 from controllers.provisioning.pods import CachedPod
+
+# Reads of one decision, of volumes or of devices: the second one is for pods that came during the first.
+READS_MOST = 3
 
 log = structlog.get_logger("provisioner")
 
 
-async def volumes_of(actuator: Actuator, demand: Callable[[], Iterable[CachedPod]]) -> Storage:
-    """The volumes and claimed devices of all pods that `demand` returns when this ends; pods can be added meanwhile.
+async def volumes_of(actuator: Actuator, demand: Callable[[], Iterable[CachedPod]], *, of_drivers: bool) -> Storage:
+    """The volumes and claimed devices of the pods that `demand` returns; `cluster.is_read` shows which are included.
 
-    A failed request concerns only pods with volumes, or with devices: the result has its error.
+    `of_drivers`: there are machines whose GPUs a DRA driver publishes; pods can get these as an extended resource. A
+    failed request concerns only the pods whose volumes, or devices, it would have read: the result has its error.
     """
     found = Storage()
-    while True:
+    for _ in range(READS_MOST):
         pods = tuple(demand())
         requested = frozenset(name for pod in pods for name in pod.claims)
         templates = frozenset(one.template for pod in pods for one in pod.devices)
+        if of_drivers and any(may_be_devices(pod.constraints.requests) for pod in pods):
+            templates |= {""}
         if not requested <= found.requested:
             volumes = await _volumes(actuator, requested)
             found = msgspec.structs.replace(volumes, devices=found.devices)
         elif not templates <= found.devices.requested:
             found = msgspec.structs.replace(found, devices=await _devices(actuator, templates))
         else:
-            return found
+            break
+    return found
 
 
 async def _volumes(actuator: Actuator, requested: frozenset[str]) -> Storage:
     result = await actuator.read(LookUpStorage(claims=requested))
-    if isinstance(result, ReadStorage):
-        return result.storage
-    error = str(result.error) if isinstance(result, KubeFailed) else type(result).__name__
-    log.warning("failed to read the volumes of pending pods", error=error)
-    return Storage(requested=requested, error=error)
+    if not isinstance(result, ReadStorage):
+        return Storage(requested=requested, unread=dict.fromkeys(requested, type(result).__name__))
+    unread = result.storage.unread
+    if unread:
+        name = min(unread)
+        log.warning("failed to read the volumes of pending pods", claims=len(unread), claim=name, error=unread[name])
+    return result.storage
 
 
 async def _devices(actuator: Actuator, templates: frozenset[str]) -> DeviceClaims:
-    """`templates` has "" for pods that name their claims."""
+    """`templates` has "" for pods that name their claims, or none."""
     result = await actuator.read(LookUpDevices(templates=templates))
     if isinstance(result, ReadDevices):
         return result.devices

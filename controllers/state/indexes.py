@@ -5,13 +5,15 @@ A claim's key is the name of its pool, a Node's key is the pool that its label n
 
 from collections.abc import Callable, Mapping
 
+from controllers.model.crd_deletion import CRD_NAMES, Crds
 from controllers.model.devices import gpus_of, pools_of
-from controllers.model.ownership import pool_of
+from controllers.model.ownership import pool_of, resource_group_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.owner import nodepool_of
 from provisioner.api.resourceslice import GPU_TYPES, ResourceSlice
+from provisioner.runtime.named import Named
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resource_version import reached
@@ -22,7 +24,8 @@ POOL = "pool"
 UID = "uid"
 # The UID of the NodePool that owns a claim.
 NODEPOOL = "nodepool"
-NODECLAIM_CRD = "nodeclaims.karpenter.sh"
+# The resource group of a Node's machine.
+RESOURCE_GROUP = "resource group"
 # The index of a cache of ResourceSlices by the name of their Node.
 NODE = "node"
 
@@ -42,8 +45,11 @@ def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tup
 
 
 def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
-    """The index that a cache of Nodes must have to be viewed here."""
-    return {POOL: lambda node: (pool,) if (pool := pool_of(node)) else ()}
+    """The indexes that a cache of Nodes must have to be viewed here."""
+    return {
+        POOL: lambda node: (pool,) if (pool := pool_of(node)) else (),
+        RESOURCE_GROUP: lambda node: (group,) if (group := resource_group_of(node)) else (),
+    }
 
 
 def slice_indexes() -> Mapping[str, Callable[[ResourceSlice], tuple[str, ...]]]:
@@ -62,7 +68,7 @@ class Indexes:
         *,
         claims: Reflector[NodeClaim],
         nodes: Reflector[Node],
-        crds: Reflector[CustomResourceDefinition],
+        crds: Named[CustomResourceDefinition],
         pool_name: PoolName,
         node_classes: Reflector[AgentPoolNodeClass] | None = None,
         slices: Reflector[ResourceSlice] | None = None,
@@ -86,9 +92,9 @@ class Indexes:
         return all(cache.synced and cache.last_error is None for cache in caches)
 
     @property
-    def crd(self) -> CustomResourceDefinition | None:
-        """The NodeClaim CRD, whose deletion deletes all claims."""
-        return self._crds.get(NODECLAIM_CRD)
+    def crds(self) -> Crds:
+        """The CRDs with whose deletion claims are deleted; empty before they were listed."""
+        return {name: self._crds.get(name) for name in CRD_NAMES} if self._crds.synced else {}
 
     def node_class_of(self, claim: NodeClaim) -> tuple[AgentPoolNodeClass | None, bool]:
         """The AgentPoolNodeClass that the claim refers to, and whether its existence is known."""
@@ -102,9 +108,13 @@ class Indexes:
         return tuple(claim for claim, reference in references if is_own(reference) and reference.name == name)
 
     def slices_of(self, key: str) -> tuple[tuple[ResourceSlice, ...] | None, str]:
-        """The ResourceSlices of the Nodes of this key; None, and the error of the list, if they are not known."""
-        if self._slices is None or not self._slices.synced:
-            error = self._slices.last_error if self._slices is not None else None
+        """The ResourceSlices of the Nodes of this key; None, and the error of the list, if they are not known.
+
+        If the permission is revoked, those in the cache are of an earlier time, and those of new Nodes are missing.
+        """
+        error = self._slices.last_error if self._slices is not None else None
+        revoked = error is not None and error.status in (401, 403)
+        if self._slices is None or not self._slices.synced or revoked:
             return None, str(error) if error is not None else ""
         return tuple(one for node in self.nodes_of(key) for one in self._slices.by_index(NODE, node.name)), ""
 
@@ -118,6 +128,10 @@ class Indexes:
         """The key of the Node of this name; "" if there is none."""
         node = self._nodes.get(name)
         return (pool_of(node) if node is not None else None) or ""
+
+    def resource_groups(self) -> tuple[str, ...]:
+        """The resource groups of the machines of all Nodes, as ARM ids in lower case."""
+        return self._nodes.index_values(RESOURCE_GROUP)
 
     def keys(self) -> dict[str, None]:
         """All keys that claims or Nodes map to."""

@@ -64,10 +64,10 @@ class Deletion:
 
 @dataclass(slots=True)
 class CrdRead:
-    """The deletionTimestamp of the NodeClaim CRD as read for this deleting claim; None: it has none."""
+    """The CRD with which this deleting claim was deleted, by a fresh read; "": by none."""
 
     for_uid: str = ""
-    deleted_at: datetime | None = None
+    deleted_with: str = ""
 
 
 @dataclass(slots=True)

@@ -11,6 +11,7 @@ import msgspec
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Retryable
 from cloudprovider.interface import Failure, Instance, InstanceState
 from cloudprovider.inventory import Inventory
+from controllers.model.crd_deletion import deleted_with
 from controllers.model.drains import Drain
 from controllers.model.results import (
     Accepted,
@@ -21,7 +22,7 @@ from controllers.model.results import (
     ReadCause,
     ReadClaim,
     ReadCluster,
-    ReadCrd,
+    ReadCrds,
     ReadEvents,
     ReadGpuPods,
     ReadNodes,
@@ -40,7 +41,7 @@ from controllers.model.steps import (
     DeletePods,
     EvictPods,
     LookUpCluster,
-    LookUpCrd,
+    LookUpCrds,
     LookUpPool,
     PatchNode,
     ReadDrain,
@@ -50,7 +51,6 @@ from controllers.model.steps import (
     Step,
 )
 from provisioner.api import reasons
-from provisioner.api.meta import ZERO_TIME
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 
@@ -112,7 +112,7 @@ def remember(
                 memory.deletion = Deletion(step.instance.etag, step.instance.put_time, memory.delete_failed)
                 memory.delete_failed = None
         case Evicted() if isinstance(step, RestartPluginPod):
-            _update_unhealthy(memory, plugin_restarted=step.pod[0])
+            _update_unhealthy(memory, plugin_restarted=step.pod.name)
         case Evicted() | ReadPods() | ReadAttached() | KubeFailed():
             _remember_drain(memory, step, result, evictable=evictable, began=began, now=now)
         case CloudFailed(error=error):
@@ -157,17 +157,16 @@ def _read(memory: Memory, step: Step, result: Result, *, began: float) -> None:
             memory.cause = (step.instance.put_time, failure or _unknown_cause(step.instance))
         case ReadClaim(claim=claim):
             memory.claim_read_at, memory.claim_read = began, claim
-        case ReadCrd(crd=crd) if isinstance(step, LookUpCrd):
-            gone_at = crd.metadata.deletion_timestamp if crd is not None else ZERO_TIME
-            memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_at=gone_at)
+        case ReadCrds(crds=crds) if isinstance(step, LookUpCrds):
+            memory.crd_read = CrdRead(for_uid=step.claim.uid, deleted_with=deleted_with(step.claim, crds))
         case ReadNodes(nodes=nodes):
             memory.nodes_read_at, memory.nodes_read = began, nodes
         case ReadWorkloads(workloads=workloads):
             memory.workloads = workloads
         case ReadEvents(remedies=remedies):
             _update_unhealthy(memory, remedies=remedies, remedies_read_at=began)
-        case ReadGpuPods(count=count):
-            _update_unhealthy(memory, gpu_pods=count, gpu_pods_read_at=began)
+        case ReadGpuPods(count=count, grace_seconds=grace):
+            _update_unhealthy(memory, gpu_pods=count, grace_seconds=grace, gpu_pods_read_at=began)
         case _:
             return
 
@@ -201,7 +200,7 @@ def update_from_instance(memory: Memory, instance: Instance | None, *, claim: No
         memory.failed_etag = instance.etag
         error = _as_error(instance.failure)
         failure = remember_failure(memory.create_failed, error, now=now, claim=claim)
-        memory.create_failed = msgspec.structs.replace(failure, uncertain=False)
+        memory.create_failed = msgspec.structs.replace(failure, uncertain=False, of_machine=True)
 
 
 def update_from_deletion(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
@@ -238,7 +237,7 @@ def _unknown_cause(instance: Instance) -> Failure:
         f"agent pool {instance.name} ended in {instance.raw_state}; AKS names no cause on it, and its operation has"
         f" none (any longer): see az aks nodepool show --name {instance.name} and the activity log"
     )
-    return Failure(reason=reasons.CREATE_FAILED, message=message, kind=Rejected.kind, scope="configuration")
+    return Failure(reason=reasons.CREATE_FAILED, message=message, kind=Rejected.kind, scope="request")
 
 
 def _as_error(failure: Failure) -> CloudError:

@@ -8,6 +8,7 @@ from cloudprovider.errors import CloudError
 from cloudprovider.interface import Gpus, Instance
 from cloudprovider.inventory import Inventory
 from controllers.model import adoption
+from controllers.model.crd_deletion import CRD_NAMES, NODECLAIM_CRD, Crds, deleted_with
 from controllers.model.facts import Facts
 from controllers.model.failures import CloudFailure
 from controllers.model.ownership import in_charge, managed, marks
@@ -16,8 +17,9 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
+from . import managed_cluster
 from .indexes import Indexes
-from .memory import Memory, age
+from .memory import CrdRead, Memory, age
 from .memory_updates import with_cause
 from .readiness_rules import ReadinessRules
 
@@ -38,11 +40,15 @@ def observe(
 
     `readiness` None: without readiness rules.
     """
-    instance, nodes = with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
+    # The pools of another cluster say nothing about the machines of this one.
+    group = inventory.node_resource_group
+    identity = managed_cluster.identify(indexes.resource_groups(), group)
+    other = identity is managed_cluster.Identity.OTHER
+    instance, nodes = None if other else with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
     claims, adoption_refused = _claims(key, indexes, instance, nodes)
     slices, slices_error = indexes.slices_of(key)
     node_class, node_class_known = indexes.node_class_of(claims[0]) if claims else (None, False)
-    claim, crd, seen = claims[0] if claims else None, indexes.crd, memory.first_sights
+    claim, seen = claims[0] if claims else None, memory.first_sights
     read = memory.crd_read if claim is not None and memory.crd_read.for_uid == claim.uid else None
     facts = Facts(
         key=key,
@@ -59,11 +65,11 @@ def observe(
         gpus=gpus(_size(claims, nodes, instance)),
         kube_synced=indexes.synced,
         kube_current=indexes.current,
-        inventory_synced=inventory.synced,
-        list_failed=_list_failure(inventory.list_error),
+        inventory_synced=inventory.synced and not other,
+        list_failed=managed_cluster.failure(group) if other else _list_failure(inventory.list_error),
         inventory_age=inventory.age(),
         own_write_pending=memory.expectation is not None and not indexes.shows(memory.expectation),
-        absence=inventory.absence(key),
+        absence="unknown" if other else inventory.absence(key),
         settles_in=inventory.settles_in(key),
         proof_age=age(memory.proof_at, now),
         pool_read_age=age(memory.pool_read_at, now),
@@ -73,11 +79,11 @@ def observe(
         nodes_read_age=age(memory.nodes_read_at, now),
         nodes_read=memory.nodes_read,
         cluster=inventory.cluster,
+        cluster_confirmed=identity is managed_cluster.Identity.SAME,
         cluster_age=inventory.cluster_age(),
-        crd_deleting=_deleted_with_crd(claim, crd.metadata.deletion_timestamp if crd is not None else None)
-        or _deleted_with_crd(claim, read.deleted_at if read is not None else None),
+        deleted_with_crd=_deleted_with(claim, indexes.crds, read),
         crd_known=claim is None or not claim.deleting or read is not None,
-        crd_created=crd.metadata.creation_timestamp if crd is not None else None,
+        crd_created=_crd_created(instance, indexes.crds),
         adoption_refused=adoption_refused,
         create_failed=memory.create_failed,
         delete_failed=memory.delete_failed,
@@ -119,10 +125,22 @@ def _list_failure(error: CloudError | None) -> CloudFailure | None:
     return None if error is None else CloudFailure(kind=error.kind, reason=error.reason, message=error.message)
 
 
-def _deleted_with_crd(claim: NodeClaim | None, crd_deleted_at: datetime | None) -> bool:
-    """Whether this claim was deleted with its CRD. A claim that was deleted before the CRD was deleted by itself."""
-    deleted_at = claim.metadata.deletion_timestamp if claim is not None else None
-    return deleted_at is not None and crd_deleted_at is not None and deleted_at >= crd_deleted_at
+def _deleted_with(claim: NodeClaim | None, cached: Crds, read: CrdRead | None) -> str:
+    """The CRD with which this claim was deleted: by the fresh read, and until there is one by the cache."""
+    if claim is None:
+        return ""
+    return read.deleted_with if read is not None else deleted_with(claim, cached)
+
+
+def _crd_created(instance: Instance | None, crds: Crds) -> datetime | None:
+    """When the youngest CRD was created with whose deletion the claim of this pool would have been deleted.
+
+    Pools of other claims are labeled as well: with the name that KAITO uses for all of its own.
+    """
+    pool = instance.labels.get(labels.NODEPOOL, "") if instance is not None else ""
+    names = CRD_NAMES if pool not in ("", labels.DEFAULT_NODEPOOL) else (NODECLAIM_CRD,)
+    created = (crd.metadata.creation_timestamp for name in names if (crd := crds.get(name)) is not None)
+    return max(created, default=None)
 
 
 def _size(claims: tuple[NodeClaim, ...], nodes: tuple[Node, ...], instance: Instance | None) -> str:

@@ -3,6 +3,7 @@
 Rules are those of the claim's AgentPoolNodeClass, then those of the settings that select the claim and its Node.
 """
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
@@ -12,20 +13,38 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import AppliedRule
 from provisioner.api import labels
+from provisioner.api.jsonpath import JsonPath
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.readiness import ReadinessRule, SelectedReadinessRule, Until
-from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
+from provisioner.runtime.watched_objects import Fields, Watched, WatchedObject, WatchedObjects
+
+# A name that a field selector takes as it is.
+NAME = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
 
 
 def watched_by(until: Until) -> Watched | None:
     """The resource that a rule needs; None if the Node has all that it needs."""
     if until.object is not None:
-        return Watched(group=until.object.group, version=until.object.version, resource=until.object.resource)
+        named = until.object.name if NAME.fullmatch(until.object.name) else ""
+        return Watched(
+            group=until.object.group, version=until.object.version, resource=until.object.resource, name=named
+        )
     if until.pod is not None:
         return Watched(version="v1", resource="pods", label_selector=until.pod.label_selector)
     return None
+
+
+def fields_of(until: Until) -> Fields:
+    """The fields of the objects that a rule reads, besides their metadata."""
+    if until.object is None:
+        return frozenset({("spec", "nodeName"), ("status", "conditions")})
+    node = {("spec", "nodeName")} if (until.object.group, until.object.resource) == ("", "pods") else set()
+    try:
+        return frozenset({JsonPath(until.object.json_path).field, *node})
+    except ValueError:
+        return frozenset(node)  # the rule is not valid, and its message says so
 
 
 class ReadinessRules:
@@ -36,7 +55,7 @@ class ReadinessRules:
         rules: tuple[SelectedReadinessRule, ...],
         node_classes: Callable[[], Iterable[AgentPoolNodeClass]],
         objects: WatchedObjects,
-        also: tuple[Watched, ...] = (),
+        also: tuple[tuple[Watched, Fields], ...] = (),
     ) -> None:
         self._rules = rules
         self._also = also
@@ -44,10 +63,11 @@ class ReadinessRules:
         self._objects = objects
 
     def watch(self) -> None:
-        """Watch what the rules name now."""
-        rules = (*self._rules, *(rule for one in self._node_classes() for rule in one.spec.readiness))
-        named = (watched for rule in rules if (watched := watched_by(rule.until)) is not None)
-        self._objects.use((*named, *self._also))
+        """Watch what the rules name now: those of the settings first, then those of the oldest node classes."""
+        classes = sorted(self._node_classes(), key=lambda one: (one.metadata.creation_timestamp, one.name))
+        rules = (*self._rules, *(rule for one in classes for rule in one.spec.readiness))
+        named = ((watched, fields_of(rule.until)) for rule in rules if (watched := watched_by(rule.until)) is not None)
+        self._objects.use((*self._also, *named))
 
     def added_to(self, f: Facts) -> Facts:
         """The facts with the rules of the claim's Node, until it is initialized."""
@@ -73,8 +93,11 @@ class ReadinessRules:
         if watched is None:
             return AppliedRule(rule=rule, source=source)
         problem = self._objects.problem(watched)
-        found = () if problem else tuple(one.document() for one in self._found(rule.until, watched, node))
-        return AppliedRule(rule=rule, source=source, objects=found, problem=problem)
+        found = () if problem else tuple(self._found(rule.until, watched, node))
+        for one in found:
+            if one.metadata.unreadable:
+                problem = f"{watched} {one.metadata.name} cannot be read: {one.metadata.unreadable[0]}"
+        return AppliedRule(rule=rule, source=source, objects=tuple(one.document() for one in found), problem=problem)
 
     def _found(self, until: Until, watched: Watched, node: Node) -> Iterator[WatchedObject]:
         if until.object is not None:
@@ -90,8 +113,7 @@ class ReadinessRules:
 
 def node_of(pod: WatchedObject) -> str:
     """The Node that the pod is bound to, "" if it is none."""
-    spec = pod.spec
-    return str(spec.get("nodeName", "")) if isinstance(spec, Mapping) else ""
+    return str(pod.member("spec").get("nodeName", ""))
 
 
 def _selects(selector: Mapping[str, str], found: Mapping[str, Any]) -> bool:

@@ -1,9 +1,10 @@
 """Unavailable offerings of the whole cluster: which, for how long, and which claim may try them next.
 
-A failure makes the offerings in its scope unavailable for 30 s, doubling to 5 min; requests that were in flight at that
-time do not extend it. Then one claim that waits for nothing else requests one of them: the claim whose offering failed
-least recently or not at all, and of several such claims the one that has waited longest. An instance that was requested
-since then makes the offerings available to all. An entry that nobody used for an hour after its delay is dropped.
+A shortage makes the offerings in its scope unavailable for 30 s, doubling to 5 min; a refused request, to the claims of
+its launch template, for 5 min, doubling to an hour. Requests that were in flight at that time do not extend it. Then
+one claim that waits for nothing else requests one of them: the claim whose offering failed least recently or not at
+all, and of several such claims the one that has waited longest. An instance that was requested since then makes the
+offerings available to all. An entry that nobody used for an hour after its delay is dropped.
 Nothing here matters after a restart: failed pools and the conditions of claims restore it (`restore`,
 `mark_unavailable`).
 
@@ -13,7 +14,6 @@ Source: docs/references/rules.md#unavailable-offerings.
 
 import math
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
 from datetime import datetime
 
 import msgspec
@@ -21,65 +21,17 @@ import msgspec
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Offering
 from controllers.model.facts import Offer
-from controllers.model.offering_scope import OfferingScope, offering_scope
+from controllers.model.offering_scope import UNKNOWN, LaunchTemplate, OfferingScope, offering_scope
 from provisioner.api.time import shifted
 
 from .memory import backoff
+from .unavailable_offering import UnavailableOffering, Waiter, resumed
 
 # The next claim is reconciled when its turn comes; this is a fallback.
 TURN_SECONDS = 30.0
-# Azure reports a shortage within minutes: after this, the next claim no longer waits for the result.
-PROBE_MOST_SECONDS = 600.0
 # An entry is dropped so long after its delay, and the oldest ones beyond this number.
 EXPIRED_SECONDS = 3600.0
 ENTRIES_MAX = 1000
-
-
-@dataclass(slots=True)
-class UnavailableOffering:
-    """One scope that is unavailable for `seconds` from `failed_at`.
-
-    `failed`: when each offering in the scope that was requested failed last (loop times). `probe`: the key that
-    requests one, since `probed_at`; `restored`: known from conditions of claims only.
-    """
-
-    offering_scope: OfferingScope
-    failure: Failure
-    times: int
-    failed_at: float
-    failed_wall: datetime
-    seconds: float
-    failed: dict[Offering, float] = field(default_factory=dict)
-    probe: str = ""
-    probed_at: float = 0.0
-    restored: bool = False
-
-    def remaining(self, now: float) -> float:
-        """Seconds until it may be requested; 0 or less if it may."""
-        return self.seconds - (now - self.failed_at)
-
-    def probed_by_another(self, key: str, now: float) -> bool:
-        """Whether another key's request is in flight."""
-        return self.probe not in ("", key) and now - self.probed_at < PROBE_MOST_SECONDS
-
-
-@dataclass(slots=True, frozen=True)
-class Waiter:
-    """A claim that waits for nothing but an available offering."""
-
-    created: datetime
-    offerings: tuple[Offering, ...]
-
-
-def _resumed(failure: Failure, age: float) -> tuple[int, float]:
-    """The number of failures in `age` seconds, each at the end of the delay before, and the age of the last one."""
-    times, seconds = 1, backoff(NoCapacity.kind, 1, after=failure.after) or 0.0
-    while 0.0 < seconds <= age:
-        longer = backoff(NoCapacity.kind, times + 1, after=failure.after) or 0.0
-        if longer == seconds:
-            return times + int(age // seconds), age % seconds
-        times, age, seconds = times + 1, age - seconds, longer
-    return times, age
 
 
 class UnavailableOfferings:
@@ -89,12 +41,34 @@ class UnavailableOfferings:
         self._wake = wake
         self._entries: dict[OfferingScope, UnavailableOffering] = {}
         self._waiting: dict[str, Waiter] = {}
+        self._templates: dict[str, LaunchTemplate] = {}
+
+    def identify(self, key: str, template: LaunchTemplate) -> None:
+        """The claim of this key has this launch template."""
+        self._templates[key] = template
+
+    def template_of(self, key: str) -> LaunchTemplate:
+        """The launch template of this key's claim."""
+        return self._templates.get(key, UNKNOWN)
+
+    def forget(self, key: str) -> None:
+        """Drop this key."""
+        self.release(key)
+        self._templates.pop(key, None)
 
     def mark_unavailable(
-        self, key: str, offering: Offering, failure: Failure, *, requested: datetime | None, wall: datetime, now: float
+        self,
+        key: str,
+        offering: Offering,
+        failure: Failure,
+        *,
+        requested: datetime | None,
+        wall: datetime,
+        now: float,
+        template: LaunchTemplate = UNKNOWN,
     ) -> None:
-        """The request of `key`, sent at the wall time `requested`, failed for want of capacity or quota."""
-        about = offering_scope(offering, failure.scope)
+        """The request of `key`, sent at the wall time `requested`, failed. `template`: what it consisted of."""
+        about = offering_scope(offering, failure.scope, template, refused=failure.kind != NoCapacity.kind)
         before = self._entries.get(about)
         late = before is not None and before.probe != key and requested is not None and requested <= before.failed_wall
         freed = [unavailable.offering_scope for unavailable in self._release(key)]
@@ -103,7 +77,7 @@ class UnavailableOfferings:
             before.failed = failed
         else:
             times = before.times + 1 if before is not None else 1
-            seconds = backoff(NoCapacity.kind, times, after=failure.after) or 0.0
+            seconds = backoff(failure.kind, times, after=failure.after) or 0.0
             self._entries[about] = UnavailableOffering(about, failure, times, now, wall, seconds, failed)
             self._drop_expired(now)
             freed.append(about)
@@ -120,6 +94,7 @@ class UnavailableOfferings:
         idle_seconds: float,
         wall: datetime,
         now: float,
+        template: LaunchTemplate = UNKNOWN,
     ) -> None:
         """A claim's condition from before this process says since `since` that these are unavailable.
 
@@ -128,13 +103,18 @@ class UnavailableOfferings:
         """
         age = max(0.0, (wall - since).total_seconds())
         idle = min(age, idle_seconds)
-        times, gone = _resumed(failure, age - idle)
+        times, gone = resumed(failure, age - idle)
         gone += idle
-        seconds, failed_wall = backoff(NoCapacity.kind, times, after=failure.after) or 0.0, shifted(wall, -gone)
+        seconds, failed_wall = backoff(failure.kind, times, after=failure.after) or 0.0, shifted(wall, -gone)
         offerings = tuple(offerings)
         for offering in offerings:
-            about, known = offering_scope(offering, failure.scope), list(self._covering(offering))
-            failed = {one: now - gone for one in offerings if about.covers(one)}
+            about = offering_scope(offering, failure.scope, template)
+            known = [
+                one
+                for one in self._entries.values()
+                if not one.offering_scope.template and one.offering_scope.covers(offering, template)
+            ]
+            failed = {one: now - gone for one in offerings if about.includes(one)}
             if about in self._entries:
                 self._entries[about].failed = {**failed, **self._entries[about].failed}
             entry = UnavailableOffering(about, failure, times, now - gone, failed_wall, seconds, failed, restored=True)
@@ -146,15 +126,18 @@ class UnavailableOfferings:
         """An instance runs: the failures before its request no longer hold."""
         if requested is None:
             return
-        for unavailable in list(self._covering(offering)):
+        for unavailable in list(self._covering(offering, key)):
             if unavailable.probe == key or requested > unavailable.failed_wall:
                 del self._entries[unavailable.offering_scope]
                 self._wake_waiting(unavailable.offering_scope)
 
-    def end_delay(self, offerings: Iterable[Offering], now: float, *, reason: str = "") -> None:
-        """The delay of these offerings, after failures for this reason if one is given, ends: the next claim tries."""
+    def end_delay(self, offerings: Iterable[Offering], now: float, *, reason: str = "", key: str = "") -> None:
+        """The delay of these offerings, after failures for this reason if one is given, ends: the next claim tries.
+
+        `key`: also after failures that concern this key alone.
+        """
         for offering in offerings:
-            for unavailable in self._covering(offering):
+            for unavailable in self._covering(offering, key):
                 if unavailable.remaining(now) > 0 and reason in ("", unavailable.failure.reason):
                     unavailable.seconds = now - unavailable.failed_at
                     self._wake_waiting(unavailable.offering_scope)
@@ -162,7 +145,7 @@ class UnavailableOfferings:
     def create_started(self, key: str, offering: Offering, now: float) -> None:
         """A PUT for this offering is about to be sent: it probes every entry that covers the offering."""
         self._waiting.pop(key, None)
-        for unavailable in self._covering(offering):
+        for unavailable in self._covering(offering, key):
             unavailable.probe, unavailable.probed_at = key, now
 
     def release(self, key: str) -> None:
@@ -186,22 +169,49 @@ class UnavailableOfferings:
         """The state of each of them, for a claim that has requested one already."""
         return tuple(self._offer(key, offering, now) for offering in offerings)
 
+    def delayed(self, key: str, offerings: tuple[Offering, ...], *, now: float) -> tuple[Offer, ...]:
+        """The same, of a claim that need not wait for its turn."""
+        return tuple(self._offer(key, offering, now, turns=False) for offering in offerings)
+
     def unavailable(self, now: float) -> tuple[tuple[OfferingScope, float], ...]:
         """Every entry, and for how many more seconds it is unavailable (0: the next claim may probe it)."""
         return tuple(
             (unavailable.offering_scope, max(0.0, unavailable.remaining(now))) for unavailable in self._entries.values()
         )
 
+    def refused(self, template: LaunchTemplate, now: float) -> tuple[tuple[OfferingScope, str], ...]:
+        """What claims of this launch template may not request now though others may, each with the cause."""
+        return tuple(
+            (scope, one.failure.message or one.failure.reason)
+            for scope, one in self._entries.items()
+            if scope.concerns(template) and not scope.everyone and one.remaining(now) > 0
+        )
+
     def obstacle(self, offering: Offering, now: float) -> str:
-        """The failure for which a new claim could not request an offering now; "" if it could."""
+        """The failure for which no new claim could request an offering now; "" if one could."""
         failed = (one for one in self._covering(offering) if one.remaining(now) > 0)
         last = max(failed, key=lambda one: one.failed_at, default=None)
         return f"{offering.size}: {last.failure.message or last.failure.reason}" if last is not None else ""
 
-    def _offer(self, key: str, offering: Offering, now: float) -> Offer:
+    def scarcity(self, offering: Offering, template: LaunchTemplate, now: float, *, besides: str = "") -> str:
+        """The last failure of this offering within an hour, or since when it is unavailable, for a claim of this launch
+        template, unless a later request succeeded; "" if there was none. `besides`: failures for this reason.
+        """
+        failed = (
+            one
+            for one in self._entries.values()
+            if one.offering_scope.covers(offering, template)
+            and one.failure.reason != besides
+            and (now - one.failed_at < EXPIRED_SECONDS or one.remaining(now) > 0)
+        )
+        last = max(failed, key=lambda one: one.failed_at, default=None)
+        return f"{offering.size}: {last.failure.reason}" if last is not None else ""
+
+    def _offer(self, key: str, offering: Offering, now: float, *, turns: bool = True) -> Offer:
         worst = Offer(offering=offering)
-        for unavailable in self._covering(offering):
-            seconds = max(worst.available_in, self._available_in(key, unavailable, now))
+        for unavailable in self._covering(offering, key):
+            wait = self._available_in(key, unavailable, now) if turns else unavailable.remaining(now)
+            seconds = max(worst.available_in, wait)
             age = now - unavailable.failed_at
             failed = worst.failed or offering in unavailable.failed
             worst = msgspec.structs.replace(worst, available_in=seconds, failed=failed)
@@ -212,7 +222,8 @@ class UnavailableOfferings:
                     reason=failure.reason,
                     message=failure.message,
                     failed_age=age,
-                    of_cluster=failure.scope == "cluster",
+                    of_cluster=failure.scope in ("cluster", "subnet"),
+                    refused=failure.kind != NoCapacity.kind,
                 )
         return worst
 
@@ -230,27 +241,32 @@ class UnavailableOfferings:
         """
         turns: list[tuple[float, datetime, str]] = []
         for key, waiter in self._waiting.items():
-            covered = [o for o in waiter.offerings if unavailable.offering_scope.covers(o)]
+            covered = [o for o in waiter.offerings if self._covers(unavailable.offering_scope, key, o)]
             failed = [unavailable.failed.get(o, -math.inf) for o in covered if self._delay_over(key, o, now)]
             if failed:
                 turns.append((min(failed), waiter.created, key))
         return min(turns)[2] if turns else ""
 
     def _delay_over(self, key: str, offering: Offering, now: float) -> bool:
-        return not any(one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._covering(offering))
+        return not any(
+            one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._covering(offering, key)
+        )
 
     def _drop_expired(self, now: float) -> None:
         for unavailable in [one for one in self._entries.values() if one.remaining(now) < -EXPIRED_SECONDS]:
-            covers = unavailable.offering_scope.covers
-            if not any(any(map(covers, waiter.offerings)) for waiter in self._waiting.values()):
+            if not any(self._waits_for(unavailable.offering_scope, key) for key in self._waiting):
                 del self._entries[unavailable.offering_scope]
         while len(self._entries) > ENTRIES_MAX:
             del self._entries[min(self._entries.values(), key=lambda one: one.failed_at).offering_scope]
 
-    def _covering(self, offering: Offering) -> Iterator[UnavailableOffering]:
-        return (
-            unavailable for unavailable in list(self._entries.values()) if unavailable.offering_scope.covers(offering)
-        )
+    def _covering(self, offering: Offering, key: str = "") -> Iterator[UnavailableOffering]:
+        return (one for one in list(self._entries.values()) if self._covers(one.offering_scope, key, offering))
+
+    def _covers(self, about: OfferingScope, key: str, offering: Offering) -> bool:
+        return about.covers(offering, self.template_of(key))
+
+    def _waits_for(self, about: OfferingScope, key: str) -> bool:
+        return any(self._covers(about, key, offering) for offering in self._waiting[key].offerings)
 
     def _release(self, key: str) -> list[UnavailableOffering]:
         released = [unavailable for unavailable in self._entries.values() if unavailable.probe == key]
@@ -259,6 +275,6 @@ class UnavailableOfferings:
         return released
 
     def _wake_waiting(self, about: OfferingScope) -> None:
-        for key, waiter in list(self._waiting.items()):
-            if any(map(about.covers, waiter.offerings)):
+        for key in list(self._waiting):
+            if self._waits_for(about, key):
                 self._wake(key)

@@ -5,34 +5,57 @@ observed again before the first repair (`Policy.repair_watch_seconds`). Nodes wh
 counted.
 """
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
 import msgspec
 
 from controllers.model.conditions import launched, was_usable
 from controllers.model.deadlines import is_overdue
 from controllers.model.facts import Unhealthy, UnhealthyCounts
+from controllers.model.gpu_devices import requires_gpus
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
 from controllers.model.recent_repairs import RepairStage
 from controllers.model.steps import Step, Wait
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import kaito_owner
-from provisioner.api.repair_policy import GPU_PARTIAL, NOT_INITIALIZED, NOT_REGISTERED, READINESS_TIMEOUT
+from provisioner.api.repair_policy import OF_GPUS, STARTING
 
 from .indexes import Indexes
 from .repair_history import RepairHistory
 
+# In place of the creation of a claim that is gone: no machine is newer.
+LATEST = datetime.max.replace(tzinfo=UTC)
+
+
+def repair_owner(claim: NodeClaim) -> str:
+    """What creates another machine in place of this one: its NodePool, or its owner of KAITO; "" without one."""
+    pool = claim.metadata.labels.get(labels.NODEPOOL, "")
+    of_pool = f"NodePool {pool}" if pool not in ("", labels.DEFAULT_NODEPOOL) else ""
+    return kaito_owner(claim) or of_pool
+
+
+def _created(claim: NodeClaim, wall: datetime, now: float) -> float:
+    """When the claim was created, as a loop time."""
+    return now - (wall - claim.metadata.creation_timestamp).total_seconds()
+
 
 class UnhealthyNode(msgspec.Struct):
     """`since`: of each group of signals that is present; `due`: since when its repair is due, None if it is not. Loop
-    times in seconds. `stage`: of a machine whose repair is suspended.
+    times in seconds. `replaces`: it is not only cordoned. `stage`: of a machine whose repair is suspended. `lasting`:
+    the groups that count as a common cause for as long as they are present.
     """
 
     since: dict[str, float] = {}
     due: float | None = None
     blocked: bool = False
+    replaces: bool = False
     stage: RepairStage | None = None
+    lasting: frozenset[str] = frozenset()
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
@@ -49,25 +72,34 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class UnhealthyNodes:
-    """Times are loop times in seconds. `history`: the repairs of young machines."""
+    """Times are loop times in seconds. `history`: the repairs of the last days."""
 
     def __init__(self, *, indexes: Indexes, policy: Policy, rules: Rules) -> None:
-        self.history = RepairHistory(policy.repair_alike_seconds)
+        self.history = RepairHistory(policy.repair_history_seconds)
         self._indexes = indexes
         self._policy = policy
         self._rules = rules
         self._unhealthy: dict[str, UnhealthyNode] = {}
 
-    def update(self, key: str, unhealthy: Unhealthy | None, waiting: Step | None, now: float) -> UnhealthyCounts:
+    def update(
+        self, key: str, unhealthy: Unhealthy | None, waiting: Step | None, wall: datetime, now: float
+    ) -> UnhealthyCounts:
         """Record this key's Node; the counts for it. `waiting`: what its repair waits for, None if it is due."""
-        if unhealthy is None or not (unhealthy.replaces or unhealthy.kept):
+        self._record_success(key, unhealthy, wall, now)
+        if unhealthy is None or not (unhealthy.acting or unhealthy.kept):
             self._unhealthy.pop(key, None)
             return UnhealthyCounts()
         node = self._unhealthy.setdefault(key, UnhealthyNode())
-        node.since = {sight.group: sight.since for sight in unhealthy.sights} or {
+        node.since = {sight.group: sight.since for sight in unhealthy.sights if sight.group in unhealthy.acting} or {
             unhealthy.policy.group: unhealthy.since
         }
-        suspended = self._is_suspended(key, unhealthy, now)
+        # A fleet that had the signal before it was looked at is no less a common cause.
+        node.lasting = frozenset(sight.group for sight in unhealthy.sights if sight.some_gpus)
+        node.replaces = unhealthy.replaces or unhealthy.kept
+        if not node.replaces:
+            node.due, node.blocked, node.stage = None, False, None
+            return self._early_counts(unhealthy, now, suspended=False)
+        suspended = self._is_suspended(key, unhealthy, wall, now)
         if suspended and (waiting is None or unhealthy.kept):
             node.due, node.blocked, node.stage = None, False, unhealthy.stage
         elif isinstance(waiting, Wait):
@@ -76,8 +108,8 @@ class UnhealthyNodes:
             node.due, node.stage = now, None
         # A Node whose repair needs a further read keeps its place.
         if waiting is not None or node.due is None:
-            return self._early_counts(unhealthy, suspended)
-        counts = self._counts(node.due, key, unhealthy)
+            return self._early_counts(unhealthy, now, suspended=suspended)
+        counts = self._counts(node.due, key, unhealthy, wall, now)
         node.blocked = bool(self._rules.blocked_by_limits(self._policy, counts))
         return counts
 
@@ -98,26 +130,56 @@ class UnhealthyNodes:
         due = sum(node.due is not None and not node.blocked for node in self._unhealthy.values())
         return due if self._policy.repair_dry_run else 0
 
-    def _is_suspended(self, key: str, unhealthy: Unhealthy, now: float) -> bool:
+    def _is_suspended(self, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> bool:
         stage = unhealthy.stage
         if stage is None:
             return False
-        others = any(node.stage == stage for other, node in self._unhealthy.items() if other != key)
+        if not stage.young:
+            return False
+        kept = [other for other, node in self._unhealthy.items() if other != key and node.stage == stage]
+        others = bool(kept) and not self._works_after(kept, stage, wall)
         return self._rules.suspended(self._policy, unhealthy, self.history.alike(stage, now), others)
 
-    def _early_counts(self, unhealthy: Unhealthy, suspended: bool) -> UnhealthyCounts:
+    def _works_after(self, keys: Iterable[str], stage: RepairStage, wall: datetime) -> bool:
+        """Whether a machine works that was created after those of these keys, which are kept: others have no part in
+        what is wrong with these."""
+        newest = max(
+            next((one.metadata.creation_timestamp for one in self._indexes.claims_of(key) if managed(one)), LATEST)
+            for key in keys
+        )
+        later = (one for one in self._indexes.claims() if one.metadata.creation_timestamp > newest)
+        return any(managed(one) and self._works(one, stage, wall) for one in later)
+
+    def _works(self, claim: NodeClaim, stage: RepairStage, wall: datetime) -> bool:
+        """Whether the machine is one of this size and image, usable, and old enough for what others failed by."""
+        if claim.deleting or claim.condition(INITIALIZED, "True") is None:
+            return False
+        key, age = self._indexes.key_of(claim), (wall - claim.metadata.creation_timestamp).total_seconds()
+        if claim.metadata.labels.get(labels.INSTANCE_TYPE, "") != stage.size or not self._proves(claim, stage):
+            return False
+        images = {one.metadata.labels.get(labels.AKS_IMAGE_VERSION, "") for one in self._indexes.nodes_of(key)}
+        if not any(stage.has_image(image) for image in images):
+            return False
+        least = 0.0 if stage.stage in STARTING else self._policy.repair_young_seconds
+        return age > least and (key not in self._unhealthy or stage.stage not in self._unhealthy[key].since)
+
+    def _proves(self, claim: NodeClaim, stage: RepairStage) -> bool:
+        """Whether a usable machine does not have what others failed by: one that may lack its GPUs shows nothing."""
+        return stage.stage not in OF_GPUS or requires_gpus(self._policy, claim)
+
+    def _early_counts(self, unhealthy: Unhealthy, now: float, *, suspended: bool) -> UnhealthyCounts:
         """The counts for a repair that is not due: whether it is suspended, and what a cordon depends on."""
-        if unhealthy.policy.group != GPU_PARTIAL:
-            return UnhealthyCounts(suspended=suspended)
-        nodes, simultaneous = len(self._machines(unhealthy)), self._simultaneous(GPU_PARTIAL)
-        return UnhealthyCounts(nodes=nodes, simultaneous=simultaneous, suspended=suspended)
+        nodes, simultaneous = len(self._machines(unhealthy)), self._simultaneous(unhealthy)
+        return UnhealthyCounts(
+            nodes=nodes, simultaneous=simultaneous, suspended=suspended, affected=self._affected(unhealthy, now)
+        )
 
     def _machines(self, unhealthy: Unhealthy) -> list[NodeClaim]:
         """The claims whose machines were in the state in which this one became unhealthy."""
-        starting = unhealthy.policy.signal in (NOT_REGISTERED, NOT_INITIALIZED, READINESS_TIMEOUT)
+        starting = unhealthy.policy.signal in STARTING
         return [c for c in self._indexes.claims() if managed(c) and (was_usable(c) or (starting and launched(c)))]
 
-    def _counts(self, due: float, key: str, unhealthy: Unhealthy) -> UnhealthyCounts:
+    def _counts(self, due: float, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> UnhealthyCounts:
         usable = self._machines(unhealthy)
         replaced = [claim for claim in usable if self._rules.deleted_by_repair(claim)]
         overdue = [claim for claim in replaced if any(is_overdue(one.message) for one in claim.status.conditions)]
@@ -136,20 +198,76 @@ class UnhealthyNodes:
         own = self._owner(key)
         return UnhealthyCounts(
             nodes=len(usable),
-            unhealthy=len(self._unhealthy),
-            simultaneous=self._simultaneous(unhealthy.policy.group),
+            unhealthy=sum(node.replaces for node in self._unhealthy.values()),
+            simultaneous=self._simultaneous(unhealthy),
             going=len(replaced) - len(overdue),
             overdue=len(overdue),
             place=place,
+            serves=unhealthy.serves,
             owner=own if own in busy else "",
+            affected=self._affected(unhealthy, now),
+            successor=self._successor(key, unhealthy, wall, now),
         )
+
+    def _affected(self, unhealthy: Unhealthy, now: float) -> int:
+        """The most machines that had signals of one of its groups within a day, those included that were replaced."""
+        if not unhealthy.serves or unhealthy.allowed:
+            return 0
+        began = now - self._policy.repair_rollout_seconds
+        return max((self._affected_by(group, began, now) for group in unhealthy.acting), default=0)
+
+    def _affected_by(self, group: str, began: float, now: float) -> int:
+        uids = set(self.history.of_group(group, began, now))
+        for key, node in self._unhealthy.items():
+            if node.since.get(group, -math.inf) >= began or group in node.lasting:
+                uids |= {claim.uid for claim in self._indexes.claims_of(key)[:1]}
+        return len(uids)
+
+    def _successor(self, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> str:
+        """The owner whose last replacement for signals of this group is not Ready; "" if there is none."""
+        own = next((claim for claim in self._indexes.claims_of(key) if managed(claim)), None)
+        owner = repair_owner(own) if own is not None else ""
+        last = self.history.last(unhealthy.policy.group, owner, now) if owner else None
+        if (
+            last is None
+            or unhealthy.allowed
+            or not unhealthy.serves
+            or now - last > self._policy.repair_rollout_seconds
+        ):
+            return ""
+        after = [
+            claim
+            for claim in self._indexes.claims()
+            if managed(claim) and repair_owner(claim) == owner and _created(claim, wall, now) >= last - 1.0
+        ]
+        # A machine that was created since then does not wait for itself.
+        if any(was_usable(claim) or claim is own for claim in after):
+            return ""
+        coming = any(not claim.deleting for claim in after)
+        return owner if coming or now - last < self._policy.repair_successor_seconds else ""
+
+    def _record_success(self, key: str, unhealthy: Unhealthy | None, wall: datetime, now: float) -> None:
+        """A machine that is usable, and old enough for what others failed by, ends a row of failures before it."""
+        claim = next((one for one in self._indexes.claims_of(key) if managed(one)), None)
+        if claim is None or claim.deleting or claim.condition(INITIALIZED, "True") is None:
+            return
+        created, size = _created(claim, wall, now), claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
+        for node in self._indexes.nodes_of(key):
+            for stage in self.history.stages(size, node.metadata.labels.get(labels.AKS_IMAGE_VERSION, "")):
+                age = 0.0 if stage.stage in STARTING else self._policy.repair_young_seconds
+                shows = self._proves(claim, stage) and (unhealthy is None or stage.stage not in unhealthy.acting)
+                if shows and now - created > age:
+                    self.history.usable(stage, created, now)
 
     def _owner(self, key: str) -> str:
         """The owner of KAITO of this key's claim, "" without one."""
         return next((kaito_owner(claim) for claim in self._indexes.claims_of(key) if managed(claim)), "")
 
-    def _simultaneous(self, group: str) -> int:
-        """The most Nodes that got signals of this group within one window and still have one."""
+    def _simultaneous(self, unhealthy: Unhealthy) -> int:
+        """The most Nodes that got signals of one of its groups within one window and still have one."""
+        return max((self._at_once(group) for group in {unhealthy.policy.group, *unhealthy.acting}), default=0)
+
+    def _at_once(self, group: str) -> int:
         window = self._policy.repair_simultaneous_seconds
         onsets = sorted(since for node in self._unhealthy.values() if (since := node.since.get(group)) is not None)
         first, most = 0, 0

@@ -23,7 +23,8 @@ from .nodeclass import (
     SHARED_RESOURCES,
     TAGS_MAX,
 )
-from .schema import Schema, column, definition, rules, structure, text, type_meta
+from .readiness import OF_PLUGINS
+from .schema import Schema, atomic_list, column, definition, rules, structure, text, time, type_meta
 
 SUBNET = (
     "(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft[.]Network/virtualNetworks/[^/]+/subnets/[^/]+$"
@@ -62,6 +63,7 @@ def agentpoolnodeclass_crd() -> Schema:
 
 
 def _spec() -> Schema:
+    of_plugins = " || ".join(f"one.until.resource.name.startsWith('{prefix}')" for prefix in OF_PLUGINS)
     return structure(
         "The properties of new agent pools. A change has no effect on machines that exist.",
         {
@@ -93,6 +95,13 @@ def _spec() -> Schema:
                 "providers/Microsoft.Network/virtualNetworks/<network>/subnets/<name>",
             ),
         },
+    ) | rules(
+        (
+            "!has(self.gpu) || self.gpu.mode != 'DRA' || !has(self.readiness)"
+            f" || self.readiness.all(one, !has(one.until.resource) || !({of_plugins}))",
+            "with gpu.mode DRA no device plugin offers GPUs: use until.devices in readiness, with a driver such as"
+            " gpu.nvidia.com",
+        )
     )
 
 
@@ -208,5 +217,91 @@ def _whole(description: str, least: int, most: int) -> Schema:
 
 def _status() -> Schema:
     summary = "Conditions of the node class; Ready summarizes the others. NodeClaims wait for it."
-    fields: dict[str, Any] = {"conditions": conditions("node class", summary)}
+    fields: dict[str, Any] = {"conditions": conditions("node class", summary), "misfits": _misfits()}
+    fields["observedTypes"] = _observed_types()
+    fields["observedDaemonSets"] = _observed_daemon_sets()
     return structure("The observed state of the node class.", fields)
+
+
+def _observed_types() -> Schema:
+    """What Nodes really offered; the controller writes it, and reads it again."""
+    entry = structure(
+        "What the newest Node of an instance type offered.",
+        {
+            "allocatable": {
+                "description": "What the kubelet offers to pods, devices aside.",
+                "type": "object",
+                "additionalProperties": {"type": "string", "maxLength": 32},
+                "maxProperties": 10,
+            },
+            "before": {
+                "description": "What the Node before it offered.",
+                "type": "object",
+                "additionalProperties": {"type": "string", "maxLength": 32},
+                "maxProperties": 10,
+            },
+            "instanceType": text("The VM size.", maxLength=253),
+            "nodeCreated": time("When that Node was created."),
+            "nodeName": text("The name of that Node.", maxLength=253),
+            "revision": text("A digest of the node class; another one removes the entry.", maxLength=16),
+        },
+        required=["instanceType"],
+    )
+    return atomic_list("What Nodes of each instance type offered, in place of predictions.", entry, maxItems=50)
+
+
+def _observed_daemon_sets() -> Schema:
+    """What daemon pods really request; the controller writes it, and reads it again."""
+    entry = structure(
+        "What the newest pod of a DaemonSet requests.",
+        {
+            "daemonSet": text("The DaemonSet, as namespace/name.", maxLength=317),
+            "requests": {
+                "description": "The requests of the pod.",
+                "type": "object",
+                "additionalProperties": {"type": "string", "maxLength": 32},
+                "maxProperties": 10,
+            },
+            "template": text("A digest of the template's requests; another one removes the entry.", maxLength=16),
+        },
+        required=["daemonSet"],
+    )
+    summary = "What pods of DaemonSets request, where their templates state something else."
+    return atomic_list(summary, entry, maxItems=50)
+
+
+def _misfits() -> Schema:
+    """What machines did not take the pods that they were bought for; the controller writes it, and reads it again."""
+    name = {"maxLength": 253}
+    short = {"maxLength": 16}
+    entry = structure(
+        "Pods of one shape that machines of a NodePool did not take.",
+        {
+            "instanceTypes": atomic_list(
+                "The instance types that are not bought for these pods again.", text("A VM size.", **name), maxItems=20
+            ),
+            "lastTime": time("When a machine last did not take such a pod."),
+            "message": text("How the machines differ from what was predicted.", maxLength=256),
+            "namespace": text("The namespace of the pods; empty for pods of many namespaces.", maxLength=63),
+            "nodePool": text("The NodePool of the machines.", **name),
+            "pod": text("One of the pods, as namespace/name.", maxLength=317),
+            "pods": {
+                "description": "The machines that were bought for each pod: digests of their UIDs.",
+                "type": "object",
+                "additionalProperties": atomic_list("Digests.", text("A digest.", **short), maxItems=4),
+                "maxProperties": 8000,
+            },
+            "revision": text("A digest of the NodePool and the node class; another one removes the entry.", **short),
+            "roundEnd": time("When the last NodeClaim of the last round was created."),
+            "rounds": {
+                "description": "How often machines were bought for such pods, each time knowing the last ones.",
+                "type": "integer",
+                "format": "int32",
+                "minimum": 0,
+            },
+            "shape": text("A digest of the constraints and requests of the pods; empty for all of them.", **short),
+            "uncountedUntil": time("Pods that were created before, and are not listed, count as those that are."),
+        },
+        required=["nodePool"],
+    )
+    return atomic_list("Pods that machines of the node class did not take, and how often.", entry, maxItems=200)

@@ -15,6 +15,8 @@ CONDITION_TYPE = (
 )
 CONDITION_REASON = r"^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"
 CONDITION_REASON_OR_EMPTY = r"^([A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?|)$"
+# The name of a DRA driver is a DNS subdomain.
+DRIVER = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 LABEL_VALUE = r"^(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?$"
 DURATION = r"^([0-9]+(s|m|h))+$"
 DURATION_OR_NEVER = r"^(([0-9]+(s|m|h))+|Never)$"

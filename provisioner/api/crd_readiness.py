@@ -3,7 +3,7 @@
 Source: docs/references/kubernetes.md#readiness-rules.
 """
 
-from .crd_parts import CONDITION_TYPE, LABEL_VALUE, QUALIFIED_KEY
+from .crd_parts import CONDITION_TYPE, DRIVER, LABEL_VALUE, QUALIFIED_KEY
 from .jsonpath import PATH_CHARACTERS, PATTERN
 from .readiness import (
     CONDITION_STATUSES,
@@ -81,10 +81,10 @@ def _taint() -> Schema:
 
 
 def _until() -> Schema:
-    kinds = ("condition", "resource", "pod", "object")
+    kinds = ("condition", "resource", "devices", "pod", "object")
     given = ", ".join(f"has(self.{kind})" for kind in kinds)
     return structure(
-        "What must be ready: exactly one of condition, resource, pod and object.",
+        "What must be ready: exactly one of condition, resource, devices, pod and object.",
         {
             "condition": structure(
                 "A condition of the Node.",
@@ -93,6 +93,14 @@ def _until() -> Schema:
                     "type": text("The type of the condition.", minLength=1, maxLength=316, pattern=CONDITION_TYPE),
                 },
                 required=["type"],
+            ),
+            "devices": structure(
+                "Devices that a DRA driver has published on the Node: of a driver of GPUs, whole GPUs.",
+                {
+                    "count": _count("The least number that must be usable."),
+                    "driver": text("The name of the driver.", minLength=1, maxLength=63, pattern=DRIVER),
+                },
+                required=["driver"],
             ),
             "object": _object(),
             "pod": structure(
@@ -106,19 +114,17 @@ def _until() -> Schema:
             "resource": structure(
                 "An allocatable extended resource of the Node.",
                 {
-                    "count": {
-                        "description": "The least number that must be allocatable.",
-                        "type": "integer",
-                        "format": "int32",
-                        "default": 1,
-                        "minimum": 1,
-                    },
+                    "count": _count("The least number that must be allocatable."),
                     "name": text("The name of the resource, with its domain.", maxLength=316, pattern="^[^/]+/[^/]+$"),
                 },
                 required=["name"],
             ),
         },
     ) | rules((f"[{given}].filter(one, one).size() == 1", f"set exactly one of {', '.join(kinds)}"))
+
+
+def _count(description: str) -> Schema:
+    return {"description": description, "type": "integer", "format": "int32", "default": 1, "minimum": 1}
 
 
 def _object() -> Schema:

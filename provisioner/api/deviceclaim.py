@@ -50,9 +50,10 @@ class DeviceRequest(Struct, frozen=True, kw_only=True):
 
 
 class DeviceConstraint(Struct, frozen=True, kw_only=True):
-    """`match_attribute`: all devices have the same value; "": another kind of constraint."""
+    """`match_attribute`: all devices have the same value; "": another kind of constraint. `requests`: (): all."""
 
     match_attribute: str = ""
+    requests: tuple[str, ...] = ()
 
 
 class DeviceRequests(Struct, frozen=True, kw_only=True):
@@ -85,7 +86,7 @@ class ResourceClaimStatus(Struct, frozen=True, kw_only=True):
     allocation: Allocation | None = None
 
 
-class ResourceClaim(Struct, frozen=True, kw_only=True):
+class ResourceClaim(Struct, frozen=True, kw_only=True, weakref=True):
     api_version: str = "resource.k8s.io/v1"
     kind: str = "ResourceClaim"
     metadata: ObjectMeta = ObjectMeta()
@@ -97,7 +98,7 @@ class ResourceClaimTemplateSpec(Struct, frozen=True, kw_only=True):
     spec: ResourceClaimSpec = ResourceClaimSpec()
 
 
-class ResourceClaimTemplate(Struct, frozen=True, kw_only=True):
+class ResourceClaimTemplate(Struct, frozen=True, kw_only=True, weakref=True):
     """Each pod that refers to it gets a ResourceClaim of its own."""
 
     api_version: str = "resource.k8s.io/v1"

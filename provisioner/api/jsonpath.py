@@ -43,7 +43,10 @@ _Part = Callable[[Any], Iterator[Any]]
 
 
 class JsonPath:
-    """A compiled path. Raises ValueError, with the position, for one that this subset does not have."""
+    """A compiled path. Raises ValueError, with the position, for one that this subset does not have.
+
+    `field`: the names of the fields at its beginning; all values of the path are below it.
+    """
 
     def __init__(self, path: str) -> None:
         self.text = path
@@ -52,7 +55,7 @@ class JsonPath:
         if len(path) > PATH_CHARACTERS:
             raise ValueError(f"it has more than {PATH_CHARACTERS} characters")
         self._parts, position = list[_Part](), 0
-        first = ""
+        first, fields, plain = "", list[str](), True
         while position < len(inner):
             match = _PART.match(inner, position)
             if match is None:
@@ -60,8 +63,12 @@ class JsonPath:
                     f"{inner[position : position + 20]!r} at character {position + 1} is no part of a path"
                 )
             first = first or _name(match) or "?"
+            plain = plain and bool(_name(match))
+            if plain:
+                fields.append(_name(match))
             self._parts.append(_part(match))
             position = match.end()
+        self.field = tuple(fields)
         if first not in ROOTS:
             raise ValueError(f"it does not start with .{', .'.join(ROOTS[:-1])} or .{ROOTS[-1]}")
 

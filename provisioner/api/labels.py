@@ -34,6 +34,8 @@ NOT_READY_TAINT = "node.kubernetes.io/not-ready"
 UNREACHABLE_TAINT = "node.kubernetes.io/unreachable"
 UNINITIALIZED_TAINT = "node.cloudprovider.kubernetes.io/uninitialized"
 SHUTDOWN_TAINT = "node.cloudprovider.kubernetes.io/shutdown"
+# On the pods of a LeaderWorkerSet (https://lws.sigs.k8s.io/docs/reference/labels-annotations-and-environment-variables/).
+LEADER_WORKER_SET = "leaderworkerset.sigs.k8s.io/name"
 POD_DELETION_COST = "controller.kubernetes.io/pod-deletion-cost"
 
 # KAITO and Azure/gpu-provisioner
@@ -77,9 +79,9 @@ HANDED_OVER_AT = "gpu-provisioner.sh/handed-over-at"
 CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
 # Set on the Lease: inferred removals of the last minutes, for the next leader.
 INFERRED_REMOVALS = "gpu-provisioner.sh/inferred-removals"
-# Set on the Lease: repairs of young machines of the last hour, for the next leader.
+# Set on the Lease: repairs of the last days, for the next leader.
 RECENT_REPAIRS = "gpu-provisioner.sh/recent-repairs"
-# On a claim, set by a user: "disabled" prevents repair, "enabled" allows it although it is suspended.
+# On a claim, set by a user: "disabled" prevents repair, a time within a day allows it although it is suspended.
 REPAIR = "gpu-provisioner.sh/repair"
 # Set on a claim: the labels that the controller copied from its machine, as key=value, separated by commas.
 INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
@@ -87,11 +89,19 @@ INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 # Set on a Node that repair has cordoned because some of its GPUs are missing: when (RFC 3339).
 CORDONED_AT = "gpu-provisioner.sh/cordoned-at"
+# Set on a Node that was cordoned because it rejects pods with GPUs: when (RFC 3339); or "released" and when.
+REJECTS_PODS = "gpu-provisioner.sh/rejects-pods-since"
 # Set on a Node: when repair restarted the device plugin's pod (RFC 3339), and the name of the pod.
 PLUGIN_RESTARTED = "gpu-provisioner.sh/plugin-restarted"
-# Set on a claim: the UIDs of the claims that it replaces, separated by commas, and how many claims replace them.
+# Set on a claim that is disrupted, and on its Node: the disruption command, whose marks an undo removes.
+DISRUPTION_COMMAND = "gpu-provisioner.sh/disruption-command"
+# Set on a claim: the disruption command that created it, the UIDs of the claims that it replaces, separated by commas,
+# and how many claims replace them.
+REPLACEMENT_COMMAND = "gpu-provisioner.sh/replacement-command"
 REPLACES = "gpu-provisioner.sh/replaces"
 REPLACEMENTS = "gpu-provisioner.sh/replacements"
+# Set on a claim: the pods that it was bought for, and what its machine was to offer, as JSON.
+BOUGHT_FOR = "gpu-provisioner.sh/bought-for"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"

@@ -54,6 +54,11 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         """Whether the object has a deletionTimestamp."""
         return self.deletion_timestamp is not None
 
+    def identity(self, *unreadable: str) -> "ObjectMeta":
+        """Without labels, annotations, owners and finalizers. `unreadable`: what else was left out of the object."""
+        bare = msgspec.structs.replace(self, labels=EMPTY, annotations=EMPTY, finalizers=(), owner_references=())
+        return msgspec.structs.replace(bare, unreadable=(*self.unreadable, *unreadable)) if unreadable else bare
+
 
 class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
     """One status condition. `last_transition_time` moves only when `status` changes."""

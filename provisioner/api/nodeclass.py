@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import msgspec
 
 from . import labels
-from .meta import EMPTY, Condition, ObjectMeta, Struct
+from .meta import EMPTY, ZERO_TIME, Condition, ObjectMeta, Struct, Time
 from .nodeclaim import NodeClassReference
 from .readiness import ReadinessRule
 
@@ -66,8 +66,61 @@ class NodeClassSpec(Struct, frozen=True, kw_only=True):
     readiness: tuple[ReadinessRule, ...] = ()
 
 
+class Misfit(Struct, frozen=True, kw_only=True):
+    """Pods of one shape that machines of a NodePool did not take (docs/adr/0063-purchase-brake.md).
+
+    `namespace`: theirs; `shape` "": of all shapes of the namespace; both "": of many namespaces.
+    `pod`: one of them. `instance_types`: those that are not bought for them again. `pods`: the machines that were
+    bought for each, digests of the UIDs of the pod and the NodeClaims. `rounds`: how often machines were bought for
+    the shape with what the machines before had shown; `round_end`: when the last NodeClaim of the last round was
+    created. `uncounted_until`: pods that were created before count as those in `pods`, which were too many.
+    `revision`: of the NodePool and the node class, see `controllers.provisioning.brake_records`.
+    """
+
+    node_pool: str
+    namespace: str = ""
+    shape: str = ""
+    pod: str = ""
+    instance_types: tuple[str, ...] = ()
+    pods: Mapping[str, tuple[str, ...]] = {}
+    rounds: int = 0
+    round_end: Time = ZERO_TIME
+    last_time: Time = ZERO_TIME
+    uncounted_until: Time = ZERO_TIME
+    message: str = ""
+    revision: str = ""
+
+
+class ObservedType(Struct, frozen=True, kw_only=True):
+    """What the newest Node of an instance type offered (docs/adr/0062-learned-machines.md).
+
+    `before`: what the one before it offered. `revision`: of the node class.
+    """
+
+    instance_type: str
+    allocatable: Mapping[str, str] = EMPTY
+    before: Mapping[str, str] = EMPTY
+    node_name: str = ""
+    node_created: Time = ZERO_TIME
+    revision: str = ""
+
+
+class ObservedDaemonSet(Struct, frozen=True, kw_only=True):
+    """What the newest pod of a DaemonSet requests, where its template states something else.
+
+    `daemon_set`: as namespace/name. `template`: a digest of what the template requests.
+    """
+
+    daemon_set: str
+    requests: Mapping[str, str] = EMPTY
+    template: str = ""
+
+
 class NodeClassStatus(Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...] = ()
+    misfits: tuple[Misfit, ...] = ()
+    observed_types: tuple[ObservedType, ...] = ()
+    observed_daemon_sets: tuple[ObservedDaemonSet, ...] = ()
 
 
 class AgentPoolNodeClass(Struct, frozen=True, kw_only=True):

@@ -6,6 +6,7 @@ Source: docs/references/kaito.md#the-nodeclaim-that-kaito-creates.
 from . import labels
 from .meta import OwnerReference
 from .nodeclaim import NodeClaim
+from .nodeclass import is_own
 from .nodepool import NodePool
 
 _KAITO = (
@@ -48,3 +49,23 @@ def is_owned_by(claim: NodeClaim, pool: NodePool) -> bool:
     """Whether the claim was created for this NodePool, and not for an earlier one of the same name."""
     owner = nodepool_of(claim)
     return owner is not None and owner.uid == pool.metadata.uid
+
+
+def why_foreign(claim: NodeClaim) -> str:
+    """Why the claim is no machine of a NodePool of this controller, "" if it is one.
+
+    Only such machines are disrupted. Karpenter and node auto-provisioning have NodeClaims of the same kind, and a user
+    can edit the label, which is how Karpenter assigns machines to NodePools.
+    """
+    reference, owner = claim.spec.node_class_ref, nodepool_of(claim)
+    if not is_own(reference):
+        return f"another controller serves its node class {reference.kind or 'without a kind'}"
+    if owner is None:
+        return "no NodePool owns it"
+    named = claim.metadata.labels.get(labels.NODEPOOL, "")
+    return "" if named == owner.name else f'NodePool {owner.name} owns it, but its label {labels.NODEPOOL} is "{named}"'
+
+
+def is_member(claim: NodeClaim, pool: NodePool) -> bool:
+    """Whether the claim is a machine of this NodePool: its node class, its owner and its label agree."""
+    return not why_foreign(claim) and is_owned_by(claim, pool)

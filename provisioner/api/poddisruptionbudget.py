@@ -12,8 +12,6 @@ class PodDisruptionBudgetSpec(Struct, frozen=True, kw_only=True):
 
     selector: LabelSelector | None = None
     unhealthy_pod_eviction_policy: str = ""
-    min_available: int | str | None = None
-    max_unavailable: int | str | None = None
 
 
 class PodDisruptionBudgetStatus(Struct, frozen=True, kw_only=True):
@@ -21,7 +19,7 @@ class PodDisruptionBudgetStatus(Struct, frozen=True, kw_only=True):
     observed_generation: int = 0
 
 
-class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
+class PodDisruptionBudget(Struct, frozen=True, kw_only=True, weakref=True):
     api_version: str = "policy/v1"
     kind: str = "PodDisruptionBudget"
     metadata: ObjectMeta = ObjectMeta()
@@ -38,8 +36,3 @@ class PodDisruptionBudget(Struct, frozen=True, kw_only=True):
         """How many pods may be evicted now; a status of an older generation allows none."""
         current = self.status.observed_generation >= self.metadata.generation
         return self.status.disruptions_allowed if current else 0
-
-    @property
-    def fully_blocking(self) -> bool:
-        """Whether it allows no eviction, however many pods are healthy."""
-        return self.spec.max_unavailable in (0, "0", "0%") or self.spec.min_available == "100%"

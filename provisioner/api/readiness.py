@@ -1,7 +1,8 @@
 """Readiness rules: a startup taint that a new Node bears until something else is ready.
 
-A rule names the taint and one condition under which it is removed: a condition of the Node, an extended resource, a
-Ready pod on the Node, or a value of another object. Rules with the same taint are joined: all must be satisfied.
+A rule names the taint and one condition under which it is removed: a condition of the Node, an extended resource,
+devices of a DRA driver, a Ready pod on the Node, or a value of another object. Rules with the same taint are joined:
+all must be satisfied.
 
 Source: docs/references/kubernetes.md#readiness-rules.
 """
@@ -15,6 +16,8 @@ from .meta import EMPTY, Struct, Taint
 TIMEOUT_ACTIONS = ("Keep", "Release", "Replace")
 # Taints of others: of the node-readiness-controller, of Kubernetes, and of Karpenter.
 FOREIGN_TAINTS = ("readiness.k8s.io/", "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
+# Resources of device plugins for GPUs, which a machine of a DRA driver never has.
+OF_PLUGINS = ("nvidia.com/", "amd.com/")
 TAINT_EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 CONDITION_STATUSES = ("True", "False", "Unknown")
 RULES_MAX = 8
@@ -34,6 +37,13 @@ class UntilResource(Struct, frozen=True, kw_only=True):
     """At least `count` of an extended resource are allocatable."""
 
     name: str
+    count: int = 1
+
+
+class UntilDevices(Struct, frozen=True, kw_only=True):
+    """A DRA driver has published at least `count` usable devices on the Node: of a driver of GPUs, whole GPUs."""
+
+    driver: str
     count: int = 1
 
 
@@ -70,6 +80,7 @@ class Until(Struct, frozen=True, kw_only=True):
 
     condition: UntilCondition | None = None
     resource: UntilResource | None = None
+    devices: UntilDevices | None = None
     pod: UntilPod | None = None
     object: UntilObject | None = None
 

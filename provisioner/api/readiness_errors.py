@@ -7,12 +7,13 @@ Source: docs/references/kubernetes.md#readiness-rules.
 import re
 from collections.abc import Iterator, Sequence
 
-from .crd_parts import CONDITION_TYPE, LABEL_VALUE, QUALIFIED_KEY
+from .crd_parts import CONDITION_TYPE, DRIVER, LABEL_VALUE, QUALIFIED_KEY
 from .field_error import FieldError
 from .jsonpath import JsonPath
 from .readiness import (
     CONDITION_STATUSES,
     FOREIGN_TAINTS,
+    OF_PLUGINS,
     RULES_MAX,
     TAINT_EFFECTS,
     TIMEOUT_ACTIONS,
@@ -40,6 +41,16 @@ def errors(rules: Sequence[ReadinessRule], field: str) -> Iterator[FieldError]:
         if rule.on_timeout not in TIMEOUT_ACTIONS:
             remedy = f"set it to {', '.join(TIMEOUT_ACTIONS)}"
             yield _error(f"{place}.onTimeout", rule.on_timeout, "it is not supported", remedy)
+
+
+def errors_with_dra(rules: Sequence[ReadinessRule], field: str) -> Iterator[FieldError]:
+    """The error of each rule that waits for a device plugin where a DRA driver publishes the GPUs."""
+    for number, rule in enumerate(rules):
+        name = rule.until.resource.name if rule.until.resource is not None else ""
+        if name.startswith(OF_PLUGINS):
+            remedy = "use until.devices with the driver, such as gpu.nvidia.com, in its place"
+            place = f"{field}[{number}].until.resource.name"
+            yield _error(place, name, "with gpu.mode DRA no device plugin offers GPUs", remedy)
 
 
 def _of_taint(before: Sequence[ReadinessRule], rule: ReadinessRule, field: str) -> Iterator[FieldError]:
@@ -84,6 +95,13 @@ def _of_until(until: Until, field: str) -> Iterator[FieldError]:
             yield _error(f"{field}.resource.name", name, "it is not an extended resource", remedy)
         if count < 1:
             yield _error(f"{field}.resource.count", str(count), "it is out of range", "set it to 1 or more")
+    if until.devices is not None:
+        driver, count = until.devices.driver, until.devices.count
+        if re.search(DRIVER, driver) is None:
+            remedy = "set it to a name such as gpu.nvidia.com"
+            yield _error(f"{field}.devices.driver", driver, "it is not a DRA driver", remedy)
+        if count < 1:
+            yield _error(f"{field}.devices.count", str(count), "it is out of range", "set it to 1 or more")
     if until.pod is not None and not (until.pod.namespace and until.pod.label_selector):
         yield _error(f"{field}.pod", "", "namespace or labelSelector is missing", "set both")
     if until.object is not None:

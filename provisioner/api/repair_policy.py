@@ -9,9 +9,10 @@ from typing import Literal
 
 import msgspec
 
-Action = Literal["Wait", "RestartPlugin", "Replace"]
-# What has to confirm the signal: nothing else, a wrong number of allocatable GPUs, or the diagnosis of missing GPUs.
-# "": as in the built-in row for the signal.
+# Wait: only reported. Cordon: reported, and the Node gets no new pods while the signal is present.
+Action = Literal["Wait", "Cordon", "RestartPlugin", "Replace"]
+# What has to confirm the signal: nothing else, GPUs that are missing by the fault of the machine for the same time, or
+# the diagnosis of missing GPUs. "": as in the built-in row for the signal.
 Agreement = Literal["", "None", "GpuCount", "Diagnosis"]
 
 NOT_READY = "NotReady"
@@ -22,15 +23,23 @@ NOT_INITIALIZED = "NotInitialized"
 # A readiness rule with onTimeout Replace is not satisfied in time.
 READINESS_TIMEOUT = "ReadinessTimeout"
 SIGNALS = (NOT_READY, GPU_GONE, GPU_PARTIAL, NOT_REGISTERED, NOT_INITIALIZED, READINESS_TIMEOUT)
-ACTIONS: tuple[Action, ...] = ("Wait", "RestartPlugin", "Replace")
+# Signals of machines that were never usable.
+STARTING = (NOT_REGISTERED, NOT_INITIALIZED, READINESS_TIMEOUT)
+# Signals of GPUs that the kubelet does not offer.
+OF_GPUS = (GPU_GONE, GPU_PARTIAL, NOT_INITIALIZED)
+ACTIONS: tuple[Action, ...] = ("Wait", "Cordon", "RestartPlugin", "Replace")
 AGREEMENTS: tuple[Agreement, ...] = ("None", "GpuCount", "Diagnosis")
+
+# A day: the longest that pods which use GPUs delay the repair of their machine.
+PODS_SECONDS = 86_400.0
 
 
 class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
     """`signal`: one of `SIGNALS`, or "" for the Node condition `condition` with the status `status`.
 
     `seconds`: how long it is tolerated. Signals of one `group` share one timer, and fail together in the sense of the
-    limits on simultaneous repairs.
+    limits on simultaneous repairs. `pods_seconds`: how long the repair of a machine that still works waits for the pods
+    that use its GPUs, once it is due.
     """
 
     signal: str = ""
@@ -40,11 +49,27 @@ class RepairPolicy(msgspec.Struct, frozen=True, kw_only=True):
     action: Action
     agreement: Agreement = ""
     group: str = ""
+    pods_seconds: float = PODS_SECONDS
 
     @property
     def name(self) -> str:
         """The signal, or the condition with its status, as messages state it."""
         return self.signal or f"{self.condition}={self.status}"
+
+    @property
+    def works(self) -> bool:
+        """Whether a machine with this signal can still run pods, so that a repair of it waits for them."""
+        return self.signal not in (NOT_READY, NOT_REGISTERED)
+
+    @property
+    def serves(self) -> bool:
+        """Whether a machine with this signal was usable, and can still run pods."""
+        return self.signal not in (NOT_READY, *STARTING)
+
+    @property
+    def runs_gpus(self) -> bool:
+        """Whether a machine with this signal was usable, and can still run pods that request GPUs."""
+        return self.serves and self.signal != GPU_GONE
 
     @property
     def same_signal(self) -> tuple[str, str, str]:

@@ -14,7 +14,10 @@ from .meta import ObjectMeta, Struct, Taint
 NVIDIA_DRIVER, AMD_DRIVER = "gpu.nvidia.com", "gpu.amd.com"
 GPU_TYPES: Mapping[str, str] = {NVIDIA_DRIVER: "gpu", AMD_DRIVER: "amdgpu"}
 TYPE = "type"
-NO_EXECUTE = "NoExecute"
+NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
+# With effect NoSchedule NVIDIA's driver takes a GPU out of service by these keys: after a fatal Xid, and once the GPU
+# no longer answers. It never removes them before it restarts, and never evicts pods.
+HEALTH_TAINTS = frozenset({f"{NVIDIA_DRIVER}/xid", f"{NVIDIA_DRIVER}/gpu-lost"})
 
 
 class DeviceAttribute(Struct, frozen=True, kw_only=True):
@@ -23,10 +26,17 @@ class DeviceAttribute(Struct, frozen=True, kw_only=True):
     string: str | None = None
 
 
+class CounterConsumption(Struct, frozen=True, kw_only=True):
+    """The set of counters that a device shares with others, such as a GPU with its partitions."""
+
+    counter_set: str = ""
+
+
 class Device(Struct, frozen=True, kw_only=True):
     name: str = ""
     attributes: Mapping[str, DeviceAttribute] = {}
     taints: tuple[Taint, ...] = ()
+    counters: tuple[CounterConsumption, ...] = msgspec.field(default=(), name="consumesCounters")
 
 
 class DevicePool(Struct, frozen=True, kw_only=True):
@@ -56,7 +66,7 @@ class ResourceSlice(Struct, frozen=True, kw_only=True):
 
 
 def digest(found: ResourceSlice) -> ResourceSlice:
-    """The slice without what no rule reads: of the devices only their names, types and taints."""
+    """The slice without what no rule reads: of the devices only their names, types, taints and sets of counters."""
     devices = tuple(
         msgspec.structs.replace(one, attributes={TYPE: one.attributes[TYPE]} if TYPE in one.attributes else {})
         for one in found.spec.devices

@@ -8,6 +8,7 @@ https://kubernetes.io/docs/concepts/overview/working-with-objects/labels/#syntax
 """
 
 import re
+from functools import lru_cache
 
 from . import labels
 
@@ -30,6 +31,8 @@ ACCEPTED_DOMAINS = ("kubelet.kubernetes.io", "node.kubernetes.io")
 REFUSED_DOMAINS = ("kubernetes.azure.com", "kubernetes.io")
 RESERVED_NAMES = frozenset({"agentpool", "storageprofile", "storagetier", "accelerator"})
 
+# The label of a node class is set by the controller, with the value that the NodePool has.
+_NODECLASS = f"{labels.OWN_DOMAIN}/{labels.NODECLASS_KIND.lower()}"
 _NAME = re.compile(r"[A-Za-z0-9]([-A-Za-z0-9_.]{0,61}[A-Za-z0-9])?")
 _NAME_REMEDY = "use letters, digits, '-', '_' and '.', at most 63 characters"
 _DOMAIN = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*")
@@ -40,11 +43,17 @@ def is_excluded(key: str) -> bool:
     return key in SET_BY_CLOUD | SET_BY_CONTROLLER or _in_domains(key, labels.PRIVILEGED_DOMAINS)
 
 
+def grants_privileges(key: str) -> bool:
+    """Whether a label with this key would grant a Node privileges or mark it as another's, so that none is copied."""
+    return _in_domains(key, labels.PRIVILEGED_DOMAINS) and key != _NODECLASS
+
+
 def is_reserved_by_aks(key: str) -> bool:
     """Whether AKS refuses labels and taints of users with this key."""
     return _in_domains(key, ("kubernetes.azure.com",))
 
 
+@lru_cache(maxsize=1024)  # each NodePool is compared with each instance type
 def refused_key(key: str) -> tuple[str, str] | None:
     """Why AKS refuses a label with this key, and the remedy; None if it does not."""
     domain, _, name = key.rpartition("/")

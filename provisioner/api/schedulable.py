@@ -54,6 +54,7 @@ class PodAffinityTerm(Struct, frozen=True, kw_only=True):
     namespaces: tuple[str, ...] = ()
     namespace_selector: LabelSelector | None = None
     match_label_keys: tuple[str, ...] = ()
+    mismatch_label_keys: tuple[str, ...] = ()
 
 
 class PreferredPodTerm(Struct, frozen=True, kw_only=True):
@@ -205,7 +206,7 @@ class DaemonSetSpec(Struct, frozen=True, kw_only=True):
     template: PodTemplate = PodTemplate()
 
 
-class DaemonSet(Struct, frozen=True, kw_only=True):
+class DaemonSet(Struct, frozen=True, kw_only=True, weakref=True):
     api_version: str = "apps/v1"
     kind: str = "DaemonSet"
     metadata: ObjectMeta = ObjectMeta()

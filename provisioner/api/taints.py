@@ -3,12 +3,15 @@
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/taint-and-toleration/.
 """
 
+import re
 from collections.abc import Iterable, Iterator
 
 from .meta import Taint
 from .pod import Toleration
 
 PREFER = "PreferNoSchedule"
+# An int64, which kube-scheduler parses.
+_INTEGER = re.compile(r"-?[0-9]{1,19}")
 
 
 def tolerates(toleration: Toleration, taint: Taint) -> bool:
@@ -50,4 +53,4 @@ def all_untolerated(
 
 
 def _is_integer(text: str) -> bool:
-    return text.removeprefix("-").isdecimal()
+    return _INTEGER.fullmatch(text) is not None

@@ -40,6 +40,17 @@ class ValueSet(NamedTuple):
         """The only allowed value, or None."""
         return next(iter(self.values)) if not self.complement and len(self.values) == 1 else None
 
+    @property
+    def example(self) -> str | None:
+        """One allowed value, always the same; None if there is none. Of values without a list the simplest one."""
+        if not self.complement:
+            return min(self.values, default=None)
+        if self.least is not None or self.most is not None:
+            step, start = (1, self.least) if self.least is not None else (-1, self.most or 0)
+            found = (str(start + step * number) for number in range(len(self.values) + 1))
+            return next((value for value in found if self.allows(value)), None)
+        return next(value for value in ("true", *map(str, range(len(self.values) + 1))) if value not in self.values)
+
     def allows(self, value: str) -> bool:
         """Whether a label with this value satisfies the set."""
         return ((value in self.values) != self.complement) and _within(value, self.least, self.most)

@@ -9,6 +9,13 @@ https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources
 from .meta import ObjectMeta, Struct
 from .schedulable import NodeSelector
 
+# Only one pod may use a volume of a claim with this access mode
+# (https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes).
+ONE_POD = "ReadWriteOncePod"
+# The volume controller sets it once a claim and its volume are bound to each other
+# (https://kubernetes.io/docs/reference/labels-annotations-taints/#pv-kubernetes-io-bind-completed).
+BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+
 
 class AttachmentSource(Struct, frozen=True, kw_only=True):
     """The name of a PersistentVolume; "" for an inline volume."""
@@ -35,6 +42,7 @@ class PersistentVolumeClaimSpec(Struct, frozen=True, kw_only=True):
 
     volume_name: str = ""
     storage_class_name: str | None = None
+    access_modes: tuple[str, ...] = ()
 
 
 class PersistentVolumeClaimStatus(Struct, frozen=True, kw_only=True):
@@ -49,6 +57,13 @@ class PersistentVolumeClaim(Struct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
     spec: PersistentVolumeClaimSpec = PersistentVolumeClaimSpec()
     status: PersistentVolumeClaimStatus = PersistentVolumeClaimStatus()
+
+    @property
+    def bound(self) -> bool:
+        """Whether the binding to its volume is complete; a claim can name a volume before that."""
+        return bool(self.spec.volume_name) and (
+            self.status.phase == "Bound" or BIND_COMPLETED in self.metadata.annotations
+        )
 
 
 class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):

@@ -53,9 +53,14 @@ class ContainerTerminated(Struct, frozen=True, kw_only=True):
     exit_code: int = 0
 
 
-class ContainerState(Struct, frozen=True, kw_only=True):
-    """At most one member is set; none: the container is running, or waits for an unknown reason."""
+class ContainerRunning(Struct, frozen=True, kw_only=True):
+    started_at: Time | None = None
 
+
+class ContainerState(Struct, frozen=True, kw_only=True):
+    """At most one member is set; none: the container waits for an unknown reason."""
+
+    running: ContainerRunning | None = None
     waiting: ContainerWaiting | None = None
     terminated: ContainerTerminated | None = None
 
@@ -107,11 +112,21 @@ class DaemonSetSpec(Struct, frozen=True, kw_only=True):
     template: WorkloadTemplate = WorkloadTemplate()
 
 
-class DaemonSetWorkload(Struct, frozen=True, kw_only=True):
+class DaemonSetStatus(Struct, frozen=True, kw_only=True):
+    """Pods by state: wanted, of the newest revision, and Ready. Zero everywhere: the status is not known."""
+
+    observed_generation: int = 0
+    desired_number_scheduled: int = 0
+    updated_number_scheduled: int = 0
+    number_ready: int = 0
+
+
+class DaemonSetWorkload(Struct, frozen=True, kw_only=True, weakref=True):
     api_version: str = "apps/v1"
     kind: str = "DaemonSet"
     metadata: ObjectMeta = ObjectMeta()
     spec: DaemonSetSpec = DaemonSetSpec()
+    status: DaemonSetStatus = DaemonSetStatus()
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):

@@ -60,8 +60,8 @@ With --json-lines each line of standard input is a scenario with instance types 
 by one line of JSON before the next one is read.""",
     examples="""\
   gpu-provisioner schedule -f fleet.yaml --region eastus
-  kubectl get nodepools,nodes,nodeclaims,pods -A -o json | gpu-provisioner schedule -f - --region eastus
-  kubectl get nodepools,nodes,nodeclaims,pods,daemonsets,pdb -A -o json | gpu-provisioner schedule --disrupt -f -
+  kubectl get nodepools,nodes,nodeclaims,ns,pods -A -o json | gpu-provisioner schedule -f - --region eastus
+  kubectl get nodepools,nodes,nodeclaims,ns,pods,daemonsets,pdb -A -o json | gpu-provisioner schedule --disrupt -f -
   gpu-provisioner schedule --json-lines < scenarios.jsonl""",
     exit_codes="""\
 Exit codes: 0 every Pod has a place, 1 a Pod stays pending, 2 invalid usage.

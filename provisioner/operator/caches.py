@@ -8,6 +8,7 @@ ResourceSlices only while a NodeClaim or a node class needs them.
 from dataclasses import dataclass
 
 from cloudprovider.azure.agentpool import pool_name
+from controllers.model.crd_deletion import CRD_NAMES
 from controllers.nodeclaim.lifecycle import dra
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes, slice_indexes
 from provisioner.api.node import Node
@@ -15,10 +16,11 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.resourceslice import ResourceSlice, digest
+from provisioner.runtime.named import NamedReflectors
 from provisioner.runtime.needed import WhileNeeded
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import CRDS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, RESOURCESLICES
+from provisioner.runtime.resources import CRDS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, RESOURCESLICES, crd_name
 from provisioner.runtime.served import WhileServed
 
 from .config import Clients
@@ -35,7 +37,7 @@ class Caches:
 
     claims: Reflector[NodeClaim]
     nodes: Reflector[Node]
-    crds: Reflector[CustomResourceDefinition]
+    crds: NamedReflectors[CustomResourceDefinition]
     indexes: Indexes
     node_pools: Reflector[NodePool]
     node_classes: Reflector[AgentPoolNodeClass]
@@ -43,15 +45,23 @@ class Caches:
     optional: tuple[WhileServed | WhileNeeded, ...]
 
 
-def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
-    """Caches without event handlers. `node_pools`: whether NodePools are enabled."""
+def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: bool = False) -> Caches:
+    """Caches without event handlers. `node_pools`: whether NodePools are enabled.
+
+    `slices_read`: ResourceSlices are needed whatever node classes and claims say.
+    """
     kube, rng, metrics = clients.kube, clients.rng, clients.metrics
     claims: Reflector[NodeClaim] = Reflector(
         kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name), metrics=metrics.reflector("nodeclaims")
     )
     nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes(), metrics=metrics.reflector("nodes"))
-    crds: Reflector[CustomResourceDefinition] = Reflector(
-        kube, CRDS, rng=rng, indexes={}, metrics=metrics.reflector("customresourcedefinitions")
+    optional_kinds = (NODECLASSES,) if node_pools else ()
+    crds = NamedReflectors(
+        kube,
+        CRDS,
+        [*CRD_NAMES, *(crd_name(one) for one in optional_kinds)],
+        rng=rng,
+        metrics=metrics.reflector("customresourcedefinitions"),
     )
     pools: Reflector[NodePool] = Reflector(
         kube, NODEPOOLS, rng=rng, indexes={}, metrics=metrics.reflector("nodepools") if node_pools else None
@@ -73,9 +83,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
     )
     of_slices = WhileNeeded(
         slices,
-        lambda: any(map(dra.publishes_gpus, classes.items())) or any(map(dra.needs_slices, claims.items())),
+        lambda: (
+            slices_read or any(map(dra.reads_slices, classes.items())) or any(map(dra.needs_slices, claims.items()))
+        ),
     )
-    of_slices.needed_by(classes, dra.publishes_gpus)
+    of_slices.needed_by(classes, dra.reads_slices)
     of_slices.needed_by(claims, dra.needs_slices)
     indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name, node_classes=classes, slices=slices)
     served = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
@@ -89,3 +101,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False) -> Caches:
         slices=slices,
         optional=(*served, of_slices),
     )
+
+
+def known_node_pools(caches: Caches, *, enabled: bool) -> tuple[NodePool, ...] | None:
+    """The NodePools of every controller: () if there can be none, None if they are not known."""
+    absent = caches.crds.synced and caches.crds.get(crd_name(NODEPOOLS)) is None
+    if not enabled or absent:
+        return ()
+    return caches.node_pools.items() if caches.node_pools.synced else None

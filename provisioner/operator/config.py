@@ -26,7 +26,10 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import Settings, SettingsError, bounded_yaml
 
-DEFAULT_NAMESPACE = "gpu-provisioner"
+from . import holders
+
+# All releases of a cluster share one Lease, in a namespace that each cluster has; cert-manager's is there too.
+LEASE_NAMESPACE = "kube-system"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 # The kubelet and Prometheus connect from outside the pod.
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104
@@ -54,7 +57,9 @@ class Clients:
 class Config:
     """`elect` False is for clusters with exactly one replica. A port of None is not served at `bind_address`.
 
-    `identity`: the holder of the Lease, unique to each start of a process and recognizable by its pod's name.
+    `lease_name`, `lease_namespace`: the same for all releases of a cluster. `former_lease_namespace`: where earlier
+    versions kept the Lease, "" if that is the same.
+    `identity`: the holder of the Lease, unique to each start of a process and recognizable by its Pod.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
     `node_pools`: whether NodePools and AgentPoolNodeClasses are read. `gkm_cleanup`: whether what the GPU Kernel
@@ -66,9 +71,11 @@ class Config:
     lease_name: str
     lease_namespace: str
     identity: str
+    former_lease_namespace: str = ""
     bind_address: str = ALL_INTERFACES
     metrics_port: int | None = None
     health_port: int | None = None
+    metrics_authentication: bool = False
     poll_seconds_busy: float = 4.0
     poll_seconds_idle: float = 60.0
     settle_seconds: float = 60.0
@@ -79,15 +86,19 @@ class Config:
 
 
 def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) -> Config:
-    """The configuration of this process. The Lease is in the pod's own namespace unless the settings name another."""
+    """The configuration of this process."""
+    own = _own_namespace(service_account)
+    lease_namespace = settings.leader_election_namespace or LEASE_NAMESPACE
     return Config(
         policy=policy_from(settings),
         elect=not settings.disable_leader_election,
         lease_name=settings.leader_election_name,
-        lease_namespace=settings.leader_election_namespace or _own_namespace(service_account),
-        identity=f"{socket.gethostname()}_{secrets.token_hex(8)}",
+        lease_namespace=lease_namespace,
+        former_lease_namespace=own if own != lease_namespace else "",
+        identity=holders.identity(socket.gethostname(), own, secrets.token_hex(8)),
         metrics_port=settings.metrics_port,
         health_port=settings.health_probe_port,
+        metrics_authentication=settings.metrics_authentication,
         prices=settings.prices,
         node_pools=settings.node_pools,
         gkm_cleanup=settings.gkm_cleanup,
@@ -137,14 +148,16 @@ def azure_config(settings: Settings) -> AzureConfig:
         no_proxy=settings.no_proxy,
         ca_file=settings.ssl_cert_file,
         static_token=SIMULATOR_TOKEN if settings.plain_arm else "",
+        tags=settings.agent_pool_tags,
     )
 
 
 def _own_namespace(service_account: Path) -> str:
+    """The namespace of the Pod; "" outside a Pod."""
     try:
-        return (service_account / "namespace").read_text(encoding="ascii").strip() or DEFAULT_NAMESPACE
+        return (service_account / "namespace").read_text(encoding="ascii").strip()
     except OSError:
-        return DEFAULT_NAMESPACE
+        return ""
 
 
 def check_files(settings: Settings, env: Mapping[str, str]) -> None:

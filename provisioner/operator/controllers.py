@@ -24,14 +24,16 @@ from controllers.actuator.nvsentinel import NVSentinelActuator
 from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
 from controllers.model.facts import Candidate, Facts
 from controllers.node.health.limits import blocked_by_limits, is_suspended
-from controllers.node.health.repair import deleted_by_repair
+from controllers.node.health.repairable import deleted_by_repair
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.planner.evaluation import candidate
+from controllers.reconcile.another_machine import AnotherMachine
 from controllers.reconcile.cache_nodes import WATCHED as GKM_RESOURCES
 from controllers.reconcile.cache_nodes import CacheNodes
 from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.nodepool_reconciler import NodePoolReconciler
+from controllers.reconcile.nvsentinel import FIELDS as NVSENTINEL_FIELDS
 from controllers.reconcile.nvsentinel import NVSentinelController
 from controllers.reconcile.nvsentinel import watched as nvsentinel_resources
 from controllers.reconcile.reconciler import Reconciler
@@ -50,12 +52,14 @@ from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.removals import register_removal_metrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.leaderelection import LeaderElector
-from provisioner.runtime.watched_objects import Watched, WatchedObject, WatchedObjects
+from provisioner.runtime.watched_objects import Fields, Watched, WatchedObject, WatchedObjects
 from provisioner.runtime.workqueue import WorkQueue
 
-from .caches import Caches
+from .caches import Caches, known_node_pools
 from .config import Clients, Config
+from .disruption import build_abandoned_commands
 from .offerings import build_offering_tracker, offerings_in
 from .provisioning import Provisioning, Supply, build_provisioning
 
@@ -80,6 +84,7 @@ class Controllers:
     observer: Observer
     quota_watch: QuotaWatch
     provisioning: Provisioning | None
+    abandoned_commands: Controller
     node_pools: Controller | None
     readiness: ReadinessRules
     objects: WatchedObjects
@@ -141,8 +146,22 @@ def build_controllers(
     register_gpu_metrics(clients.metrics, lambda: map(facts, tuple(memories)), lambda: remaining() > 0, observer.errors)
     sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
-        clients, queue, observer, elector, inventory, sku_watch=sku_watch
+        clients,
+        queue,
+        observer,
+        elector,
+        inventory,
+        sku_watch=sku_watch,
+        node_class_of=lambda claim: caches.indexes.node_class_of(claim)[0],
+        creating_seconds=config.policy.replace_creating_seconds,
     )
+    another_machine = AnotherMachine(
+        offering_tracker,
+        caches.indexes,
+        node_pools=lambda: known_node_pools(caches, enabled=config.node_pools),
+        read_quota=quota_watch.wake,
+    )
+    quota_watch.add_user(lambda: another_machine.asks(asyncio.get_running_loop().time()))
     actuator = build_actuator(clients, caches, inventory, events, elector)
 
     def object_changed(watched: Watched, old: WatchedObject | None, new: WatchedObject | None) -> None:
@@ -152,8 +171,10 @@ def build_controllers(
         event_handlers.readiness_changed(watched)
 
     objects = WatchedObjects(clients.kube, rng=clients.rng, on_object=object_changed, on_problem=readiness_changed)
-    also = GKM_RESOURCES if config.gkm_cleanup else ()
-    also += nvsentinel_resources(config.nvsentinel) if config.nvsentinel is not None else ()
+    nothing: Fields = frozenset()
+    also = tuple((one, nothing) for one in (GKM_RESOURCES if config.gkm_cleanup else ()))
+    if config.nvsentinel is not None:
+        also += tuple((one, NVSENTINEL_FIELDS) for one in nvsentinel_resources(config.nvsentinel))
     readiness = ReadinessRules(config.policy.readiness_rules, caches.node_classes.items, objects, also)
     cache_nodes = CacheNodes(
         objects,
@@ -161,6 +182,7 @@ def build_controllers(
         CacheNodeActuator(clients.kube, events, lease_remaining(elector)),
         nodes_current=lambda: caches.indexes.current,
         deletes=config.gkm_cleanup,
+        isolation=Isolation(clients.metrics.object_errors),
     )
     removal_records = RemovalRecords(
         cluster_state=cluster_state, repairs=unhealthy_nodes.history, clock=clients.clock, save=build_save(elector)
@@ -179,6 +201,7 @@ def build_controllers(
         memories=memories,
         removal_records=removal_records,
         readiness=readiness,
+        another_machine=another_machine,
     )
     event_handlers = EventHandlers(
         queue=queue,
@@ -218,6 +241,7 @@ def build_controllers(
             actuator=actuator,
             requests=NVSentinelActuator(clients.kube, events, clients.clock, remaining),
             disrupted=observer.disrupted,
+            isolation=Isolation(clients.metrics.object_errors),
             clock=clients.clock,
         )
         if config.nvsentinel is not None
@@ -230,12 +254,14 @@ def build_controllers(
             caches=caches,
             inventory=inventory,
             actuator=actuator,
+            records=NodePoolActuator(clients.kube, events, remaining, delay_release(elector)),
             supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
             launches=launches,
             observer=observer,
         )
         if config.node_pools
         else None,
+        abandoned_commands=build_abandoned_commands(clients, caches, actuator, node_pools_enabled=config.node_pools),
         node_pools=build_node_pools(clients, caches, events, elector, observer.errors) if config.node_pools else None,
     )
 

@@ -1,8 +1,8 @@
 """The checks behind the liveness and readiness probes.
 
 Liveness fails only for a state that a restart repairs; a blocked event loop needs no check, because it does not answer
-probes. Readiness names what is missing and why. A replica without the Lease is as ready as the leader; a process that
-shuts down is not ready, although it still has to release the Lease.
+probes. Readiness names what is missing and why. A replica without the Lease is as ready as the leader, unless
+another release holds it; a process that shuts down is not ready, although it still has to release the Lease.
 
 Source: docs/references/karpenter.md#process.
 """
@@ -11,8 +11,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from controllers.state.indexes import NODECLAIM_CRD
+from controllers.model.crd_deletion import NODECLAIM_CRD
 from provisioner.runtime.controller import Controller
+from provisioner.runtime.named import Named
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.server import Check
@@ -36,10 +37,11 @@ def live(controller: Controller, queue: WorkQueue, leading: Callable[[], bool]) 
 def ready(
     claims: Reflector[Any],
     nodes: Reflector[Any],
-    crds: Reflector[CustomResourceDefinition],
+    crds: Named[CustomResourceDefinition],
     stopping: Callable[[], bool],
+    also: Mapping[str, Check],
 ) -> Mapping[str, Check]:
-    """The checks of /readyz."""
+    """The checks of /readyz; `also`: further ones by name."""
 
     def crd() -> str | None:
         # Without permission to list CRDs the cache never syncs, and the check passes.
@@ -51,6 +53,7 @@ def ready(
         "claims": lambda: _unsynced(claims),
         "nodes": lambda: _unsynced(nodes),
         "crd": crd,
+        **also,
         "shutdown": lambda: "the process is shutting down" if stopping() else None,
     }
 

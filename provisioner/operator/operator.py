@@ -11,10 +11,13 @@ import structlog
 
 from cloudprovider.inventory import Inventory
 from controllers.model import confirmation, recent_removals, recent_repairs
+from controllers.nodeclaim.lifecycle import dra
+from controllers.state import managed_cluster
 from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.leaderelection import LeaderElector
+from provisioner.runtime.metrics_access import MetricsAccess
 from provisioner.runtime.resourcelock import LeaseLock
 from provisioner.runtime.server import listen
 
@@ -22,6 +25,7 @@ from . import health
 from .caches import build_caches
 from .config import Clients, Config
 from .controllers import build_controllers, lease_remaining
+from .holders import another_release
 
 log = structlog.get_logger("operator")
 
@@ -33,10 +37,14 @@ class Operator:
         self._clients = clients
         self._config = config
         self._stopping = False
-        self._elector = build_elector(clients, config, self._lease_annotated)
+        self._elector = build_elector(clients, config, self._lease_annotated, self._new_leader)
         self._events = EventRecorder(clients.kube, clients.clock, metrics=clients.metrics.events())
         self._inventory = build_inventory(clients, config, self._pool_changed, self._pools_changed)
-        self._caches = build_caches(clients, node_pools=config.node_pools)
+        self._caches = build_caches(
+            clients,
+            node_pools=config.node_pools,
+            slices_read=dra.waits_for_devices(config.policy.readiness_rules),
+        )
         self._controllers = build_controllers(
             clients,
             config,
@@ -85,6 +93,7 @@ class Operator:
                     tasks.create_task(self._controllers.node_pools.run(), name="node pools")
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
                 tasks.create_task(self._controllers.cache_nodes.run(), name="cache nodes")
+                tasks.create_task(self._controllers.abandoned_commands.run(), name="abandoned commands")
                 if self._controllers.nvsentinel is not None:
                     tasks.create_task(self._controllers.nvsentinel.run(), name="nvsentinel")
                 if self._controllers.provisioning is not None:
@@ -100,15 +109,45 @@ class Operator:
             health_port=self._config.health_port,
             metrics_port=self._config.metrics_port,
             live=health.live(controller, queue, lambda: remaining() > 0),
-            ready=health.ready(self._caches.claims, self._caches.nodes, self._caches.crds, lambda: self._stopping),
+            ready=health.ready(
+                self._caches.claims,
+                self._caches.nodes,
+                self._caches.crds,
+                lambda: self._stopping,
+                {"cluster": self._wrong_cluster, "lease": self._waiting},
+            ),
             registry=self._clients.metrics.registry,
+            access=MetricsAccess(self._clients.kube) if self._config.metrics_authentication else None,
         )
+
+    def _new_leader(self, identity: str) -> None:
+        if (found := another_release(self._config.identity, identity)) is not None:
+            log.warning("another release leads; this one waits: uninstall one of them", **found._asdict())
+
+    def _waiting(self) -> str | None:
+        """Which other release leads; None if none does. A second replica of this one is ready."""
+        if self._elector is None or self._elector.remaining() > 0:
+            return None
+        found = another_release(self._config.identity, self._elector.holder)
+        if found is None:
+            return None
+        return f"held by pod {found.pod} in namespace {found.namespace}, of another release: uninstall one of them"
 
     def _pool_changed(self, key: str) -> None:
         self._controllers.pool_changed(key)
 
     def _pools_changed(self) -> None:
+        if why := self._wrong_cluster():
+            log.error("refused to act on the agent pools of another cluster", error=why)
         self._controllers.pools_changed()
+
+    def _wrong_cluster(self) -> str | None:
+        """Why this API server is not that of the managed cluster; None if it is, or if that is not known."""
+        group = self._inventory.node_resource_group
+        other = (
+            managed_cluster.identify(self._caches.indexes.resource_groups(), group) is managed_cluster.Identity.OTHER
+        )
+        return managed_cluster.message(group) if other else None
 
     def _restore_removals(self, annotations: Mapping[str, str]) -> None:
         """Read the removals that the circuit breaker counted, and the repairs, under former leaders."""
@@ -139,20 +178,27 @@ class Operator:
 
 
 def build_elector(
-    clients: Clients, config: Config, on_annotations: Callable[[Mapping[str, str]], None]
+    clients: Clients,
+    config: Config,
+    on_annotations: Callable[[Mapping[str, str]], None] = lambda _: None,
+    on_new_leader: Callable[[str], None] = lambda _: None,
 ) -> LeaderElector | None:
     """None if leader election is disabled."""
     if not config.elect:
         return None
-    lock = LeaseLock(
-        clients.lease_kube,
-        clients.clock,
-        name=config.lease_name,
-        namespace=config.lease_namespace,
-        identity=config.identity,
-        on_annotations=on_annotations,
+    kube, clock, rng, name = clients.lease_kube, clients.clock, clients.rng, config.lease_name
+    lock, former = (
+        LeaseLock(kube, clock, name=name, namespace=namespace, identity=config.identity, on_annotations=on_annotations)
+        for namespace in (config.lease_namespace, config.former_lease_namespace)
     )
-    return LeaderElector(lock, clients.clock, rng=clients.rng, metrics=clients.metrics.leader(config.lease_name))
+    return LeaderElector(
+        lock,
+        clock,
+        rng=rng,
+        metrics=clients.metrics.leader(name),
+        former=LeaderElector(former, clock, rng=rng) if config.former_lease_namespace else None,
+        on_new_leader=on_new_leader,
+    )
 
 
 def build_inventory(

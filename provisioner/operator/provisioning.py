@@ -4,7 +4,7 @@ Without one, no pod and no DaemonSet is listed or watched.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Never
 
@@ -14,16 +14,24 @@ from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
 from controllers.actuator.actuator import Actuator
+from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
+from controllers.provisioning.cluster_facts import cluster_facts
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import PodDigest, pod_indexes
 from controllers.reconcile.admission_errors import AdmissionErrors
+from controllers.reconcile.demand_caches import DemandCaches
 from controllers.reconcile.launch_gate import LaunchGate
-from controllers.reconcile.provisioner import DemandCaches, Provisioner
+from controllers.reconcile.launch_obstacles import LaunchObstacles
+from controllers.reconcile.provisioner import Provisioner
+from controllers.reconcile.purchase_brake import PurchaseBrake
 from controllers.state.offering_tracker import OfferingTracker
+from provisioner.api.bounded_digest import BoundedDigest
+from provisioner.api.namespace import Namespace, NamespaceDigest
+from provisioner.api.node import Node
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
@@ -33,7 +41,7 @@ from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import DAEMONSETS, PODDISRUPTIONBUDGETS, SCHEDULABLE_PODS
+from provisioner.runtime.resources import DAEMONSETS, NAMESPACES, PODDISRUPTIONBUDGETS, SCHEDULABLE_PODS
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches
@@ -50,7 +58,9 @@ from .disruption import (
 
 # A pod that has ended uses nothing of its Node.
 LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
-RECONCILE_TIMEOUT_SECONDS = 60.0
+# A pass ends by itself: decisions end after a number of steps, and each request has its own timeout. This one is for
+# what nobody thought of; it is far above the time of a decision on a slow processor, because a cancelled one is lost.
+RECONCILE_TIMEOUT_SECONDS = 150.0
 # The kubelet rejects pods in groups.
 COLLECT_SECONDS = 2.0
 
@@ -73,6 +83,7 @@ class Provisioning:
     node_pools: Callable[[], tuple[NodePool, ...]]
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
+    namespaces: Reflector[Namespace]
     pod_budgets: Reflector[PodDisruptionBudget]
     sku_watch: SkuWatch
     controller: Controller
@@ -94,6 +105,7 @@ class Provisioning:
                 running = [
                     tasks.create_task(self.pods.run(), name="pods"),
                     tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
+                    tasks.create_task(self.namespaces.run(), name="namespaces"),
                     tasks.create_task(self.pod_budgets.run(), name="poddisruptionbudgets"),
                     tasks.create_task(self.sku_watch.run(), name="skus"),
                     tasks.create_task(self.controller.run(), name="provisioner"),
@@ -111,6 +123,7 @@ class Provisioning:
             log.info("stopped to watch pods: no NodePool exists")
             self.pods.reset()
             self.daemon_sets.reset()
+            self.namespaces.reset()
             self.pod_budgets.reset()
             self.scheduling_metrics.stopped()
 
@@ -127,27 +140,56 @@ def build_provisioning(
     caches: Caches,
     inventory: Inventory,
     actuator: Actuator,
+    records: NodePoolActuator,
     supply: Supply,
     launches: LaunchGate,
     observer: Observer,
 ) -> Provisioning:
-    """Subscribes to the caches, which must not run yet."""
+    """Subscribes to the caches, which must not run yet. `records` writes what node classes record of machines."""
     kube, rng, metrics = clients.kube, clients.rng, clients.metrics
     queue = WorkQueue(rng, metrics=metrics.workqueue("provisioner"))
+    of_namespaces = NamespaceDigest()
+    namespaces: Reflector[Namespace] = Reflector(
+        kube,
+        NAMESPACES,
+        rng=rng,
+        indexes={},
+        digest=of_namespaces,
+        refusals=of_namespaces.refusals,
+        metrics=metrics.reflector("namespaces"),
+    )
+
+    def number() -> int:
+        return len(namespaces.items())
+
+    digest, of_daemon_sets, of_budgets = PodDigest(number), BoundedDigest(number), BoundedDigest(number)
     pods: Reflector[SchedulablePod] = Reflector(
         kube,
         SCHEDULABLE_PODS,
         rng=rng,
         indexes=pod_indexes(),
         field_selector=LIVE_PODS,
-        digest=PodDigest(),
+        digest=digest,
+        refusals=digest.refusals,
         metrics=metrics.reflector("pods"),
     )
     daemon_sets: Reflector[DaemonSet] = Reflector(
-        kube, DAEMONSETS, rng=rng, indexes={}, metrics=metrics.reflector("daemonsets")
+        kube,
+        DAEMONSETS,
+        rng=rng,
+        indexes={},
+        digest=of_daemon_sets,
+        refusals=of_daemon_sets.refusals,
+        metrics=metrics.reflector("daemonsets"),
     )
     pod_budgets: Reflector[PodDisruptionBudget] = Reflector(
-        kube, PODDISRUPTIONBUDGETS, rng=rng, indexes={}, metrics=metrics.reflector("poddisruptionbudgets")
+        kube,
+        PODDISRUPTIONBUDGETS,
+        rng=rng,
+        indexes={},
+        digest=of_budgets,
+        refusals=of_budgets.refusals,
+        metrics=metrics.reflector("poddisruptionbudgets"),
     )
     changed = asyncio.Event()
 
@@ -163,12 +205,23 @@ def build_provisioning(
         nodes=caches.nodes,
         pods=pods,
         daemon_sets=daemon_sets,
+        namespaces=namespaces,
         slices=caches.slices,
         gpus_required=config.policy.gpu_readiness == "require",
     )
-    instance_types = build_instance_types(inventory, supply)
+    instance_types = build_instance_types(inventory, supply, caches.nodes.items)
     nominations = Nominations()
     max_new = build_max_new(caches, inventory, config.policy)
+    obstacles = LaunchObstacles(
+        supply.tracker,
+        key_of=caches.indexes.key_of,
+        node_class=caches.node_classes.get,
+        policy=config.policy,
+        clock=clients.clock,
+    )
+    brake = PurchaseBrake(
+        demand, records, actuator.record_event, clock=clients.clock, compute=clients.compute, observer=scheduling
+    )
     provisioner = Provisioner(
         demand,
         actuator,
@@ -181,11 +234,14 @@ def build_provisioning(
         observer=scheduling,
         nominations=nominations,
         launches=launches,
+        obstacles=obstacles,
+        brake=brake,
     )
     supply.quota_watch.add_user(lambda: provisioner.pending)
     caches.node_pools.add_event_handler(lambda *_: changed.set())
     caches.claims.add_event_handler(provisioner.claim_changed)
     pods.add_event_handler(provisioner.pod_changed)
+    pods.add_event_handler(brake.machines.pod_changed)
     pods.add_event_handler(scheduling.pod_changed)
     controller = Controller(
         "provisioner",
@@ -207,10 +263,13 @@ def build_provisioning(
         node_pools=node_pools,
         pods=pods,
         daemon_sets=daemon_sets,
+        namespaces=namespaces,
         pod_budgets=pod_budgets,
         sku_watch=supply.sku_watch,
         controller=controller,
-        static_capacity=build_static_capacity(clients, caches, demand, actuator, instance_types),
+        static_capacity=build_static_capacity(
+            clients, caches, demand, actuator, instance_types=instance_types, max_new=max_new
+        ),
         emptiness=build_emptiness(
             clients,
             caches,
@@ -228,6 +287,7 @@ def build_provisioning(
             demand,
             actuator,
             machines=machines,
+            obstacles=obstacles,
             nominations=nominations,
             instance_types=instance_types,
             max_new=max_new,
@@ -236,10 +296,18 @@ def build_provisioning(
             metrics=disruption_metrics,
             policy=config.policy,
         ),
-        expiration=build_expiration(clients, caches, demand, actuator, observer),
-        admission_errors=build_admission_errors(clients, caches, pods, actuator, observer),
+        expiration=build_expiration(clients, caches, demand, actuator, machines=machines, observer=observer),
+        admission_errors=build_admission_errors(
+            clients, caches, pods, actuator, policy=config.policy, observer=observer
+        ),
         disruption_conditions=build_disruption_conditions(
-            clients, caches, demand, actuator, inventory=inventory, machines=machines
+            clients,
+            caches,
+            demand,
+            actuator,
+            inventory=inventory,
+            skus=lambda: supply.sku_watch.skus,
+            machines=machines,
         ),
         changed=changed,
         scheduling_metrics=scheduling,
@@ -247,30 +315,43 @@ def build_provisioning(
 
 
 def build_admission_errors(
-    clients: Clients, caches: Caches, pods: Reflector[SchedulablePod], actuator: Actuator, observer: Observer
+    clients: Clients,
+    caches: Caches,
+    pods: Reflector[SchedulablePod],
+    actuator: Actuator,
+    *,
+    policy: Policy,
+    observer: Observer,
 ) -> Controller:
     """The controller that reads the pods which the kubelet rejected, subscribed to the cache of pods."""
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("admission-errors"))
     errors = AdmissionErrors(
         indexes=caches.indexes,
-        node=caches.nodes.get,
+        nodes=caches.nodes,
+        now=clients.clock.now,
+        policy=policy,
         actuator=actuator,
         wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
         seen=observer.rejected,
     )
     pods.add_event_handler(errors.pod_changed)
+    caches.nodes.add_event_handler(errors.node_changed)
     metrics = clients.metrics.controller("admission-errors")
     return Controller("admission-errors", queue, errors.reconcile, workers=1, metrics=metrics)
 
 
-def build_instance_types(inventory: Inventory, supply: Supply) -> Callable[[], InstanceTypes | None]:
+def build_instance_types(
+    inventory: Inventory, supply: Supply, nodes: Callable[[], Iterable[Node]]
+) -> Callable[[], InstanceTypes | None]:
     """Those of the cluster's region; None until the cluster was read and the first read of sizes ended."""
     cache = InstanceTypeCache(lambda offering: supply.tracker.obstacle(offering, asyncio.get_running_loop().time()))
 
     def current() -> InstanceTypes | None:
         if inventory.cluster is None or not supply.sku_watch.done:
             return None
-        return cache.in_region(inventory.cluster.location, supply.sku_watch.skus)
+        cluster = inventory.cluster
+        facts = cluster_facts(nodes(), cluster.max_pods)
+        return cache.in_region(cluster.location, supply.sku_watch.skus, facts)
 
     return current
 

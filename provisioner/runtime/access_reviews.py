@@ -1,9 +1,11 @@
-"""Self subject reviews and the server version: requests that create no object. No I/O.
+"""Reviews of users and permissions, and the server version: requests that create no object. No I/O.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/self-subject-review-v1/,
-https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/.
+https://kubernetes.io/docs/reference/kubernetes-api/authorization-resources/self-subject-access-review-v1/,
+https://kubernetes.io/docs/reference/kubernetes-api/authentication-resources/token-review-v1/.
 """
 
+from collections.abc import Mapping
 from typing import Any, TypeVar
 
 import msgspec
@@ -18,7 +20,10 @@ T = TypeVar("T")
 
 
 class UserInfo(Struct, frozen=True, kw_only=True):
-    username: str
+    username: str = ""
+    uid: str = ""
+    groups: tuple[str, ...] = ()
+    extra: Mapping[str, tuple[str, ...]] = {}
 
 
 class SelfSubjectReviewStatus(Struct, frozen=True, kw_only=True):
@@ -31,12 +36,23 @@ class SelfSubjectReview(Struct, frozen=True, kw_only=True):
     status: SelfSubjectReviewStatus
 
 
+class TokenReviewStatus(Struct, frozen=True, kw_only=True):
+    authenticated: bool = False
+    user: UserInfo = UserInfo()
+
+
+class TokenReview(Struct, frozen=True, kw_only=True):
+    """Whose token it is."""
+
+    status: TokenReviewStatus
+
+
 class SelfSubjectAccessReviewStatus(Struct, frozen=True, kw_only=True):
     allowed: bool
 
 
 class SelfSubjectAccessReview(Struct, frozen=True, kw_only=True):
-    """Whether RBAC, or another authorizer, allows the action."""
+    """Whether RBAC, or another authorizer, allows the action; a SubjectAccessReview has the same fields."""
 
     status: SelfSubjectAccessReviewStatus
 
@@ -65,6 +81,23 @@ def access_review(permission: Permission, *, namespace: str = "", name: str = ""
     }
     attributes = {key: value for key, value in attributes.items() if value}
     return _review("authorization.k8s.io/v1", "SelfSubjectAccessReview", {"spec": {"resourceAttributes": attributes}})
+
+
+def token_review(token: str) -> Request:
+    """A TokenReview of a token that a client presented. The token is in the body only."""
+    return _review("authentication.k8s.io/v1", "TokenReview", {"spec": {"token": token}})
+
+
+def path_review(user: UserInfo, path: str) -> Request:
+    """A SubjectAccessReview: may this user `get` this path of a server beside the API server?"""
+    spec: dict[str, Any] = {
+        "nonResourceAttributes": {"path": path, "verb": "get"},
+        "user": user.username,
+        "uid": user.uid,
+        "groups": list(user.groups),
+        "extra": {name: list(values) for name, values in user.extra.items()},
+    }
+    return _review("authorization.k8s.io/v1", "SubjectAccessReview", {"spec": spec})
 
 
 def version() -> Request:

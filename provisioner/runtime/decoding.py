@@ -4,19 +4,23 @@ Every field of our types has a default, so `{}` or the JSON of a proxy would dec
 list. Therefore kind, name and resourceVersion are checked first. A field that does not fit its type (a CRD accepts more
 times than `datetime`) is left out of its object and named in `ObjectMeta.unreadable`: a list without that object would
 mean that the object does not exist, and a list that fails would stop everything for one object. The API server enforces
-the types of metadata in all kinds: an object whose metadata does not fit is an error.
+the types of metadata in all kinds: an object whose metadata does not fit is an error. Of an object that is too large to
+be read only the metadata is known, and `unreadable` says so. Values that are nested more deeply than any field of our
+types do not count: what is beside them is decoded (`nested_json`).
 
 Source: https://github.com/kubernetes/community/blob/master/contributors/devel/sig-architecture/api-conventions.md
 (lists); the items of a list of a built-in kind have no kind.
 """
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from .kube_errors import UNREADABLE, unexpected
+from .nested_json import decode
 from .objects import Head, KubeObject
 from .resources import Resource
 
@@ -24,6 +28,7 @@ T = TypeVar("T", bound=KubeObject)
 
 # Beyond this many, the whole of `spec` or `status` is left out.
 UNREADABLE_FIELDS_MAX = 10
+TOO_LARGE = ("spec: the object is too large to be read; make it smaller",)
 _PLACE = re.compile(r"(.*) - at `\$\.([^`]*)`", re.DOTALL)
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
@@ -36,16 +41,22 @@ class ObjectList(Generic[T]):
     resource_version: str
 
 
-class _Page(msgspec.Struct):
-    """`items` has no default, so that a body without it is an error and not an empty list."""
+class _Partial(msgspec.Struct):
+    """An item of a list of metadata."""
 
-    items: list[msgspec.Raw] | None
+    metadata: Any
+
+
+class _Page(Head, frozen=True):
+    """A body without `items` is an error and not an empty list."""
+
+    items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
     """One object of this resource. Raises KubeError for any other body, naming a field that does not fit."""
     try:
-        head = msgspec.json.decode(body, type=Head)
+        head = decode(body, Head)
         if head.kind != resource.kind or head.metadata is None or not head.metadata.name:
             raise unexpected(200, f"{what}: expected a {resource.kind}", body=bytes(body))
         return _readable(body, resource)
@@ -55,20 +66,44 @@ def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
         raise unexpected(200, f"{what}: not JSON", body=bytes(body)) from None
 
 
-def page(body: bytes, resource: Resource[T], what: str) -> tuple[list[T], str, str]:
+def page(body: bytes, resource: Resource[T], what: str) -> tuple[Iterable[T], str, str]:
     """The objects of one page, the list's resourceVersion and the continue token ("" on the last page).
 
-    Raises KubeError.
+    Each object is decoded when the caller takes it: decoded, a page can have twenty times as many bytes. Raises
+    KubeError, also from the iteration.
     """
+    raw, version, token = _raw_page(body, f"{resource.kind}List", what)
+    return (_item(one, resource, what) for one in raw), version, token
+
+
+def metadata_page(body: bytes, resource: Resource[T], what: str) -> tuple[Iterable[T], str, str]:
+    """As `page`, of a response that has the metadata of the objects only. Raises KubeError."""
+    raw, version, token = _raw_page(body, "PartialObjectMetadataList", what)
     try:
-        head = msgspec.json.decode(body, type=Head)
-        if head.kind != f"{resource.kind}List" or head.metadata is None or not head.metadata.resource_version:
-            raise unexpected(200, f"{what}: expected a {resource.kind}List", body=body)
-        found = msgspec.json.decode(body, type=_Page)
+        found = [decode(one, _Partial).metadata for one in raw]
+    except UNREADABLE as error:
+        raise unexpected(200, f"{what}: {error}") from None
+    return [metadata_only(one, resource, what) for one in found], version, token
+
+
+def metadata_only(metadata: Any, resource: Resource[T], what: str) -> T:
+    """The object with nothing but this metadata. Raises KubeError."""
+    try:
+        return msgspec.convert({"metadata": {**metadata, "unreadable": TOO_LARGE}}, resource.type)
+    except (msgspec.ValidationError, TypeError) as error:
+        raise unexpected(200, f"{what}: metadata of an object: {error}") from None
+
+
+def _raw_page(body: bytes, kind: str, what: str) -> tuple[list[msgspec.Raw], str, str]:
+    try:
+        found = decode(body, _Page)
     except UNREADABLE:
         raise unexpected(200, f"{what}: not a list", body=body) from None
-    items = [_item(raw, resource, what) for raw in found.items or ()]
-    return items, head.metadata.resource_version, head.metadata.continue_
+    if found.kind != kind or found.metadata is None or not found.metadata.resource_version:
+        raise unexpected(200, f"{what}: expected a {kind}", body=body)
+    if found.items is msgspec.UNSET:
+        raise unexpected(200, f"{what}: not a list", body=body)
+    return found.items or [], found.metadata.resource_version, found.metadata.continue_
 
 
 def _item(raw: msgspec.Raw, resource: Resource[T], what: str) -> T:
@@ -84,9 +119,9 @@ def _item(raw: msgspec.Raw, resource: Resource[T], what: str) -> T:
 def _readable(body: bytes | msgspec.Raw, resource: Resource[T]) -> T:
     """The object, without the fields that do not fit. Raises what `msgspec` raises if the rest does not decode."""
     try:
-        return msgspec.json.decode(body, type=resource.type)
+        return decode(body, resource.type)
     except msgspec.ValidationError as error:
-        value, failed = msgspec.json.decode(body), error
+        value, failed = decode(body, dict[str, Any]), error
     for count in range(1, UNREADABLE_FIELDS_MAX + 3):
         member, field, why = _unreadable_field(failed)
         _leave_out(value, [member] if count > UNREADABLE_FIELDS_MAX else field)
@@ -125,7 +160,7 @@ def _dotted(path: list[str | int]) -> str:
 
 def _name(body: bytes | msgspec.Raw) -> str:
     try:
-        head = msgspec.json.decode(body, type=Head)
+        head = decode(body, Head)
     except UNREADABLE:
         return "an object"
     return head.metadata.name if head.metadata is not None else "an object"

@@ -20,14 +20,15 @@ from provisioner.api.pod import Pod
 
 from . import access_reviews
 from .api_discovery import ApiResource, ApiResourceList, resources
-from .decoding import ObjectList, decoded, page
+from .decoding import ObjectList, decoded
 from .kube_errors import KubeError, unexpected
 from .kubernetes_sdk import ApiClient
 from .objects import KubeObject
+from .paging import read_pages
 from .permissions import Permission
-from .resources import PODS, Resource
-from .transport import OBJECT_BYTES, PAGE_BYTES, OnRequest, Request, Transport
-from .watch import EventType, WatchEvent, event, lines
+from .resources import PODS, Resource, is_name
+from .transport import RESPONSE_BYTES, OnRequest, Request, Transport
+from .watch import EventType, WatchEvent, cut_event, event, lines
 
 __all__ = ["EventType", "Kube", "KubeError", "ObjectList", "WatchEvent"]
 
@@ -41,23 +42,30 @@ CONTENT_TYPES: Mapping[PatchType, str] = {
     "json": "application/json-patch+json",
 }
 LIST_ATTEMPTS = 3
-PAGES_MAX = 2000
 IDLE_TIMEOUT_SECONDS = 75.0
 
 
 class Kube:
-    """`timeout_seconds` bounds each request except a watch, until the last byte of the response."""
+    """`timeout_seconds` bounds each request except a watch, until the last byte of the response.
+
+    `bytes_max`: the longest response that is read, and the longest event of a watch.
+    """
 
     def __init__(
         self,
         api_client: ApiClient,
         *,
         timeout_seconds: float = 10.0,
+        bytes_max: int = RESPONSE_BYTES,
         renew_credentials: Callable[[], Awaitable[None]] | None = None,
         on_request: OnRequest | None = None,
     ) -> None:
         self._transport = Transport(
-            api_client, timeout_seconds=timeout_seconds, renew_credentials=renew_credentials, on_request=on_request
+            api_client,
+            timeout_seconds=timeout_seconds,
+            bytes_max=bytes_max,
+            renew_credentials=renew_credentials,
+            on_request=on_request,
         )
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
@@ -68,23 +76,26 @@ class Kube:
         self,
         resource: Resource[T],
         *,
+        digest: Callable[[T], T | None],
         field_selector: str = "",
         label_selector: str = "",
         namespace: str = "",
         limit: int = 500,
-        digest: Callable[[T], T] | None = None,
     ) -> ObjectList[T]:
-        """All objects at one resourceVersion, read in pages of `limit`.
+        """All objects at one resourceVersion, read in pages of `limit`, or of fewer if a page would be too large.
 
+        An object that is too large by itself has its metadata only, and is named in `ObjectMeta.unreadable`.
         If the continue token expires (410), the list starts again, at most 3 times. `digest` replaces each object as
-        its page is read, so that a long list never holds all objects whole.
+        it is decoded, None leaves it out (`kept`): what is kept decides the memory of a list, not what exists.
         """
-        query = _query(fieldSelector=field_selector, labelSelector=label_selector, limit=str(limit))
+        query = _query(fieldSelector=field_selector, labelSelector=label_selector)
+        path, what = resource.path(namespace=namespace), f"list {resource.plural}"
+        request = Request("list", "GET", path, resource.plural, what, query)
         async for attempt in AsyncRetrying(
             stop=stop_after_attempt(LIST_ATTEMPTS), retry=retry_if_exception(_expired), reraise=True
         ):
             with attempt:
-                return await self._pages(resource, namespace, query, digest)
+                return await read_pages(self._transport, resource, request, limit=limit, digest=digest)
         raise AssertionError("unreachable: the last attempt returns or raises")
 
     async def watch(
@@ -103,8 +114,9 @@ class Kube:
         """Events after `resource_version` until the server ends the watch, by default after 240 to 300 s.
 
         Raises KubeError on an ERROR event (410: list again), after `idle_timeout_seconds` without a byte (the server
-        sends a bookmark each minute), on a broken connection, and on anything that is not a watch event. Close it with
-        `aclosing`. `on_open` is called when the server has accepted the watch.
+        sends a bookmark each minute), on a broken connection, and on anything that is not a watch event. An event that
+        is too large has the metadata of its object only. Close it with `aclosing`. `on_open` is called when the server
+        has accepted the watch.
         """
         timeout_seconds = timeout_seconds or rng.uniform(240, 300)
         what = f"watch {resource.plural}"
@@ -122,12 +134,12 @@ class Kube:
             self._transport.stream(
                 request, idle_timeout_seconds=idle_timeout_seconds, total_seconds=timeout_seconds + idle_timeout_seconds
             ) as chunks,
-            aclosing(lines(chunks, what=what, bytes_max=OBJECT_BYTES)) as stream,
+            aclosing(lines(chunks, what=what, bytes_max=self._transport.bytes_max)) as stream,
         ):
             if on_open is not None:
                 on_open()
             async for line in stream:
-                yield event(line, resource, what)
+                yield event(line.text, resource, what) if line.whole else cut_event(line.text, resource, what)
 
     async def patch(
         self,
@@ -169,14 +181,22 @@ class Kube:
         resource_version: str = "",
         grace_seconds: int | None = None,
         namespace: str = "",
+        dry_run: bool = False,
     ) -> None:
-        """Delete the object. `uid` and `resource_version` are preconditions (409 if they do not match)."""
+        """Delete the object. `uid` and `resource_version` are preconditions (409 if they do not match).
+
+        `dry_run`: the API server answers as it would, after all admission policies, and deletes nothing.
+        """
         options: dict[str, Any] = {"apiVersion": "v1", "kind": "DeleteOptions"}
         if conditions := {k: v for k, v in (("uid", uid), ("resourceVersion", resource_version)) if v}:
             options["preconditions"] = conditions
         if grace_seconds is not None:
             options["gracePeriodSeconds"] = grace_seconds
-        await self._transport.send(_request("DELETE", "delete", resource, name, namespace, body=options))
+        query: tuple[tuple[str, str], ...] = ()
+        if dry_run:
+            # The body decides. Audit logs have the query, and at most levels no body.
+            options["dryRun"], query = ["All"], _query(dryRun="All")
+        await self._transport.send(_request("DELETE", "delete", resource, name, namespace, query=query, body=options))
 
     async def evict(self, pod: Pod) -> None:
         """Evict the pod with this UID. 429: a PodDisruptionBudget does not allow it now."""
@@ -200,6 +220,16 @@ class Kube:
     async def can_i(self, permission: Permission, *, namespace: str = "", name: str = "") -> bool:
         """Whether this client has the permission; an empty namespace means all namespaces."""
         request = access_reviews.access_review(permission, namespace=namespace, name=name)
+        return (await self._review(request, access_reviews.SelfSubjectAccessReview)).status.allowed
+
+    async def authenticate(self, token: str) -> access_reviews.UserInfo | None:
+        """Whose token this is; None if it is not valid. Raises KubeError."""
+        found = (await self._review(access_reviews.token_review(token), access_reviews.TokenReview)).status
+        return found.user if found.authenticated else None
+
+    async def authorize(self, user: access_reviews.UserInfo, path: str) -> bool:
+        """Whether this user may `get` this path. Raises KubeError."""
+        request = access_reviews.path_review(user, path)
         return (await self._review(request, access_reviews.SelfSubjectAccessReview)).status.allowed
 
     async def version(self) -> str:
@@ -226,26 +256,6 @@ class Kube:
             raise unexpected(200, f"{request.what}: the response is about {found.metadata.name!r}")
         return found
 
-    async def _pages(
-        self,
-        resource: Resource[T],
-        namespace: str,
-        query: tuple[tuple[str, str], ...],
-        digest: Callable[[T], T] | None,
-    ) -> ObjectList[T]:
-        what, path = f"list {resource.plural}", resource.path(namespace=namespace)
-        items: list[T] = []
-        version, token = "", ""
-        for _ in range(PAGES_MAX):
-            page_query = (*query, ("continue", token)) if token else query
-            request = Request("list", "GET", path, resource.plural, what, page_query, bytes_max=PAGE_BYTES)
-            found, head_version, token = page(await self._transport.send(request), resource, what)
-            version = version or head_version
-            items += found if digest is None else map(digest, found)
-            if not token:
-                return ObjectList(tuple(items), version)
-        raise unexpected(200, f"{what}: more than {PAGES_MAX} pages")
-
 
 def _request(
     method: str,
@@ -255,16 +265,21 @@ def _request(
     namespace: str,
     *,
     subresource: str = "",
+    query: tuple[tuple[str, str], ...] = (),
     body: Any = None,
     content_type: str = "application/json",
 ) -> Request:
     if not name:
         raise ValueError(f"{verb} {resource.plural}: the name is empty, and the path would mean all objects")
-    path = resource.path(name, namespace, subresource)
     shown = f"{namespace}/{name}" if namespace else name
+    if not is_name(name):
+        # The name is from a field that the API server does not check. It has refused every object of this name.
+        message = f"{verb} {resource.kind} {shown[:80]!r}: no object can have this name"
+        raise KubeError(404, "NotFound", message, named=name[:80])
+    path = resource.path(name, namespace, subresource)
     what = f"{verb} {resource.kind}{'/' + subresource if subresource else ''} {shown}"
     plural = f"{resource.plural}/{subresource}" if subresource else resource.plural
-    return Request(verb, method, path, plural, what, body=body, content_type=content_type)
+    return Request(verb, method, path, plural, what, query=query, body=body, content_type=content_type)
 
 
 def _with_type_meta(body: Any, resource: Resource[T]) -> dict[str, Any]:

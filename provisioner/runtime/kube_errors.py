@@ -29,6 +29,7 @@ NO_RESPONSE = "NoResponse"
 TIMEOUT = "Timeout"
 IDLE_TIMEOUT = "IdleTimeout"
 UNEXPECTED = "UnexpectedResponse"
+TOO_LARGE = "ResponseTooLarge"
 CREDENTIALS = "Credentials"
 
 
@@ -84,8 +85,13 @@ class KubeError(Exception):
 
     @property
     def unexpected(self) -> bool:
-        """Whether the response is not the API server's: a page of a proxy, a truncated body, another kind."""
-        return self.reason == UNEXPECTED
+        """Whether the response is not used: a page of a proxy, a truncated body, another kind, or too many bytes."""
+        return self.reason in {UNEXPECTED, TOO_LARGE}
+
+    @property
+    def too_large(self) -> bool:
+        """Whether the response has more bytes than this client reads: request fewer objects, or less of them."""
+        return self.reason == TOO_LARGE
 
     @property
     def retryable(self) -> bool:
@@ -129,6 +135,11 @@ def unexpected(status: int, what: str, content_type: str = "", body: bytes = b""
     """The error for a response that is not the API server's; `what` describes the request and the problem."""
     quote = f"; {quoted(content_type, body)}" if body else ""
     return KubeError(status, UNEXPECTED, f"{what}{quote}")
+
+
+def too_large(what: str, bytes_max: int) -> KubeError:
+    """The error for a response of more than `bytes_max` bytes."""
+    return KubeError(200, TOO_LARGE, f"{what}: more than {bytes_max} bytes")
 
 
 def quoted(content_type: str, body: bytes) -> str:

@@ -7,6 +7,9 @@ replica may start. On shutdown the work stops first; then the Lease is released,
 may still be applied (then it expires). If the work fails, so does the election. A Lease that was deleted counts as held
 until the term that was observed last ends; its holder creates it again.
 
+A Lease that moved to another namespace has a `former` one: where it exists, the work starts only once it is held as
+well, so that a version that knows only one of the two never leads at the same time.
+
 Source: docs/references/reliability.md#lease-rules, docs/references/reliability.md#leadership-and-time,
 docs/references/kubernetes.md#leases-and-leader-election.
 """
@@ -51,6 +54,8 @@ class _Observed(msgspec.Struct, frozen=True, kw_only=True):
 class LeaderElector:
     """`vacant_seconds` estimates how long there was no leader before this process acquired the Lease; 0 if not known.
 
+    `on_new_leader` is called with the identity of a new holder, "" for none.
+
     Raises ValueError if the Lease is too short for two more renewals.
     """
 
@@ -63,6 +68,8 @@ class LeaderElector:
         retry_period_seconds: float = 5.0,
         request_timeout_seconds: float = 4.0,
         metrics: Gauge | None = None,
+        former: "LeaderElector | None" = None,
+        on_new_leader: Callable[[str], None] = lambda _: None,
     ) -> None:
         if lock.lease_duration_seconds <= 2 * retry_period_seconds + request_timeout_seconds:
             raise ValueError(
@@ -74,18 +81,22 @@ class LeaderElector:
         self._retry_period_seconds = retry_period_seconds
         self._request_timeout_seconds = request_timeout_seconds
         self._metrics = metrics or Metrics().leader(lock.name)
+        self._former = former
+        self._on_new_leader = on_new_leader
         self._annotating = asyncio.Lock()
         self._valid_until = -math.inf
         self._observed: _Observed | None = None
         self._observed_at = 0.0
         self._no_release_before = -math.inf
         self.holder = ""
+        self.needed = False
         self.vacant_seconds = 0.0
 
     @property
     def annotations(self) -> Mapping[str, str]:
-        """The annotations of the Lease, as they were read or written last."""
-        return self._lock.annotations
+        """The annotations of the Lease, as they were read or written last; those it lacks of the former one."""
+        former = self._former.annotations if self._former is not None else {}
+        return {**former, **self._lock.annotations}
 
     async def annotate(self, name: str, value: str) -> None:
         """Set an annotation of the Lease while leading; calls are applied in their order. Raises KubeError."""
@@ -95,10 +106,13 @@ class LeaderElector:
     def delay_release(self, seconds: float) -> None:
         """Do not release the Lease for `seconds`: a write that was cancelled in flight may be applied until then."""
         self._no_release_before = max(self._no_release_before, self._now() + seconds)
+        if self._former is not None:
+            self._former.delay_release(seconds)
 
     def remaining(self) -> float:
         """Seconds for which no other replica can become leader; 0 when not leading."""
-        return max(0.0, self._valid_until - self._now())
+        own = max(0.0, self._valid_until - self._now())
+        return min(own, self._former.remaining()) if self._former is not None and self._former.needed else own
 
     async def run(self, work: Work[R]) -> R:
         """Acquire the Lease, then run `work` while renewing it. Returns and raises what `work` does.
@@ -116,11 +130,30 @@ class LeaderElector:
         try:
             async with asyncio.TaskGroup() as group:
                 renewals = group.create_task(self._renew_until_lost(), name="renew lease")
-                working = group.create_task(work(), name="lead")
+                working = group.create_task(self._with_former(work), name="lead")
                 working.add_done_callback(lambda _: renewals.cancel())
         except BaseExceptionGroup as errors:
             _raise_single(errors)
         return working.result()
+
+    async def _with_former(self, work: Work[R]) -> R:
+        """Do the work, once the former Lease is held too if it exists."""
+        if self._former is None or not await self._former.exists():
+            return await work()
+        self._former.needed = True
+        return await self._former.run(work)
+
+    async def exists(self) -> bool:
+        """Whether the Lease exists, as soon as that can be read. A Lease that must not be read does not count."""
+        while True:
+            try:
+                async with asyncio.timeout(self._request_timeout_seconds):
+                    return await self._lock.read() is not None
+            except (KubeError, TimeoutError) as error:
+                log.warning("failed to read the former lease", lease=self._lock.name, error=str(error) or "timed out")
+                if isinstance(error, KubeError) and error.status == 403:
+                    return False
+            await asyncio.sleep(self._retry_period_seconds)
 
     async def _acquire(self) -> None:
         while not await self._try_acquire():  # noqa: ASYNC110 - each round is a request to the API server
@@ -170,6 +203,7 @@ class LeaderElector:
         if seen.holder != self.holder:
             self.holder = seen.holder
             log.info("new leader observed", lease=self._lock.name, holder=seen.holder or "none")
+            self._on_new_leader(seen.holder)
 
     def _vacant(self, lease: Lease | None) -> float:
         """An estimate: it compares the wall clocks of two machines."""
@@ -208,7 +242,7 @@ class LeaderElector:
             await self._hold(lease)
 
     def _renewable_seconds(self) -> float:
-        return self.remaining() - self._retry_period_seconds
+        return self._valid_until - self._now() - self._retry_period_seconds
 
     def _lose(self, reason: str) -> NoReturn:
         self._valid_until = -math.inf
@@ -222,7 +256,7 @@ class LeaderElector:
         self._valid_until = started + self._lock.lease_duration_seconds
 
     async def _release(self) -> None:
-        held = self.remaining() > 0
+        held = self._valid_until > self._now()
         self._valid_until = -math.inf
         if not held:
             return

@@ -62,6 +62,7 @@ class ReflectorMetrics:
     objects: Gauge
     unreadable: Gauge
     age_seconds: Gauge
+    object_errors: Counter
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,7 @@ class Metrics:
             objects.labels(resource),
             unreadable.labels(resource),
             age.labels(resource),
+            self.object_errors,
         )
 
     def cache(self, resource: str) -> tuple[Gauge, Gauge]:
@@ -158,6 +160,11 @@ class Metrics:
         for system, reason in itertools.product(LABELS["system"].values, own.CREDENTIAL_REASONS):
             failures.labels(system, reason)
         return failures
+
+    @cached_property
+    def object_errors(self) -> Counter:
+        """Errors that single objects caused, by kind."""
+        return self.counter(own.OBJECT_ERRORS)
 
     @cached_property
     def _workqueue(self) -> tuple[Gauge, Counter, Histogram, Histogram, Counter, Gauge, Gauge]:

@@ -33,6 +33,7 @@ NODEPOOL_PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "create"),
     *_permissions("", "pods", "watch"),
     *_permissions("apps", "daemonsets", "list watch"),
+    *_permissions("", "namespaces", "list watch"),
     *_permissions("policy", "poddisruptionbudgets", "list watch"),
     *_permissions("", "persistentvolumeclaims", "list"),
     *_permissions("", "persistentvolumes", "get list"),
@@ -61,6 +62,11 @@ def nvsentinel_permissions(names: NVSentinel) -> tuple[Permission, ...]:
 DOCTOR_PERMISSIONS = (
     *_permissions("apps", "daemonsets", "list"),
     *_permissions("batch", "jobs", "list"),
+)
+# To authenticate and authorize who reads the metrics, if enabled.
+METRICS_PERMISSIONS = (
+    *_permissions("authentication.k8s.io", "tokenreviews", "create"),
+    *_permissions("authorization.k8s.io", "subjectaccessreviews", "create"),
 )
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),

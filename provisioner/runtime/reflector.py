@@ -19,19 +19,23 @@ from enum import Enum
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Generic, Never, TypeVar
 
+from provisioner.api.byte_budget import Refusals, Refused
+
 from .backoff import Backoff
+from .change_handlers import ChangeHandlers, OnChange
+from .kept import whole
 from .kube import Kube, KubeError
 from .kube_errors import IDLE_TIMEOUT
 from .logs import get_logger
 from .metrics import Metrics, ReflectorMetrics, age_since
 from .objects import KubeObject, key_of
+from .rereads import Rereads
 from .resource_version import older, reached
 from .resources import Resource
 from .store import Change, Index, Store
 from .watch import WatchEvent
 
 T = TypeVar("T", bound=KubeObject)
-OnChange = Callable[[T | None, T | None], None]
 
 BACKWARD_LISTS_MAX = 3
 SHORT_WATCH_SECONDS = 1.0
@@ -54,9 +58,9 @@ class State(Enum):
 class Reflector(Generic[T]):
     """`on_change(old, new)` is called after the cache has changed, `on_synced()` after the first list.
 
-    Handlers must not block; an error in a handler ends `run`. A watch ends after `idle_timeout_seconds` without a byte
-    (the server sends a bookmark each minute). `digest` replaces each object before it is cached, so that the cache
-    holds only what is used.
+    Handlers must not block. A watch ends after `idle_timeout_seconds` without a byte (the server sends a bookmark each
+    minute). `digest` replaces each object before it is cached, so that the cache holds only what is used. `refusals`:
+    what the digest refused for want of room; it is read again once there is room.
     """
 
     def __init__(
@@ -71,6 +75,7 @@ class Reflector(Generic[T]):
         label_selector: str = "",
         field_selector: str = "",
         digest: Callable[[T], T] | None = None,
+        refusals: Refusals | None = None,
         metrics: ReflectorMetrics | None = None,
         idle_timeout_seconds: float = 75.0,
         base_seconds: float = 0.5,
@@ -79,15 +84,16 @@ class Reflector(Generic[T]):
         self._kube = kube
         self._resource = resource
         self._rng = rng
-        self._on_change = [on_change] if on_change is not None else []
-        self._on_synced = [on_synced] if on_synced is not None else []
         self._label_selector = label_selector
         self._field_selector = field_selector
-        self._digest = digest
         self._metrics = metrics or Metrics().reflector(resource.plural)
+        self._handlers: ChangeHandlers[T] = ChangeHandlers(resource, self._metrics)
+        self._handlers.add(on_change, on_synced)
+        self._digest = None if digest is None else self._handlers.guarded(digest)
         self._idle_timeout_seconds = idle_timeout_seconds
         self._backoff = Backoff(rng, base_seconds=base_seconds, cap_seconds=cap_seconds)
         self._store: Store[T] = Store(indexes)
+        self._rereads = None if refusals is None else Rereads(refusals, self._read_again)
         self._must_list = True
         self._backward_lists = 0
         self.state = State.EMPTY
@@ -98,9 +104,7 @@ class Reflector(Generic[T]):
 
     def add_event_handler(self, on_change: OnChange[T], *, on_synced: Callable[[], None] | None = None) -> None:
         """Subscribe before `run`. Handlers are called in the order in which they were added."""
-        self._on_change.append(on_change)
-        if on_synced is not None:
-            self._on_synced.append(on_synced)
+        self._handlers.add(on_change, on_synced)
 
     def get(self, name: str) -> T | None:
         """The cached object named `name` or `namespace/name`."""
@@ -114,9 +118,21 @@ class Reflector(Generic[T]):
         """All cached objects under that value of an index."""
         return self._store.by_index(index, value)
 
+    def index_values(self, index: str) -> tuple[str, ...]:
+        """All values of an index under which there are cached objects."""
+        return self._store.index_values(index)
+
     async def run(self) -> Never:
         """List and watch until cancelled."""
         self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
+        if self._rereads is None:
+            await self._follow()
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._rereads.run(), name=f"read {self._resource.plural} again")
+            await self._follow()
+        raise AssertionError("unreachable: following does not end")
+
+    async def _follow(self) -> Never:
         while True:
             try:
                 if self._must_list:
@@ -147,7 +163,7 @@ class Reflector(Generic[T]):
             self._resource,
             label_selector=self._label_selector,
             field_selector=self._field_selector,
-            digest=self._digest,
+            digest=self._digest or whole,
         )
         if older(listed.resource_version, self.resource_version):
             self._check_backward_list(listed.resource_version)
@@ -158,8 +174,7 @@ class Reflector(Generic[T]):
         self._metrics.lists.inc()
         self._notify(self._store.replace(listed.items))
         if first:
-            for on_synced in self._on_synced:
-                on_synced()
+            self._handlers.synced()
 
     def _check_backward_list(self, version: str) -> None:
         # A single API server may be stale. After several such lists the older state is accepted as current.
@@ -234,24 +249,22 @@ class Reflector(Generic[T]):
                 f"watch {self._resource.plural}: version {event.resource_version} after {self.resource_version}",
             )
 
-    def _notify(self, changes: list[Change[T]]) -> None:
-        self._metrics.objects.set(len(self._store))
-        for change in changes:
-            self._note_unreadable(change)
-            for on_change in self._on_change:
-                on_change(change.old, change.new)
+    async def _read_again(self, one: Refused) -> None:
+        """Digest an object again. A version that is not the cached one comes with the watch."""
+        found = await self._kube.list(
+            self._resource,
+            field_selector=f"metadata.name={one.name}",
+            namespace=one.namespace,
+            digest=self._digest or whole,
+        )
+        for again in found.items:
+            self._notify(self._store.refresh(again))
 
-    def _note_unreadable(self, change: Change[T]) -> None:
-        before = change.old.metadata.unreadable if change.old is not None else ()
-        after = change.new.metadata.unreadable if change.new is not None else ()
-        self._metrics.unreadable.inc(bool(after) - bool(before))
-        if change.new is not None and after not in ((), before):
-            log.error(
-                "an object has fields that cannot be decoded",
-                resource=self._resource.plural,
-                object=key_of(change.new),
-                fields=list(after),
-            )
+    def _notify(self, changes: list[Change[T]]) -> None:
+        if self._rereads is not None:
+            self._rereads.cached()
+        self._metrics.objects.set(len(self._store))
+        self._handlers.notify(changes)
 
     async def _back_off(self, error: KubeError) -> None:
         self.last_error = error

@@ -4,6 +4,9 @@ Source: https://github.com/kubernetes/enhancements/issues/5504 (resourceVersions
 Kubernetes 1.35; earlier versions behave the same).
 """
 
+# A uint64 has at most 20; a CRD of another version can keep any text in `metadata` of its objects.
+DIGITS_MAX = 20
+
 
 def older(version: str, than: str) -> bool:
     """Whether `version` is older; False if they cannot be compared."""
@@ -18,4 +21,4 @@ def reached(seen: str, version: str) -> bool:
 
 
 def _number(version: str) -> bool:
-    return version.isascii() and version.isdigit()
+    return version.isascii() and version.isdigit() and len(version) <= DIGITS_MAX

@@ -14,6 +14,8 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from provisioner.api.deviceclaim import DeviceClass, ResourceClaim, ResourceClaimTemplate
+from provisioner.api.gpu_pods import RunningPod
+from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -28,6 +30,10 @@ from provisioner.api.workload import DaemonSetWorkload, Job, WorkloadPod
 from .objects import CustomResourceDefinition, Event, KubeObject, Lease
 
 T = TypeVar("T", bound=KubeObject)
+
+# The longest DNS subdomain, which all names of these resources are:
+# https://kubernetes.io/docs/concepts/overview/working-with-objects/names/#names
+NAME_CHARACTERS = 253
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +70,19 @@ class Resource(Generic[T]):
         return "/" + "/".join(parts)
 
 
+def crd_name(resource: Resource[T]) -> str:
+    """The name of the CustomResourceDefinition of this resource."""
+    return f"{resource.plural}.{resource.group}"
+
+
+def is_name(name: str) -> bool:
+    """Whether an object of these resources can have this name; a field of another object can contain any text."""
+    return 0 < len(name) <= NAME_CHARACTERS and name not in {".", ".."} and "/" not in name and "%" not in name
+
+
 def _segment(name: str) -> str:
-    if name in {".", ".."} or "/" in name or "%" in name:
-        raise ValueError(f"{name!r} is not a valid object name")
+    if not is_name(name):
+        raise ValueError(f"{name[:80]!r} is not a valid object name")
     return quote(name, safe="")
 
 
@@ -84,6 +100,9 @@ NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 # The same pods with the fields that scheduling uses.
 SCHEDULABLE_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=SchedulablePod)
+# The same pods with the fields that tell whether they run and use GPUs.
+RUNNING_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=RunningPod)
+NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
 DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSet)
 # DaemonSets and pods with the fields that tell why a pod is not on a Node, and Jobs.
 WORKLOAD_DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSetWorkload)

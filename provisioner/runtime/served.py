@@ -6,19 +6,20 @@ The cache of CRDs shows whether it does. When a CRD is deleted, the cache of its
 import asyncio
 from typing import Any, Never
 
+from .named import NamedReflectors
 from .objects import CustomResourceDefinition
 from .reflector import Reflector
-from .resources import Resource
+from .resources import Resource, crd_name
 
 
 class WhileServed:
-    """Subscribes to `crds`, which must not run yet."""
+    """Subscribes to `crds`, which must not run yet and must have the CRD of the resource."""
 
     def __init__(
-        self, reflector: Reflector[Any], resource: Resource[Any], crds: Reflector[CustomResourceDefinition]
+        self, reflector: Reflector[Any], resource: Resource[Any], crds: NamedReflectors[CustomResourceDefinition]
     ) -> None:
         self._reflector = reflector
-        self._name = f"{resource.plural}.{resource.group}"
+        self._name = crd_name(resource)
         self._crds = crds
         self._changed = asyncio.Event()
         crds.add_event_handler(self._crd_changed)

@@ -49,6 +49,10 @@ class Store(Generic[T]):
         """All objects under that value. Raises KeyError for an unknown index."""
         return tuple(self._objects[key] for key in self._indexes[index].get(value, ()))
 
+    def index_values(self, index: str) -> tuple[str, ...]:
+        """All values of an index under which there are objects. Raises KeyError for an unknown index."""
+        return tuple(self._indexes[index])
+
     def replace(self, items: Iterable[T]) -> list[Change[T]]:
         """Replace all objects; returns deletions first."""
         fresh = {key_of(item): item for item in items}
@@ -79,6 +83,15 @@ class Store(Generic[T]):
         self._set(key, old, new)
         if old is not None and _replaced(old, new):
             return [Change(old, None), Change(None, new)]
+        return [Change(old, new)]
+
+    def refresh(self, new: T) -> list[Change[T]]:
+        """Replace an object by the same version of it; returns [] if the store has another version, or none."""
+        key = key_of(new)
+        old = self._objects.get(key)
+        if old is None or _replaced(old, new) or old.metadata.resource_version != new.metadata.resource_version:
+            return []
+        self._set(key, old, new)
         return [Change(old, new)]
 
     def _set(self, key: str, old: T | None, new: T | None) -> None:

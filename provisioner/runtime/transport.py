@@ -17,12 +17,13 @@ from urllib.parse import urlencode
 import aiohttp
 import msgspec
 
-from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_RESPONSE, TIMEOUT, KubeError, from_response, unexpected
+from .kube_errors import CREDENTIALS, IDLE_TIMEOUT, NO_RESPONSE, TIMEOUT, KubeError, from_response, too_large
 from .kubernetes_sdk import ApiClient, ConfigException, OpenApiException
 from .redaction import redact
 
-OBJECT_BYTES = 3 * 2**20
-PAGE_BYTES = 64 * 2**20
+# An object of etcd has at most 1.5 MiB by default, and JSON at most six bytes for each of its bytes ("<" is \u003c):
+# https://etcd.io/docs/v3.6/dev-guide/limit/. A page of a list has so many bytes, too: with fewer objects, if necessary.
+RESPONSE_BYTES = 16 * 2**20
 ERROR_BYTES = 2**16
 CHUNK_BYTES = 2**16
 
@@ -41,11 +42,13 @@ class Request:
     query: tuple[tuple[str, str], ...] = ()
     body: Any = None
     content_type: str = "application/json"
-    bytes_max: int = OBJECT_BYTES
+    accept: str = "application/json"
 
 
 class Transport:
     """Sends requests on the session of the SDK's client, with the SDK's credentials.
+
+    `bytes_max`: the longest response, and the longest line of a watch, that is read.
 
     The SDK's own method for a request serializes each part of it again, and passes it through a second HTTP layer.
     """
@@ -55,13 +58,15 @@ class Transport:
         api_client: ApiClient,
         *,
         timeout_seconds: float,
+        bytes_max: int = RESPONSE_BYTES,
         renew_credentials: Callable[[], Awaitable[None]] | None = None,
         on_request: OnRequest | None = None,
     ) -> None:
         self._configuration = api_client.configuration
         self._rest = api_client.rest_client
-        self._headers = {"Accept": "application/json", **api_client.default_headers}
+        self._headers = api_client.default_headers
         self._timeout_seconds = timeout_seconds
+        self.bytes_max = bytes_max
         self._renew_credentials = renew_credentials
         self._on_request = on_request
 
@@ -70,7 +75,7 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=None)
         try:
             async with asyncio.timeout(self._timeout_seconds), self._response(request, timeout) as response:
-                return await _read(response, request)
+                return await _read(response, request, self.bytes_max)
         except TimeoutError:
             raise KubeError(0, TIMEOUT, f"{request.what}: no response within {self._timeout_seconds:g} s") from None
 
@@ -107,7 +112,12 @@ class Transport:
                 method=request.method,
                 url=f"{self._configuration.host}{request.path}{'?' if request.query else ''}{urlencode(request.query)}",
                 data=None if request.body is None else msgspec.json.encode(request.body, enc_hook=dict),
-                headers={**self._headers, "Content-Type": request.content_type, **await self._authorization()},
+                headers={
+                    "Accept": request.accept,
+                    **self._headers,
+                    "Content-Type": request.content_type,
+                    **await self._authorization(),
+                },
                 timeout=limits,
                 proxy=self._rest.proxy,
                 proxy_headers=self._rest.proxy_headers,
@@ -139,13 +149,13 @@ class Transport:
             raise KubeError(401, CREDENTIALS, f"renewing credentials: {redact(str(error))}") from None
 
 
-async def _read(response: aiohttp.ClientResponse, request: Request) -> bytes:
+async def _read(response: aiohttp.ClientResponse, request: Request, bytes_max: int) -> bytes:
     body = bytearray()
     try:
         async for chunk in response.content.iter_chunked(CHUNK_BYTES):
             body += chunk
-            if len(body) > request.bytes_max:
-                raise unexpected(response.status, f"{request.what}: more than {request.bytes_max} bytes")
+            if len(body) > bytes_max:
+                raise too_large(request.what, bytes_max)
     except (aiohttp.ClientError, OSError, ValueError) as error:
         raise _no_response(request, error) from None
     return bytes(body)

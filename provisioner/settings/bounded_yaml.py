@@ -57,6 +57,17 @@ def read(file: TextIO) -> str:
     return text
 
 
+def check(value: Any, depth: int = 1) -> None:
+    """Raises LimitExceeded if a decoded JSON value is nested too deeply, or has a number that is too long."""
+    if depth > DEPTH_MAX:
+        raise LimitExceeded(f"nested more than {DEPTH_MAX} levels deep")
+    if isinstance(value, dict | list):
+        for below in value.values() if isinstance(value, dict) else value:
+            check(below, depth + 1)
+    elif isinstance(value, int) and abs(value) >= 10**NUMBER_CHARACTERS_MAX:
+        raise LimitExceeded(f"a number of more than {NUMBER_CHARACTERS_MAX} characters")
+
+
 def load_all(text: str) -> Iterator[Any]:
     """The documents, one by one. Raises YAMLError (LimitExceeded among others) or ValueError."""
     return yaml.load_all(text, Loader=_Loader)

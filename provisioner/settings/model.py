@@ -57,6 +57,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     metrics_port: int = 8080
     health_probe_port: int = 8081
+    metrics_authentication: bool = False
+    agent_pool_tags: Mapping[str, str] = {}
     disable_leader_election: bool = False
     leader_election_name: str = "gpu-provisioner-leader-election"
     leader_election_namespace: str = ""

@@ -16,6 +16,7 @@ from . import kinds
 from .kinds import Kind
 from .nvsentinel import NVSENTINEL
 from .readiness_rules import READINESS_RULES
+from .tags import TAGS
 
 
 class Option(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,6 +112,8 @@ _CONNECTIONS = (
 
 _PROCESS = (
     _option("metrics-port", "METRICS_PORT", _PORT, 8080, "the port of /metrics; 0: any free port"),
+    _option("metrics-authentication", "METRICS_AUTHENTICATION", kinds.BOOLEAN, False,
+            "serve /metrics only to tokens whose user the API server allows to get this path"),
     _option("health-probe-port", "HEALTH_PROBE_PORT", _PORT, 8081,
             "the port of /healthz and /readyz; 0: any free port"),
     # Azure/gpu-provisioner disables it by default. It is enabled here, because two replicas need the Lease to be safe.
@@ -120,8 +123,8 @@ _PROCESS = (
     # Azure/gpu-provisioner grants access to this one.
     _option("leader-election-name", "LEADER_ELECTION_NAME", _NAME, "gpu-provisioner-leader-election",
             "the name of the Lease"),
-    _option("leader-election-namespace", "LEADER_ELECTION_NAMESPACE", _NAME, "", "the namespace of the Lease",
-            unset="that of the Pod"),
+    _option("leader-election-namespace", "LEADER_ELECTION_NAMESPACE", _NAME, "",
+            "the namespace of the Lease, the same for all releases of a cluster", unset="kube-system"),
     _option("log-level", "LOG_LEVEL", kinds.choice("debug", "info", "warning", "error", warn="warning"), "info",
             "the minimum level of the log"),
     _option("log-encoding", "LOG_ENCODING", kinds.choice("auto", "json", "console"), "auto",
@@ -147,6 +150,9 @@ _RULES = (
             "delete what the GPU Kernel Manager leaves of Nodes that are gone"),
     _option("nvsentinel", "NVSENTINEL", NVSENTINEL, None,
             "replace machines whose TerminateNodes NVSentinel creates; the names of its resources", unset="disabled"),
+    _option("agent-pool-tags", "AGENT_POOL_TAGS", TAGS, {},
+            "tags of all agent pools, such as an Azure Policy demands; those of a node class take precedence",
+            unset="none"),
     _option("prices", "PRICES", kinds.PRICES, (), "price of a machine per hour by VM size, for metrics"),
     _option("repair-policies", "REPAIR_POLICIES", kinds.REPAIR_POLICIES, (),
             "rows of the repair policy, in JSON or YAML; each replaces the built-in rows of its signal",
@@ -163,7 +169,11 @@ _DEADLINES = (
     _deadline("creating", 2700.0, "until an accepted agent pool is running"),
     _deadline("registration", 900.0, "until the Node of a running agent pool is registered"),
     _deadline("initialization", 1200.0, "until the Node is ready, without startup taints, with its GPUs"),
-    _deadline("draining", 900.0, "until a drain is reported as slow; the drain continues"),
+    _deadline(
+        "draining",
+        900.0,
+        "until a drain is reported as slow; it continues, but without a claim or after a failed launch it ends",
+    ),
     # Kubernetes stops waiting for an unmount after 6 min.
     _deadline("detaching", 360.0, "until attached volumes are reported"),
     _deadline("deleting", 1800.0, "until an agent pool that is not deleted is reported"),

@@ -1,7 +1,8 @@
 """The setting of rows of the repair policy: a list of objects in JSON or YAML, as the chart and a file have it.
 
-A row names one of the program's signals, or a condition of Nodes with its status; how long it is tolerated; and what is
-done then. Unknown names and values are errors, because a row without effect would be found only when a machine fails.
+A row names one of the program's signals, or a condition of Nodes with its status; how long it is tolerated; what is
+done then; and how long the repair of a machine that still works waits for its pods. Unknown names and values are
+errors, because a row without effect would be found only when a machine fails.
 
 Source: docs/references/karpenter.md#node-repair.
 """
@@ -11,9 +12,10 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
 import yaml
 
-from provisioner.api.repair_policy import ACTIONS, AGREEMENTS, SIGNALS, RepairPolicy
+from provisioner.api.repair_policy import ACTIONS, AGREEMENTS, PODS_SECONDS, SIGNALS, RepairPolicy
 from provisioner.api.time import format_duration, parse_duration
 
 from . import bounded_yaml
@@ -22,7 +24,7 @@ EXPECTS = (
     "a list of rows such as {condition: AcceleratedHardwareReady, status: 'False', toleration: 10m, action: Replace} or"
     " {signal: GpuGone, toleration: 30m, action: Replace}"
 )
-KEYS = ("signal", "condition", "status", "toleration", "action", "agreement")
+KEYS = ("signal", "condition", "status", "toleration", "action", "agreement", "waitForPods")
 STATUSES = ("True", "False", "Unknown")
 MOST_ROWS = 100
 MOST_SECONDS = 7 * 24 * 3600.0
@@ -79,14 +81,21 @@ def _row(number: int, row: object) -> RepairPolicy:
         _one_of(number, "agreement", agreement, AGREEMENTS)
     if action == "RestartPlugin" and signal not in ("GpuGone", "GpuPartial"):
         raise ValueError(f"[{number}].action: 'RestartPlugin' needs the signal GpuGone or GpuPartial")
-    return RepairPolicy(
+    made = RepairPolicy(
         signal=signal,
         condition=condition,
         status=status,
-        seconds=_seconds(number, row),
+        seconds=_seconds(number, row, "toleration"),
         action=action,  # type: ignore[arg-type]
         agreement=agreement,  # type: ignore[arg-type]
     )
+    if action == "Cordon" and not made.serves:
+        raise ValueError(f"[{number}].action: 'Cordon' needs a machine that runs pods, not the signal {signal}")
+    if "waitForPods" not in row:
+        return made
+    if action != "Replace" or not made.works:
+        raise ValueError(f"[{number}].waitForPods: it needs the action Replace, and a machine that runs pods")
+    return msgspec.structs.replace(made, pods_seconds=_seconds(number, row, "waitForPods"))
 
 
 def _text(number: int, row: Mapping[Any, Any], key: str) -> str:
@@ -103,17 +112,18 @@ def _one_of(number: int, key: str, value: str, allowed: tuple[str, ...]) -> None
         raise ValueError(f"[{number}].{key}: {value!r} is not one of {', '.join(filter(None, allowed))}")
 
 
-def _seconds(number: int, row: Mapping[Any, Any]) -> float:
-    value = row.get("toleration")
+def _seconds(number: int, row: Mapping[Any, Any], key: str) -> float:
+    value = row.get(key)
     found = parse_duration(value) if isinstance(value, str) else None
     if isinstance(value, int | float) and not isinstance(value, bool):
         found = float(value)
     if found is None or not 0 <= found <= MOST_SECONDS:
-        raise ValueError(f"[{number}].toleration: {value!r} is not a duration from 0s to 7 days, such as 10m")
+        raise ValueError(f"[{number}].{key}: {value!r} is not a duration from 0s to 7 days, such as 10m")
     return found
 
 
 def _written(row: RepairPolicy) -> dict[str, str]:
     subject = {"signal": row.signal} if row.signal else {"condition": row.condition, "status": row.status}
     agreement = {"agreement": row.agreement} if row.agreement else {}
-    return {**subject, "toleration": format_duration(row.seconds), "action": row.action, **agreement}
+    waits = {"waitForPods": format_duration(row.pods_seconds)} if row.pods_seconds != PODS_SECONDS else {}
+    return {**subject, "toleration": format_duration(row.seconds), "action": row.action, **agreement, **waits}

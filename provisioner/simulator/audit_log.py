@@ -49,7 +49,10 @@ def target_of(system: System, method: str, path: str) -> Target:
 
 @dataclass(slots=True, eq=False)
 class Call:
-    """One request. `verb` is GET, LIST, WATCH, PUT, POST, PATCH or DELETE; `status` is None until it is answered."""
+    """One request. `verb` is GET, LIST, WATCH, PUT, POST, PATCH or DELETE; `status` is None until it is answered.
+
+    `dry_run`: its query says that it changes nothing.
+    """
 
     number: int
     at: float
@@ -59,10 +62,11 @@ class Call:
     target: Target
     path: str
     status: int | None = None
+    dry_run: bool = False
 
     @property
     def is_write(self) -> bool:
-        return self.verb in WRITES
+        return self.verb in WRITES and not self.dry_run
 
     @property
     def is_bookkeeping(self) -> bool:
@@ -98,14 +102,24 @@ class AuditLog:
         self.entries: deque[Call | Change] = deque(maxlen=LIMIT)
         self._count = 0
 
-    def arrive(self, at: float, who: str, system: System, method: str, path: str, *, watch: bool = False) -> Call:
+    def arrive(
+        self,
+        at: float,
+        who: str,
+        system: System,
+        method: str,
+        path: str,
+        *,
+        watch: bool = False,
+        dry_run: bool = False,
+    ) -> Call:
         """Record a request; HTTP's GET becomes GET, LIST or WATCH."""
         self._count += 1
         target = target_of(system, method, path)
         verb = method
         if method == "GET" and not target.name and target.kind not in {"cluster", "operation", "result"}:
             verb = "WATCH" if watch else "LIST"
-        call = Call(self._count, at, who, system, verb, target, path)
+        call = Call(self._count, at, who, system, verb, target, path, dry_run=dry_run)
         self.entries.append(call)
         return call
 

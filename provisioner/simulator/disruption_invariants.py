@@ -1,4 +1,4 @@
-"""Checks what a controller disrupts of NodePools: budgets, GPU models, replacements, and purchases.
+"""Checks what a controller disrupts of NodePools: budgets, GPU models, and replacements.
 
 It counts from the objects, and reads budgets and schedules independently of the controller. Only certain violations
 are reported: a controller reads caches, so what changed in the last seconds is judged as before and after the change.
@@ -58,7 +58,6 @@ class DisruptionInvariants:
         self._disrupted: dict[str, None] = {}
         # The controllers of the pods that each disrupted NodeClaim had, with its GPU model.
         self._moved: dict[str, tuple[str, dict[str, None]]] = {}
-        self._bought = 0
 
     # what changes
 
@@ -68,7 +67,6 @@ class DisruptionInvariants:
         versions = self._node_pools.setdefault(uid, deque())
         if not versions or versions[-1][1]["spec"] != node_pool["spec"]:
             versions.append((self._time(), node_pool))
-            self._bought = 0
         while len(versions) > 1 and versions[1][0] < self._time() - CACHE_SECONDS:
             versions.popleft()
         if gone:
@@ -77,25 +75,19 @@ class DisruptionInvariants:
     def pod_changed(self, pod: Json, *, gone: bool) -> None:
         """A pod was created, bound, changed or deleted."""
         uid, before = pod["metadata"]["uid"], self._pods.get(pod["metadata"]["uid"])
-        if gone or _has_ended(pod) or _is_of_daemon_set(pod):
-            self._bought = 0 if before is not None else self._bought
+        if gone or has_ended(pod) or is_of_daemon_set(pod):
             self._pods.pop(uid, None)
             return
         self._pods[uid] = pod
-        if _node_of(pod) and (before is None or not _node_of(before)):
-            self._bought = 0
+        if node_of(pod) and (before is None or not node_of(before)):
             self._check_model(pod)
 
     def claim_changed(self, claim: Json, before: Json | None, *, gone: bool, controller: bool) -> None:
         """A NodeClaim was created, changed or deleted; `controller`: by a controller. Call it before `gone` is seen."""
         uid = claim["metadata"]["uid"]
-        if before is None and controller:
-            self._check_purchase(claim)
         leaves = deleting(claim) or gone
-        if leaves and before is not None and not deleting(before):
-            self._bought = 0
-            if controller:
-                self._deleted(claim, before)
+        if leaves and before is not None and not deleting(before) and controller:
+            self._deleted(claim, before)
         elif not leaves and _is_marked(claim) and controller and uid not in self._disrupted:
             self._check_budget(claim, [_reason(claim)])
             self._begin(claim)
@@ -142,9 +134,10 @@ class DisruptionInvariants:
         if node_pool is None:
             return
         pool = node_pool["metadata"]["uid"]
-        claims = [one for one in self._snapshot.claims.values() if _owner(one) == pool]
-        others = sum(one["metadata"]["uid"] in self._disrupted for one in claims)
-        machines = sum(any(found["type"] == "Initialized" for found in conditions(one)) for one in claims)
+        claims = [one for one in self._snapshot.claims.values() if owner_of(one) == pool]
+        going = [one for one in claims if one["metadata"]["uid"] in self._disrupted]
+        others = sum(condition(one, "InstanceTerminating") != "True" for one in going)
+        machines = sum(condition(one, "Initialized") in ("True", "False") for one in claims)
         most = max(self._allowed(pool, reason, machines) for reason in reasons)
         if others >= most:
             name = node_pool["metadata"]["name"]
@@ -164,7 +157,7 @@ class DisruptionInvariants:
 
     def _check_model(self, pod: Json) -> None:
         """The pod was bound: not to a replacement with another GPU model than the machine it replaces."""
-        node = self._snapshot.nodes.get(_node_of(pod))
+        node = self._snapshot.nodes.get(node_of(pod))
         if node is None or not _gpus(pod) or _names_several(pod):
             return
         uid = self._snapshot.claim_of_node(node)
@@ -206,33 +199,10 @@ class DisruptionInvariants:
                 self._violated("I16", f"claim {name} was deleted while its replacement {one['metadata']['name']} was "
                                f"not Ready since {since}")  # fmt: skip
 
-    # I13
-
-    def _check_purchase(self, claim: Json) -> None:
-        """Since the demand or the machines last became fewer, no more were bought than there are pods without one."""
-        node_pool = self._node_pool(claim)
-        replaces = labels.REPLACES in annotations_of(claim)
-        if node_pool is None or "replicas" in node_pool["spec"] or replaces:
-            return
-        self._bought += 1
-        leaving = {
-            name
-            for name, node in self._snapshot.nodes.items()
-            if deleting(node)
-            or deleting(self._snapshot.claims.get(self._snapshot.claim_of_node(node)) or node)
-            or condition(node, "Ready") != "True"
-        }
-        waiting = [pod for pod in self._pods.values() if not _node_of(pod) or _node_of(pod) in leaving]
-        if self._bought > len(waiting):
-            self._violated(
-                "I13",
-                f"claim {claim['metadata']['name']} is number {self._bought} bought for {len(waiting)} waiting pods",
-            )
-
     # helpers
 
     def _node_pool(self, claim: Json) -> Json | None:
-        found = self._node_pools.get(_owner(claim))
+        found = self._node_pools.get(owner_of(claim))
         return found[-1][1] if found else None
 
     def _nodes(self, uid: str) -> Iterator[Json]:
@@ -240,7 +210,7 @@ class DisruptionInvariants:
 
     def _pods_of(self, uid: str) -> list[Json]:
         names = {node["metadata"]["name"] for node in self._nodes(uid)}
-        return [pod for pod in self._pods.values() if _node_of(pod) in names and not deleting(pod)]
+        return [pod for pod in self._pods.values() if node_of(pod) in names and not deleting(pod)]
 
     def _model_of(self, uid: str) -> str:
         return next((model(node) for node in self._nodes(uid)), "")
@@ -286,7 +256,7 @@ def model(node: Json) -> str:
     return found[1] if found else size
 
 
-def _owner(claim: Json) -> str:
+def owner_of(claim: Json) -> str:
     """The UID of the NodePool that owns it."""
     owners = claim["metadata"].get("ownerReferences", ())
     return next((owner["uid"] for owner in owners if owner["kind"] == "NodePool"), "")
@@ -300,15 +270,18 @@ def _reason(claim: Json) -> str:
     return next(str(found["reason"]) for found in conditions(claim) if found["type"] == "DisruptionReason")
 
 
-def _node_of(pod: Json) -> str:
+def node_of(pod: Json) -> str:
+    """The Node that a pod is bound to; "" if none."""
     return str((pod.get("spec") or {}).get("nodeName", ""))
 
 
-def _has_ended(pod: Json) -> bool:
+def has_ended(pod: Json) -> bool:
+    """Whether a pod has succeeded or failed."""
     return (pod.get("status") or {}).get("phase") in {"Succeeded", "Failed"}
 
 
-def _is_of_daemon_set(pod: Json) -> bool:
+def is_of_daemon_set(pod: Json) -> bool:
+    """Whether a DaemonSet owns a pod."""
     return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences", ()))
 
 

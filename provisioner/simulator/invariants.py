@@ -13,13 +13,21 @@ preceding requests and changes.
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
         more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire, or it is
         replaced or consolidated, or a TerminateNode requests another machine
+    I11 no condition of a claim states its deadline twice
     I13 a controller buys no more machines than pods wait for
     I14 no disruption moves a pod with GPUs to another GPU model, unless the pod's own constraints list several
     I15 a controller disrupts no more machines of a NodePool at the same time than its budgets allow
     I16 a claim that is replaced is deleted only after its replacements were Initialized, that of a static NodePool only
         while they are Ready
+    I17 at most two machines that become Ready are bought for one pod before it runs
+    I18 no controller deletes a Ready machine whose GPUs the kubelet does not report as unhealthy while pods with GPUs
+        run there, unless they are moved, a user requested or dated it, or it was cordoned for them for a day
+    I19 no pod that a voluntary command evicted is pending for longer than its restart takes
+    I20 no cordon of a controller remains on a healthy machine
+    I21 each NodePool with work makes progress, or an Event states why not
 
-I13 to I16 are in `disruption_invariants`.
+I13 and I17 are in `purchase_invariants`, I14 to I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19
+and I21 in `progress_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -33,7 +41,10 @@ from .audit_log import CURRENT_CALL, AuditLog, Call, current_write
 from .azure.agentpool import Pool
 from .azure.cloud import AzureCloud
 from .disruption_invariants import DisruptionInvariants
+from .gate_invariants import GateInvariants
 from .kube.store import Store
+from .progress_invariants import ProgressInvariants
+from .purchase_invariants import PurchaseInvariants
 from .snapshot import (
     Snapshot,
     condition,
@@ -57,7 +68,7 @@ class InvariantError(AssertionError):
 
 @dataclass(frozen=True, slots=True)
 class Violation:
-    """`invariant`: I1 to I7, or I13 to I16; `at`: seconds of the loop; `log`: the preceding requests and changes."""
+    """`invariant`: one of those above; `at`: seconds of the loop; `log`: the preceding requests and changes."""
 
     invariant: str
     at: float
@@ -91,15 +102,20 @@ class Invariants:
         self._time = time
         self._snapshot = Snapshot(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"), now)
         self._disruption = DisruptionInvariants(self._snapshot, self._violated, time=time, now=now)
+        self._gate = GateInvariants(self._snapshot, self._violated, now=now)
+        self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
+        self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
         self._orphan_since: dict[str, float] = {}
-        self._leases: dict[str, None] = {}
-        self._leader: tuple[str, float] | None = None
+        # The Leases of controllers, each with its holder, "" for none, and the end of its term.
+        self._leases: dict[tuple[str, str], tuple[str, float]] = {}
+        self._writer = ""
         store.subscribe(self._on_store)
         cloud.subscribe(self._on_cloud)
 
     def raise_if_violated(self) -> None:
         """Raise InvariantError with all violations so far, and what preceded the first one."""
         self._check_orphans()
+        self._progress.check()
         if self.violations:
             violations = "\n".join(str(violation) for violation in self.violations)
             raise InvariantError(
@@ -118,6 +134,7 @@ class Invariants:
             claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
             if claim is not None and not deleting(claim) and is_disrupted(node) and not self._is_marked(claim):
                 self._violated("I5", f"after convergence, Node {name} has the taint of a removal that does not happen")
+        self._gate.check_quiescent()
         self.raise_if_violated()
 
     def _is_marked(self, claim: Json) -> bool:
@@ -125,13 +142,21 @@ class Invariants:
 
     def on_call(self, call: Call) -> None:
         """Check a request before it is served (I6)."""
-        if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or self._leader is None:
+        if call.who in self.controllers:
+            self._progress.called(call)
+        if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or not self._leases:
             return
-        leader, until = self._leader
-        if leader != call.who:
-            self._violated("I6", f"{call.who} wrote while {leader or 'no process'} held the lease: {call}")
-        elif self._time() > until:
-            self._violated("I6", f"{call.who} wrote {self._time() - until:.3f} s after its lease had expired: {call}")
+        now, until = self._time(), max((end for who, end in self._leases.values() if who == call.who), default=None)
+        # Of several Leases (a version that keeps it in another place), each can have a holder: one of them may write.
+        others = {who for who, end in self._leases.values() if who not in ("", call.who) and now <= end}
+        if until is None:
+            holder = next((who for who, _ in self._leases.values() if who), "")
+            self._violated("I6", f"{call.who} wrote while {holder or 'no process'} held the lease: {call}")
+        elif now > until:
+            self._violated("I6", f"{call.who} wrote {now - until:.3f} s after its lease had expired: {call}")
+        elif self._writer in others:
+            self._violated("I6", f"{call.who} wrote while {self._writer} led by another lease: {call}")
+        self._writer = call.who
 
     # the cluster
 
@@ -143,16 +168,24 @@ class Invariants:
         elif kind == "nodes":
             self._on_node(obj, before, gone=gone)
         elif kind == "pods":
-            self._on_pod(obj)
+            by_controller = self._on_pod(obj)
+            self._progress.pod_changed(obj, before, gone=gone, controller=by_controller)
             self._snapshot.set_pod(obj, gone=gone)
             self._disruption.pod_changed(obj, gone=gone)
+            self._gate.pod_changed(obj, gone=gone)
+            self._purchases.pod_changed(obj, gone=gone)
         elif kind == "nodepools":
             self._snapshot.set_replicas(obj, gone=gone)
             self._disruption.node_pool_changed(obj, gone=gone)
+            self._purchases.node_pool_changed(obj, gone=gone)
+            self._progress.node_pool_changed(obj, before, gone=gone)
         elif kind == "agentpoolnodeclasses":
             self._snapshot.set_node_class(obj, gone=gone)
+            self._purchases.node_class_changed(obj, before)
         elif kind == "terminatenodes" and before is None:
             self._snapshot.request_created(obj)
+        elif kind == "events" and not gone:
+            self._progress.event_recorded(obj)
         elif kind == "leases":
             self._on_lease(obj, before, gone=gone)
         self._check_orphans()
@@ -173,8 +206,14 @@ class Invariants:
             and not self._is_disrupted(claim)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
+        if call and before is not None and not deleting(before) and (gone or deleting(claim)):
+            self._gate.claim_deleted(claim, before)
+            self._progress.claim_deleted(claim)
+        self._progress.claim_changed(claim)
+        self._check_messages(claim)
         by_controller = call is not None or (before is None and self._is_created_by_controller())
         self._disruption.claim_changed(claim, before, gone=gone, controller=by_controller)
+        self._purchases.claim_changed(claim, before, gone=gone, controller=by_controller)
         if call and has_finalizer(before) and not has_finalizer(claim):
             self._check_claim_release(claim)
         if before is None:
@@ -186,6 +225,12 @@ class Invariants:
             self._audit_log.change(self._time(), "claim", name, "gone", uid=uid)
         else:
             self._snapshot.claims[uid] = claim
+
+    def _check_messages(self, claim: Json) -> None:
+        for one in (claim.get("status") or {}).get("conditions") or ():
+            if one.get("message", "").count("; overdue: ") > 1:
+                name, kind = claim["metadata"]["name"], one["type"]
+                self._violated("I11", f"{kind} of claim {name} states its deadline repeatedly: {one['message']}")
 
     def _is_disrupted(self, claim: Json) -> bool:
         """Whether a controller may delete this claim, because others replace it or its pods fit elsewhere."""
@@ -219,6 +264,8 @@ class Invariants:
                 self._violated("I7", f"{call.who} deleted Node {name} of a healthy claim")
             if has_finalizer(before) and not has_finalizer(node):
                 self._check_node_release(before)
+        self._purchases.node_changed(node, gone=gone)
+        self._progress.node_changed(node, before, gone=gone)
         if before is None:
             self._audit_log.change(self._time(), "node", name, "created", uid=uid)
         elif deleting(node) and not deleting(before):
@@ -239,25 +286,25 @@ class Invariants:
         if not allowed:
             self._violated("I2", f"Node {name} was released while its pool {pool.name} ({pool.state}) exists")
 
-    def _on_pod(self, pod: Json) -> None:
+    def _on_pod(self, pod: Json) -> bool:
+        """Check a change of a pod; whether a controller made it."""
         name, node = pod["metadata"]["name"], self._snapshot.nodes.get((pod.get("spec") or {}).get("nodeName", ""))
         call = self._by_controller("pod", name)
         if call and node is not None and not self._snapshot.is_ours(node):
             self._violated(
                 "I4", f"{call.who} evicted Pod {name} from Node {node['metadata']['name']}, which is not ours"
             )
+        return call is not None
 
     def _on_lease(self, lease: Json, before: Json | None, *, gone: bool) -> None:
         if gone or (before is not None and _term(lease) == _term(before)):
             return  # the holder cannot know that its Lease was deleted, and its term is not renewed
-        name, call = lease["metadata"]["name"], CURRENT_CALL.get()
+        key, call = (lease["metadata"].get("namespace", ""), lease["metadata"]["name"]), CURRENT_CALL.get()
         who = call.who if call is not None else ""
-        if who in self.controllers:
-            self._leases[name] = None
-        if name in self._leases:
+        if who in self.controllers or key in self._leases:
             spec = lease.get("spec") or {}
             seconds = float(spec.get("leaseDurationSeconds") or 0)
-            self._leader = (who if spec.get("holderIdentity") else "", self._time() + seconds)
+            self._leases[key] = (who if spec.get("holderIdentity") else "", self._time() + seconds)
 
     # the cloud
 

@@ -29,6 +29,8 @@ FAULTS = {
 }
 # A machine whose Node is not registered, or does not show its GPUs, after so many seconds has failed to start.
 REGISTRATION_SECONDS, INITIALIZATION_SECONDS = 900.0, 1200.0
+# Pods of NodePools do not wait longer for a machine that is being created.
+CREATING_SECONDS = 1800.0
 MAINTENANCE_STATES = frozenset(
     {"Updating", "Upgrading", "UpgradingNodeImageVersion", "Starting", "Stopping", "Scaling"}
 )
@@ -53,6 +55,11 @@ def pool_stamp(pool: Pool) -> str:
     if pool_mark(pool) or pool.properties.get("mode") == "System":
         return ""
     return digits(pool.labels.get(labels.KAITO_CREATION_TIMESTAMP, ""))
+
+
+def of_node_pool(claim: Json) -> bool:
+    """Whether a NodePool owns the claim."""
+    return any(owner.get("kind") == "NodePool" for owner in claim["metadata"].get("ownerReferences") or ())
 
 
 def digits(text: str) -> str:
@@ -98,6 +105,11 @@ def is_disrupted(node: Json) -> bool:
 def allocatable(node: Json | None, resource: str) -> int:
     """The allocatable count of an extended resource of a Node."""
     return int(((node or {}).get("status") or {}).get("allocatable", {}).get(resource, "0"))
+
+
+def capacity(node: Json, resource: str) -> int:
+    """The count of an extended resource of a Node with its unhealthy devices."""
+    return int((node.get("status") or {}).get("capacity", {}).get(resource, "0"))
 
 
 class Snapshot:
@@ -259,13 +271,16 @@ class Snapshot:
             return False
         nodes = [node for node in self.nodes.values() if self.claim_of_node(node) == uid]
         if not nodes:
-            starting = condition(claim, "Registered") != "True"
+            slow = pools[0].state == "Creating" and (self._now() - pools[0].created).total_seconds() >= CREATING_SECONDS
+            starting = condition(claim, "Registered") != "True" and not (slow and of_node_pool(claim))
             return starting and not self._longer("Launched", claim, REGISTRATION_SECONDS)
         return all(not deleting(node) and self._sound(node, claim, pools[0]) for node in nodes)
 
     def _sound(self, node: Json, claim: Json, pool: Pool) -> bool:
         size = sizes.find(pool.size) or sizes.Size()
-        missing = allocatable(node, GPU_RESOURCES.get(size.vendor, "")) < size.gpus
+        # Devices that the kubelet finds unhealthy are in capacity only: of shared GPUs, too.
+        resource = GPU_RESOURCES.get(size.vendor, "")
+        missing = allocatable(node, resource) < max(size.gpus, capacity(node, resource))
         if labels.INITIALIZED not in labels_of(node):
             taints = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
             rules = self._deadlines.get((claim["spec"].get("nodeClassRef") or {}).get("name", ""), ())

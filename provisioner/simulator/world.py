@@ -231,8 +231,10 @@ class World:
 
     async def _record(self, system: System, handler: Handler, request: web.Request) -> web.StreamResponse:
         watch = request.query.get("watch", "") in {"1", "true"}
-        path = request.rel_url.raw_path
-        call = self.audit_log.arrive(self._time(), _caller(request), system, request.method, path, watch=watch)
+        path, dry_run = request.rel_url.raw_path, "dryRun" in request.query
+        call = self.audit_log.arrive(
+            self._time(), _caller(request), system, request.method, path, watch=watch, dry_run=dry_run
+        )
         self.invariants.on_call(call)
         served = CURRENT_CALL.set(call)
         try:

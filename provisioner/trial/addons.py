@@ -31,7 +31,7 @@ async def run(world: World, speed: float) -> Never:
     seen: dict[str, float] = {}
     now = asyncio.get_running_loop().time
     while True:
-        claims = {claim["metadata"]["uid"]: claim for claim in world.store.list(CLAIMS)}
+        claims = {claim["metadata"]["uid"]: claim for claim in world.store.each_served(CLAIMS)}
         for node in world.store.list("nodes"):
             claim = claims.get(labels_of(node).get(labels.CLAIM_UID, ""))
             if claim is None or not _ready(node):

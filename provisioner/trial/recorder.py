@@ -103,8 +103,9 @@ class EventRecorder:
                 text = f"{event['reason']} (kube-scheduler): {event['message']}"
             self._line(about["name"], POD, text, "error" if warning else "plain")
         elif warning:
-            messages = {c.get("message") for c in conditions(self._world.store.get(CLAIMS, about["name"]))}
-            if event["message"] not in messages:
+            claims = self._world.store.each_served(CLAIMS)
+            shown = (one for claim in claims if claim["metadata"]["name"] == about["name"] for one in conditions(claim))
+            if event["message"] not in {one.get("message") for one in shown}:
                 self._line(about["name"], "Event", text, "error")
 
     def _lines(self, claim: str, source: str, texts: Iterator[Text]) -> None:
@@ -167,7 +168,7 @@ class RowTracker:
         store = self._world.store
         now = Moment(at=self._time() - self._start, time=self._clock.now())
         pools = self._world.cloud.pools.values()
-        claims, nodes = store.each(CLAIMS), store.each("nodes")
+        claims, nodes = store.each_served(CLAIMS), store.each("nodes")
         self._rows = rows(self._rows, claims, nodes, pools, events=self._events, now=now, prices=self._prices)
         self.ready_seconds |= {row.name: row.ready_seconds for row in self._rows if row.ready_seconds is not None}
         self._show(self._rows, now.at)

@@ -1,11 +1,13 @@
 """Pods that the kubelet rejected with UnexpectedAdmissionError: the scheduler placed them by devices that are gone.
 
-They support the diagnosis of missing GPUs, and never lead to a repair by themselves.
+They support the diagnosis of missing GPUs, and never lead to a repair by themselves; a Node that rejects every pod gets
+no more of them (`rejecting_node.py`).
 
 Source: docs/references/kubernetes.md#pods-that-the-kubelet-rejects.
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 from enum import StrEnum
 
 import msgspec
@@ -44,10 +46,12 @@ REMEDY = "controllers create other pods; delete those that are left"
 
 
 class AdmissionError(msgspec.Struct, frozen=True, kw_only=True):
-    """One rejected pod, by its UID and `namespace/name`."""
+    """One rejected pod, by its UID and `namespace/name`. `owner`: the UID of its controller, or its own."""
 
     uid: str
     pod: str
+    owner: str
+    created: datetime
     failure: AdmissionFailure
     text: str
 
@@ -58,13 +62,20 @@ def admission_errors(pods: Iterable[WorkloadPod]) -> tuple[AdmissionError, ...]:
         AdmissionError(
             uid=pod.metadata.uid,
             pod=pod.name,
+            owner=next((one.uid for one in pod.metadata.owner_references if one.controller), pod.metadata.uid),
+            created=pod.metadata.creation_timestamp,
             failure=failure_of(pod.status.message),
             text=printable(pod.status.message)[:CHARACTERS],
         )
         for pod in pods
-        if pod.status.phase == "Failed" and pod.status.reason == REASON
+        if is_rejected(pod)
     ]
     return tuple(sorted(found, key=lambda one: one.pod))
+
+
+def is_rejected(pod: WorkloadPod) -> bool:
+    """Whether the kubelet rejected the pod."""
+    return pod.status.phase == "Failed" and pod.status.reason == REASON
 
 
 def failure_of(message: str) -> AdmissionFailure:

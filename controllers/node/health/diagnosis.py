@@ -1,5 +1,9 @@
 """Why the GPUs of a Ready Node are not allocatable: no device plugin is meant for the Node, its pod does not run, or it
-runs and advertises no device.
+runs and advertises no device. Where a DRA driver publishes the GPUs, it stands in the place of the plugin.
+
+The fault is the machine's only if the plugin runs there and shows too few devices, and nothing else explains it: a
+rollout of the plugin, a configuration of MIG or of shared devices. A plugin that fails is the machine's fault only if
+the pods of the same revision run on all other Nodes, and the Node itself reports that a GPU is missing.
 
 Source: docs/references/kubernetes.md#device-plugins-in-a-cluster, docs/adr/0055-diagnosis-of-gpus.md.
 """
@@ -9,50 +13,69 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from controllers.model.diagnosis import Cause, Diagnosis, Workloads
-from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, whole_number
+from controllers.nodeclaim.lifecycle.expected_gpus import amount, whole_number
+from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, failed_mig_config
 from provisioner.api import labels
+from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
 
 from .placement import KeptAway, described, keeps_away, missing_tolerations, name_of
-from .plugin_pods import failing_remedy, is_for, not_running, pod_name, pod_of, unbound_because
-from .plugins import device_plugins, plugin_version
+from .plugin_pods import (
+    crashes,
+    failing_remedy,
+    is_for,
+    is_rolled_out,
+    not_running,
+    pod_name,
+    pod_of,
+    runs_on_all_others,
+    unbound_because,
+)
+from .plugins import offering, plugin_version
 
 # The plugin of a managed GPU pool is a systemd unit, which its node problem detector watches.
 MANAGED_PLUGIN = "UnhealthyNvidiaDevicePlugin"
 MANAGED_LABEL = "kubernetes.azure.com/dcgm-exporter"
 # Conditions of GPUs that say more about missing devices; True is bad (docs/references/agent-pools.md).
 GPU_CONDITIONS = ("GPUMissing", "XIDErrors", "GPUXIDErrors", "NVLinkStatusInactive")
+# Of these, the one that no application causes.
+GPU_MISSING = "GPUMissing"
 MIG_STATE = "nvidia.com/mig.config.state"
 EVIDENCE_CHARACTERS, LISTED_CHARACTERS = 60, 72
 
 
 def diagnose(node: Node, gpus: GpuState, found: Workloads, startup: Iterable[Taint] = ()) -> Diagnosis | None:
-    """Why GPUs are missing on the Node; None if none is, or if the DaemonSets are not known.
+    """Why GPUs are missing on the Node; None if none is, or if a setting is not the cause and DaemonSets are not known.
 
     `startup`: the startup taints of the claim.
     """
-    if gpus.allocatable >= gpus.expected or found.daemon_sets is None:
+    if gpus.allocatable >= gpus.expected:
         return None
-    if is_managed(node):
-        return _managed(node, gpus, found)
-    plugins = device_plugins(found.daemon_sets, gpus.resource, node)
+    if gpus.disagrees is not None:
+        text, remedy = gpus.disagrees.text, gpus.disagrees.remedy
+        return Diagnosis(cause=Cause.MISCONFIGURED, text=text, remedy=remedy, since=found.since)
+    if not gpus.driver and is_managed(node):
+        return _unless_configured(_managed(node, gpus, found), node, gpus)
+    if found.daemon_sets is None:
+        return None
+    plugins = offering(found.daemon_sets, gpus.source, node)
     if not plugins:
-        return _absent(node, gpus, found)
+        return _unless_configured(_absent(node, gpus, found), node, gpus)
     best = min(plugins, key=lambda one: _distance(one, node, found))
     kept = keeps_away(best, node)
     pod = pod_of(best, found.pods)
     if pod is not None:
-        return _of_pod(pod, best, node, gpus, found)
+        return _unless_rolling(_unless_configured(_of_pod(pod, best, node, gpus, found), node, gpus), best)
     if kept:
         return _kept_away(best, kept, node, found, tuple(startup))
     return _not_scheduled(best, found, node)
 
 
-def lacks_pod(node: Node, resource: str, found: Workloads) -> bool:
+def lacks_pod(node: Node, source: str, found: Workloads) -> bool:
     """Whether a plugin fits the Node and has no pod there, so that pods without a Node may tell why."""
-    plugins = device_plugins(found.daemon_sets or (), resource, node)
+    plugins = offering(found.daemon_sets or (), source, node)
     fitting = [one for one in plugins if not keeps_away(one, node)]
     return bool(fitting) and not any(pod_of(one, found.pods) for one in plugins)
 
@@ -74,22 +97,30 @@ def _distance(plugin: DaemonSetWorkload, node: Node, found: Workloads) -> tuple[
 
 
 def _absent(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
-    if gpus.allocatable:
+    if gpus.allocatable or (gpus.driver and not gpus.withheld):
         evidence = tuple(_evidence(node, gpus.resource))
         return Diagnosis(
-            cause=Cause.PARTIAL_DEVICES,
-            object="the device plugin",
-            text=f"advertises {gpus.allocatable} of {gpus.expected}{_listed(evidence)}",
+            cause=Cause.PARTIAL_DEVICES if gpus.allocatable else Cause.NO_DEVICES,
+            object=f"DRA driver {gpus.driver}" if gpus.driver else "the device plugin",
+            text=f"{_offers(gpus)}{_listed(evidence)}",
             remedy=f"see kubectl describe node {node.name}",
             since=found.since,
             details=evidence,
         )
+    plugin, page = f"a device plugin for {gpus.resource}", "device-plugin"
+    if gpus.driver:
+        plugin, page = f"the DRA driver {gpus.driver}", "dra"
     return Diagnosis(
         cause=Cause.PLUGIN_ABSENT,
-        text=f"no DaemonSet of the cluster is a device plugin for {gpus.resource}",
-        remedy="install one (docs/how-to/device-plugin.md)",
+        text=f"no DaemonSet of the cluster is {plugin}",
+        remedy=f"install one (docs/how-to/{page}.md)",
         since=found.since,
     )
+
+
+def _offers(gpus: GpuState) -> str:
+    verb = "publishes" if gpus.driver else "advertises"
+    return f"{verb} {gpus.allocatable} of {gpus.expected}" if gpus.allocatable else f"{verb} no device"
 
 
 def _kept_away(
@@ -136,20 +167,28 @@ def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuSt
         plugin_pod=pod_name(pod),
     )
     if broken:
-        return made
+        only_here = crashes(pod) and runs_on_all_others(plugin) and _reports_missing_gpus(node)
+        return msgspec.structs.replace(made, only_here=only_here)
+    if gpus.withheld:
+        return msgspec.structs.replace(
+            made,
+            cause=Cause.NOT_PUBLISHED,
+            text=f"runs, but {gpus.withheld}",
+            remedy="see its log: may it write ResourceSlices? See kubectl get resourceslices",
+        )
     evidence = tuple(_evidence(node, gpus.resource, plugin_version(plugin)))
     if gpus.allocatable:
         return msgspec.structs.replace(
             made,
             cause=Cause.PARTIAL_DEVICES,
-            text=f"advertises {gpus.allocatable} of {gpus.expected}{_listed(evidence)}",
+            text=f"{_offers(gpus)}{_listed(evidence)}",
             remedy="a device that it found unhealthy stays so until it restarts; see its log",
             details=evidence,
         )
     return msgspec.structs.replace(
         made,
         cause=Cause.NO_DEVICES,
-        text=f"runs and advertises no device{_listed(evidence)}",
+        text=f"runs and {_offers(gpus)}{_listed(evidence)}",
         remedy="check the driver of the Node; see the log of the Pod",
         details=evidence,
     )
@@ -160,6 +199,7 @@ def _managed(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     bad = next((one for one in node.status.conditions if one.type == MANAGED_PLUGIN and one.status == "True"), None)
     evidence = tuple(_evidence(node, gpus.resource))
     cause, text = Cause.NO_DEVICES, f"advertises no device{_listed(evidence)}"
+    # AKS configures this plugin, so that a fault of it is one of the machine.
     if bad is not None:
         cause, text = Cause.PLUGIN_FAILING, f"is unhealthy ({_words(bad)})"
     elif gpus.allocatable:
@@ -167,6 +207,7 @@ def _managed(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     return Diagnosis(
         cause=cause,
         object="the device plugin that AKS manages on the Node",
+        only_here=bad is not None,
         text=text,
         remedy=f"see kubectl describe node {node.name}",
         since=found.since,
@@ -174,15 +215,37 @@ def _managed(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     )
 
 
+# What else explains it
+
+
+def _unless_configured(made: Diagnosis, node: Node, gpus: GpuState) -> Diagnosis:
+    """A machine that offers what its configuration says is not faulty, whatever was expected of it."""
+    if refused := failed_mig_config(node):
+        why, remedy = "its MIG configuration failed", f"correct the label of the Node ({refused})"
+    elif others := tuple(text for name, text in _instead(node, gpus.resource) if is_gpu(name)):
+        why, remedy = f"it offers {others[0]}", "state what the Node offers in spec.gpu of its node class"
+    else:
+        return made
+    return msgspec.structs.replace(made, elsewhere=why, remedy=remedy)
+
+
+def _unless_rolling(made: Diagnosis, plugin: DaemonSetWorkload) -> Diagnosis:
+    if made.elsewhere or is_rolled_out(plugin):
+        return made
+    why = f"{name_of(plugin)} is being rolled out"
+    return msgspec.structs.replace(made, elsewhere=why, remedy=f"wait for the rollout of {name_of(plugin)}")
+
+
+def _reports_missing_gpus(node: Node) -> bool:
+    return any(one.type == GPU_MISSING and one.status == "True" for one in node.status.conditions)
+
+
 # Details
 
 
 def _evidence(node: Node, resource: str, version: str = "") -> Iterable[str]:
     """What else the Node says about its GPUs, the most useful first."""
-    domain = resource.partition("/")[0]
-    for name, amount in sorted(node.status.allocatable.items()):
-        if name != resource and name.startswith(f"{domain}/") and whole_number(amount) > 0:
-            yield f"{name}: {amount} instead"
+    yield from (text for _, text in _instead(node, resource))
     yield from (_words(one) for one in node.status.conditions if one.type in GPU_CONDITIONS and one.status == "True")
     state = node.metadata.labels.get(MIG_STATE, "success")
     if state != "success":
@@ -192,6 +255,20 @@ def _evidence(node: Node, resource: str, version: str = "") -> Iterable[str]:
         yield f"node image {image}"
     if version:
         yield f"plugin {version}"
+
+
+def _instead(node: Node, resource: str) -> Iterable[tuple[str, str]]:
+    """The other devices of the vendor that the Node offers, by name, with a text.
+
+    Those of a Node whose kubelet counts unhealthy devices of the resource are beside them: mixed slices, of which some
+    are lost.
+    """
+    if amount(node.status.capacity, resource) > amount(node.status.allocatable, resource):
+        return
+    domain = resource.partition("/")[0]
+    for name, offered in sorted(node.status.allocatable.items()):
+        if name != resource and name.startswith(f"{domain}/") and whole_number(offered) > 0:
+            yield name, f"{name}: {offered} instead"
 
 
 def _listed(evidence: Sequence[str]) -> str:

@@ -14,7 +14,6 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.model.steps import LookUpWorkloads, Wait
-from controllers.nodeclaim.lifecycle import dra
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -27,14 +26,18 @@ def diagnosis(f: Facts) -> Diagnosis | None:
     claim, node = f.claim, node_for_claim(f)
     if claim is None or node is None or f.workloads is None:
         return None
+    state = state_of(f, claim, node)
     startup = (*claim.spec.startup_taints, *recorded_taints(claim))
-    return diagnose(node, state_of(f, claim, node), f.workloads, startup)
+    return None if state.unknown else diagnose(node, state, f.workloads, startup)
 
 
 def step(f: Facts) -> LookUpWorkloads | Wait | None:
-    """The read that a closed gate needs, or the wait for it; None if the gate is open, or no plugin is expected."""
+    """The read that a closed gate needs, or the wait for it; None if no GPU is missing, or nothing is known of them."""
     claim, node = f.claim, node_for_claim(f)
-    if claim is None or node is None or f.gpu_short_since is None or dra.gpu_driver(f):
+    if claim is None or node is None or f.gpu_short_since is None:
+        return None
+    state = state_of(f, claim, node)
+    if state.unknown or state.allocatable >= state.expected:
         return None
     closed, found = f.loop_now - f.gpu_short_since, f.workloads
     left = f.policy.diagnosis_seconds - closed
@@ -43,7 +46,16 @@ def step(f: Facts) -> LookUpWorkloads | Wait | None:
     if left > 0:
         return Wait(after=left, why="waiting for the GPUs of the Node")
     since = found.since if found is not None else _closed_since(f, claim, node, closed)
-    return LookUpWorkloads(node=node, resource=state_of(f, claim, node).resource, since=since)
+    return LookUpWorkloads(node=node, source=state.source, since=since)
+
+
+def fresh(f: Facts, node: Node) -> LookUpWorkloads | None:
+    """The read that confirms the cause before a machine is deleted for it; None if it was read a moment ago."""
+    claim, found = f.claim, f.workloads
+    if claim is None or (found is not None and f.loop_now - found.read_at <= f.policy.fresh_seconds):
+        return None
+    since = found.since if found is not None else f.now
+    return LookUpWorkloads(node=node, source=state_of(f, claim, node).source, since=since)
 
 
 def _interval(f: Facts, found: Workloads, closed: float) -> float:

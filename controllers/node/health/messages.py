@@ -1,9 +1,9 @@
 """What is wrong with a machine, in words: for the condition NodeHealthy, and for Events."""
 
+from controllers.gate.causes import Cause
 from controllers.model.conditions import clock_text
 from controllers.model.facts import Facts, Unhealthy
 from controllers.model.node_for_claim import node_for_claim
-from controllers.model.steps import Cause
 from controllers.nodeclaim.lifecycle import readiness
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from provisioner.api.node import Node
@@ -84,8 +84,10 @@ def _follows(f: Facts, unhealthy: Unhealthy) -> str:
     row = unhealthy.policy
     if not f.policy.node_repair:
         return "repair is disabled"
-    if row.action == "Replace" and not unhealthy.replaces:
-        return "it is replaced only if GPUs are missing too"
+    if row.action in ("Cordon", "Replace") and row.group not in unhealthy.acting:
+        return "it is kept, because nothing confirms a fault of the machine"
+    if row.action == "Cordon":
+        return f"it gets no new pods if this lasts for {round(signals.seconds(f, row) / 60)} min, and is not replaced"
     if not unhealthy.replaces:
         return "it is not replaced for this"
     return f"the claim is deleted if this lasts for {round(signals.seconds(f, row) / 60)} min"

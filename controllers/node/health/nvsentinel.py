@@ -2,13 +2,19 @@
 
 A TerminateNode of one of our Nodes deletes its NodeClaim once. The UID of that claim is written on the object before,
 so that neither a restart nor another machine with the same Node name leads to a second deletion. It is complete when
-the claim is gone, whose finalizer stays until its pool is proven gone. A Node of no claim is left to others.
+the claim is gone, whose finalizer stays until its pool is proven gone. A Node of no claim is left to others, and a
+recorded claim that is not the one of the request's Node is no record.
+
+NVSentinel creates one object for each health event and does not repeat it: requests beyond the limit of the circuit
+breaker wait, as Unknown, and are carried out one after the other. An old one, which nobody has answered, is refused:
+its machine has served since.
 
 Source: docs/references/kubernetes.md#nvsentinel.
 """
 
 import re
 from collections.abc import Iterable, Mapping
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -24,7 +30,13 @@ Json = Mapping[str, Any]
 
 # The condition that records the claim; its message is read back.
 RECORD = "gpu-provisioner.sh/NodeClaim"
-_RECORDED = re.compile(r"NodeClaim (\S+) with UID (\S+) ")
+# Names as the API server takes them, and no other: they become parts of requests.
+_NAME = r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?"
+_NODE = re.compile(_NAME)
+_RECORDED = re.compile(rf"NodeClaim ({_NAME}) with UID ([A-Za-z0-9-]{{1,64}}) ")
+# After an hour, a request that was never seen is about a machine of then; one that waits for the limit is seen.
+UNSEEN_SECONDS = 3600.0
+WAITING_SECONDS = 24 * 3600.0
 
 
 class Request(msgspec.Struct, frozen=True, kw_only=True):
@@ -97,18 +109,24 @@ def record(claim: NodeClaim) -> str:
     return f"NodeClaim {claim.name} with UID {claim.uid} is deleted for this request"
 
 
-def decide(request: Request, node: Node | None, claim: NodeClaim | None, known: NodeClaim | None) -> Decision:
+def decide(
+    request: Request, node: Node | None, claim: NodeClaim | None, known: NodeClaim | None, now: datetime
+) -> Decision:
     """What is to be done now; None: nothing. `claim`: of the Node; `known`: the recorded one, while it exists."""
     if request.meta.deleting or _is_answered(request):
         return None
-    if not request.node_name:
-        message = "spec.nodeName is empty: set it to the name of a Node"
+    if _NODE.fullmatch(request.node_name) is None:
+        message = "spec.nodeName is empty or no name of a Node: set it to the name of a Node"
         return Answer(status="False", reason="InvalidNodeName", message=message)
     about = recorded(request)
     if about is not None and not request.reboots:
         if known is None:
             return about
-        return None if known.metadata.deleting else Delete(claim=known, recorded=True)
+        if known.metadata.deleting:
+            return None
+        # Others can write the status of the request, too: the record alone deletes nothing.
+        if claim is not None and claim.uid == known.uid:
+            return Delete(claim=known, recorded=True)
     if claim is None:
         message = f'"{request.node_name}" is not a Node of a NodeClaim of this controller: nothing is done'
         return NotManaged(event=Event(type="Normal", reason=reasons.NODE_NOT_MANAGED, message=message))
@@ -121,7 +139,9 @@ def decide(request: Request, node: Node | None, claim: NodeClaim | None, known: 
     if node is not None and _is_newer(node.metadata, request) and _is_newer(claim.metadata, request):
         message = f"the machine is gone: NodeClaim {claim.name} and its Node are newer than this request"
         return Answer(status="True", reason="NodeReplaced", message=message)
-    return Record(claim=claim) if claim.deleting else Delete(claim=claim, recorded=False)
+    if claim.deleting:
+        return Record(claim=claim)
+    return _too_old(request, claim, now) or Delete(claim=claim, recorded=False)
 
 
 def gone(claim: Prove) -> Answer:
@@ -130,13 +150,33 @@ def gone(claim: Prove) -> Answer:
     return Answer(status="True", reason="NodeClaimGone", message=message)
 
 
-def restricted(claim: NodeClaim, requests: int) -> Answer:
-    """The answer to each of so many requests that exceed the limit of the circuit breaker together."""
+def waiting(request: Request, claim: NodeClaim) -> Answer | None:
+    """The condition of a request that exceeds the limit of the circuit breaker now; None if the request has it."""
+    if _waits(request):
+        return None
     message = (
-        f"not deleted: {requests} requested removals, with others of the last 10 minutes, exceed the limit of the"
-        f" circuit breaker; create the object again later, or delete NodeClaim {claim.name}"
+        "waiting: requested removals, with others of the last 10 minutes, reach the limit of the circuit breaker; it is"
+        f" carried out as soon as that permits it. To have it at once, delete NodeClaim {claim.name}"
     )
-    return Answer(status="False", reason=reasons.REMOVAL_RESTRICTED, message=message)
+    return Answer(status="Unknown", reason=reasons.REMOVAL_RESTRICTED, message=message)
+
+
+def _too_old(request: Request, claim: NodeClaim, now: datetime) -> Answer | None:
+    """The refusal of a request whose cause may be over; None if it is recent, or has waited for the limit."""
+    age = (now - request.meta.creation_timestamp).total_seconds()
+    if age <= (WAITING_SECONDS if _waits(request) else UNSEEN_SECONDS):
+        return None
+    message = (
+        f"not deleted: the request is {age / 3600:.0f} h old, and its cause may be over; create the object again if the"
+        f" machine is still faulty, or delete NodeClaim {claim.name}"
+    )
+    return Answer(status="False", reason="RequestTooOld", message=message)
+
+
+def _waits(request: Request) -> bool:
+    """Whether the request states that it waits for the limit."""
+    found = next((one for one in request.conditions if one.get("type") == request.complete), {})
+    return (found.get("status"), found.get("reason")) == ("Unknown", reasons.REMOVAL_RESTRICTED)
 
 
 def deletion_event(request: Request) -> Event:

@@ -8,12 +8,15 @@ stopped needs time to return.
 Source: docs/references/karpenter.md#node-repair.
 """
 
+import math
+from typing import NamedTuple
+
 from msgspec.structs import replace
 
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts, Sight, Unhealthy
 from controllers.model.node_for_claim import live_nodes, node_for_claim
-from controllers.model.recent_repairs import RepairStage
+from controllers.model.recent_repairs import ANY_IMAGE, RepairStage
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import NODE_HEALTHY
 from provisioner.api.node import Node
@@ -21,18 +24,13 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.repair_policy import (
     GPU_GONE,
     GPU_PARTIAL,
-    NOT_INITIALIZED,
     NOT_READY,
-    NOT_REGISTERED,
-    READINESS_TIMEOUT,
+    STARTING,
     RepairPolicy,
 )
 from provisioner.api.time import shifted
 
-from . import signals
-
-# Signals of machines that were never usable.
-STARTING = (NOT_REGISTERED, NOT_INITIALIZED, READINESS_TIMEOUT)
+from . import limits, signals
 
 
 def observed(f: Facts) -> Unhealthy | None:
@@ -46,39 +44,87 @@ def observed(f: Facts) -> Unhealthy | None:
     subject = claim.uid if node is None else node.uid
     before = f.unhealthy if f.unhealthy is not None and f.unhealthy.node_uid == subject else None
     sights = _sights(f, claim, node, found, before)
-    policy = min(found, key=lambda row: _rank(f, claim, node, row, sights[row.group]))
-    sight = sights[policy.group]
+    assessed = [_assessed(f, claim, node, row, sights[row.group]) for row in found]
+    chosen = min(assessed, key=lambda one: _rank(f, one))
+    policy, sight = chosen.row, chosen.sight
     made = replace(
         before or Unhealthy(node_uid=subject, lost=node is None and policy.signal == NOT_READY),
-        since=sight.since,
+        since=chosen.since,
         observed_since=sight.observed_since,
         policy=policy,
-        replaces=_replaces(f, claim, node, policy),
+        replaces=chosen.replaces,
         sights=tuple(sights.values()),
+        acting=tuple(dict.fromkeys(one.row.group for one in assessed if one.acts)),
+        cordon_at=min((_cordon_at(f, one) for one in assessed), default=math.inf) if node is not None else math.inf,
+        only_lost_gpus=_only_lost_gpus(assessed),
+        some_gpus=sight.some_gpus,
         present=tuple(row.name for row in found),
-        stage=_stage(f, claim, node, policy, sight),
+        stage=_stage(f, claim, node, chosen),
+        allowed=limits.allowed(f, claim),
+        disturbed=garbage.in_maintenance(f),
     )
-    made = replace(made, kept=_states_suspension(claim, made))
+    made = replace(made, kept=_states_suspension(f, claim, made))
     return _with_deadline(f, made) if made.lost else made
 
 
-def _rank(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy, sight: Sight) -> tuple[bool, float, str]:
-    left = signals.seconds(f, row) - (f.loop_now - sight.since)
-    return (not _replaces(f, claim, node, row), left, row.name)
+class _Assessed(NamedTuple):
+    """A row whose signal is present. `since`: that signal, and what confirms it; `acts`: it is confirmed, and its
+    action is to cordon or to replace."""
+
+    row: RepairPolicy
+    sight: Sight
+    since: float
+    acts: bool
+
+    @property
+    def serves(self) -> bool:
+        return self.row.serves or self.sight.some_gpus
+
+    @property
+    def replaces(self) -> bool:
+        return self.acts and self.row.action == "Replace"
 
 
-def _replaces(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
-    return row.action == "Replace" and signals.agrees(f, claim, node, row)
+def _assessed(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy, sight: Sight) -> _Assessed:
+    confirmed = signals.confirmed_since(f, claim, node, row)
+    acts = confirmed < math.inf and row.action in ("Cordon", "Replace")
+    return _Assessed(row, sight, max(sight.since, confirmed) if acts else sight.since, acts)
+
+
+def _rank(f: Facts, one: _Assessed) -> tuple[bool, bool, bool, float, float, str]:
+    """The row that replaces first. A machine that runs no pods does not wait for them because of another signal."""
+    left = signals.seconds(f, one.row) - (f.loop_now - one.since)
+    return (not one.replaces, not one.acts, one.row.works, round(left), one.row.pods_seconds, one.row.name)
+
+
+def _cordon_at(f: Facts, one: _Assessed) -> float:
+    """When the Node is cordoned for this row: before its repair, and at once if some of its GPUs are lost.
+
+    By then, other Nodes with the same signal are observed too.
+    """
+    if not one.acts or not one.serves:
+        return math.inf
+    due = one.since + (0.0 if one.row.signal == GPU_PARTIAL else signals.seconds(f, one.row))
+    return max(due, one.sight.observed_since + f.policy.repair_watch_seconds)
+
+
+def _only_lost_gpus(assessed: list[_Assessed]) -> bool:
+    """Whether all that acts is the loss of some GPUs, or a condition that counts only together with it."""
+    acting = [one for one in assessed if one.acts]
+    lost = [one for one in acting if one.row.signal == GPU_PARTIAL or one.sight.some_gpus]
+    return bool(lost) and all(one in lost or one.row.agreement == "GpuCount" for one in acting)
 
 
 def _sights(
     f: Facts, claim: NodeClaim, node: Node | None, found: tuple[RepairPolicy, ...], before: Unhealthy | None
 ) -> dict[str, Sight]:
     known = {sight.group: sight for sight in before.sights} if before is not None else {}
-    disturbed = garbage.in_maintenance(f)
+    # No pass need have run since the operation began, so the time counts from the first one after its end.
+    disturbed = garbage.in_maintenance(f) or (before is not None and before.disturbed)
     sights = dict[str, Sight]()
     for row in found:
-        if row.group in known and not disturbed:
+        some_gpus = signals.some_gpus(f, claim, node, row)
+        if row.group in known and not disturbed and known[row.group].some_gpus is some_gpus:
             sights[row.group] = known[row.group]
             continue
         reported = signals.reported_seconds(f, claim, node, row) if before is None or _has_own_date(row) else 0.0
@@ -86,7 +132,9 @@ def _sights(
         other = sights.get(row.group)
         if other is None or since < other.since:
             began = shifted(f.now, since - f.loop_now)
-            sights[row.group] = Sight(group=row.group, since=since, observed_since=f.loop_now, began=began)
+            sights[row.group] = Sight(
+                group=row.group, since=since, observed_since=f.loop_now, began=began, some_gpus=some_gpus
+            )
     return sights
 
 
@@ -106,24 +154,28 @@ def _with_deadline(f: Facts, made: Unhealthy) -> Unhealthy:
     return replace(made, replaced_at=shifted(f.now, left))
 
 
-def _stage(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy, sight: Sight) -> RepairStage | None:
+def _stage(f: Facts, claim: NodeClaim, node: Node | None, one: _Assessed) -> RepairStage:
     """What the machine has in common with others that fail in the same way.
 
-    None of one that served for long, and of one whose repair a user allows whatever happened to others.
+    With some of its GPUs from the start, the image does not count: the size itself may have fewer than was stated.
     """
-    if claim.metadata.annotations.get(labels.REPAIR) == "enabled":
-        return None
-    age = (sight.began - claim.metadata.creation_timestamp).total_seconds()
-    if age > f.policy.repair_young_seconds and row.signal not in STARTING:
-        return None
+    row = one.row
+    age = (one.sight.began - claim.metadata.creation_timestamp).total_seconds()
     of_node = node.metadata.labels.get(labels.AKS_IMAGE_VERSION, "") if node is not None else ""
     of_pool = f.instance.image_version if f.instance is not None else ""
     size = f.instance.size if f.instance is not None else claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
-    return RepairStage(size=size, image=of_node or of_pool, stage=row.group)
+    young = age <= f.policy.repair_young_seconds or row.signal in STARTING
+    image = ANY_IMAGE if one.sight.some_gpus else of_node or of_pool
+    return RepairStage(size=size, image=image, stage=row.group, young=young)
 
 
-def _states_suspension(claim: NodeClaim, made: Unhealthy) -> bool:
+def _states_suspension(f: Facts, claim: NodeClaim, made: Unhealthy) -> bool:
     """Whether the claim states that machines with this image are kept: until the image changes, or a user decides."""
     stated = claim.condition(NODE_HEALTHY, "False")
     suspended = stated is not None and stated.reason == reasons.REPAIR_SUSPENDED
-    return suspended and stated is not None and made.stage is not None and made.stage.image in stated.message
+    message = stated.message if suspended and stated is not None else ""
+    if made.stage is None or not made.stage.young:
+        return False
+    if made.stage.image == ANY_IMAGE:
+        return limits.suspension_message(f, made.stage) in message
+    return made.stage.image in message.split()

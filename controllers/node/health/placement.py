@@ -31,6 +31,7 @@ OF_DAEMON_PODS = (
 _NETWORK = Toleration(key=f"{_LIFECYCLE}network-unavailable", operator="Exists", effect="NoSchedule")
 # Taints that others remove when the Node works: a toleration of them is no remedy.
 PASSING = (_LIFECYCLE, "node.cloudprovider.kubernetes.io/", "karpenter.sh/", "readiness.k8s.io/")
+CLUSTER_POLICY = "ClusterPolicy"
 NFD = "feature.node.kubernetes.io/"
 
 
@@ -96,12 +97,24 @@ def missing_tolerations(kept: KeptAway) -> tuple[Toleration, ...]:
     )
 
 
+def place_of(workload: Workload) -> str:
+    """Where tolerations of its pods are to be added: its owner undoes a change of a DaemonSet of the GPU Operator.
+
+    Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html (daemonsets).
+    """
+    owners = workload.metadata.owner_references
+    policy = next((one.name for one in owners if one.kind == CLUSTER_POLICY), None)
+    if policy is None:
+        return f"spec.template.spec of the {workload.kind}"
+    return f"spec.daemonsets of {CLUSTER_POLICY} {policy}, which owns the {workload.kind}"
+
+
 def snippet(tolerations: Iterable[Toleration], *, indent: int = 0) -> tuple[str, ...]:
-    """The lines of YAML to add to the pod template's spec."""
+    """The lines of YAML to add where `place_of` says."""
     lines = ["tolerations:"]
     for one in tolerations:
-        lines += [f"- key: {one.key}", f"  operator: {one.operator}"]
-        # Values such as "true" are text.
+        # Keys and values such as "on", "8" or "true" are text.
+        lines += [f'- key: "{one.key}"', f"  operator: {one.operator}"]
         lines += [f'  value: "{one.value}"'] if one.value else []
         lines += [f"  effect: {one.effect}"]
     return tuple(" " * indent + line for line in lines)

@@ -10,6 +10,9 @@ from controllers.model.diagnosis import PodName
 from provisioner.api.node import Node
 from provisioner.api.workload import ContainerStatus, DaemonSetWorkload, WorkloadPod
 
+# Waiting reasons of a container that was started and failed. Others, such as ContainerCreating, ImagePullBackOff or
+# CreateContainerConfigError, come before the program: its image, its configuration, its volumes.
+STARTED = frozenset({"CrashLoopBackOff", "RunContainerError", "CreateContainerError"})
 NO_IMAGE = frozenset({"ImagePullBackOff", "ErrImagePull", "InvalidImageName", "ErrImageNeverPull"})
 
 
@@ -44,6 +47,29 @@ def _stopped(container: ContainerStatus, *, init: bool) -> str:
     return ""
 
 
+def crashes(pod: WorkloadPod) -> bool:
+    """Whether a container of the pod was started and failed, its init containers aside."""
+    states = [one.state for one in pod.status.container_statuses]
+    return not pod.metadata.deleting and any(
+        one.terminated is not None or (one.waiting is not None and one.waiting.reason in STARTED) for one in states
+    )
+
+
+def is_rolled_out(owner: DaemonSetWorkload) -> bool:
+    """Whether all pods of the DaemonSet have its newest revision, as far as its status is known."""
+    status = owner.status
+    behind = status.observed_generation < owner.metadata.generation
+    return not status.observed_generation or not (
+        behind or status.updated_number_scheduled < status.desired_number_scheduled
+    )
+
+
+def runs_on_all_others(owner: DaemonSetWorkload) -> bool:
+    """Whether all pods of the DaemonSet but at most one are Ready, at the same revision, and there are others."""
+    wanted = owner.status.desired_number_scheduled
+    return is_rolled_out(owner) and wanted > 1 and owner.status.number_ready >= wanted - 1
+
+
 def failing_remedy(pod: WorkloadPod, broken: str) -> str:
     """What to do about a pod that does not run for this reason."""
     place = f"-n {pod.metadata.namespace} {pod.metadata.name}"
@@ -68,5 +94,5 @@ def is_for(pod: WorkloadPod, node: Node) -> bool:
 
 
 def pod_name(pod: WorkloadPod) -> PodName:
-    """The name and namespace of the pod."""
-    return PodName(name=pod.metadata.name, namespace=pod.metadata.namespace)
+    """The name, namespace and UID of the pod."""
+    return PodName(name=pod.metadata.name, namespace=pod.metadata.namespace, uid=pod.metadata.uid)

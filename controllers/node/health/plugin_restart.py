@@ -28,18 +28,19 @@ ATTEMPT_SECONDS = 300.0
 def step(f: Facts) -> Step | None:
     """The next step of the restart; None if none is due."""
     node, unhealthy = node_for_claim(f), f.unhealthy
-    pod = f.diagnosis.plugin_pod if f.diagnosis is not None and f.diagnosis.cause in MACHINE_AT_FAULT else None
+    found = f.diagnosis
+    pod = found.plugin_pod if found is not None and found.of_machine and found.cause in MACHINE_AT_FAULT else None
     if node is None or unhealthy is None or pod is None or seconds_left(f, unhealthy) > 0:
         return None
     at, restarted = _recorded(node)
     age = math.inf if at is None else (f.now - at).total_seconds()
-    if restarted == pod[0] and age < ATTEMPT_SECONDS:
-        if unhealthy.plugin_restarted == pod[0] or "RestartPluginPod" in f.refused:
+    if restarted == pod.name and age < ATTEMPT_SECONDS:
+        if unhealthy.plugin_restarted == pod.name or "RestartPluginPod" in f.refused:
             return None
         return RestartPluginPod(node=node, pod=pod)
     if age < f.policy.plugin_restart_seconds or "PatchNode" in f.refused:
         return None
-    note = {labels.PLUGIN_RESTARTED: f"{rfc3339(f.now)} {pod[0]}"}
+    note = {labels.PLUGIN_RESTARTED: f"{rfc3339(f.now)} {pod.name}"}
     patch = add_keys("/metadata/annotations", node.metadata.annotations, note)
     return PatchNode(node=node, patch=tuple(dict(one) for one in patch), why="restart the device plugin's pod")
 

@@ -1,9 +1,11 @@
-"""Which DaemonSets are device plugins for an extended resource.
+"""Which DaemonSets offer GPUs: the device plugins for an extended resource, or a DRA driver.
 
 A plugin serves a socket in the kubelet's folder, so its template mounts it; other programs of the vendor do not.
 Plugins of other devices mount it as well, so the template must name the vendor of the resource, and no network device.
+A DRA driver is known by its folder, the vendor and its name; a container for compute domains publishes no GPUs.
 
-Source: docs/references/kubernetes.md#device-plugins-in-a-cluster.
+Source: docs/references/kubernetes.md#device-plugins-in-a-cluster,
+https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/deployments/helm/dra-driver-nvidia-gpu/templates/kubeletplugin.yaml.
 """
 
 import re
@@ -11,18 +13,37 @@ from collections.abc import Iterable, Mapping
 
 from provisioner.api import labels
 from provisioner.api.node import Node
+from provisioner.api.resourceslice import AMD_DRIVER, NVIDIA_DRIVER
 from provisioner.api.workload import DaemonSetWorkload
 
 from .placement import keeps_away
 
 SOCKETS = "/var/lib/kubelet/device-plugins"
 PLUGIN = "device-plugin"
-_NETWORK = re.compile(r"rdma|sriov|mellanox", re.IGNORECASE)
+# Drivers of other kinds serve in these folders as well, such as those of volumes.
+DRA_SOCKETS = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry")
+_DRA = re.compile(r"(?<![a-z0-9])dra(?![a-z0-9])", re.IGNORECASE)
+_NETWORK = re.compile(r"rdma|sriov|mellanox|dranet", re.IGNORECASE)
+_COMPUTE_DOMAINS = re.compile(r"compute-domain")
 # How names, images and variables of templates name the vendor of a resource.
 VENDORS: Mapping[str, re.Pattern[str]] = {
     "nvidia.com": re.compile(r"nvidia|nvdp", re.IGNORECASE),
     "amd.com": re.compile(r"amdgpu|amd\.com|rocm|(?<![a-z0-9])amd(?![a-z0-9])", re.IGNORECASE),
 }
+DRA_VENDORS: Mapping[str, str] = {NVIDIA_DRIVER: "nvidia.com", AMD_DRIVER: "amd.com"}
+
+
+def offering(daemon_sets: Iterable[DaemonSetWorkload], source: str, node: Node) -> tuple[DaemonSetWorkload, ...]:
+    """The DaemonSets that offer the GPUs of this DRA driver, or the devices of this extended resource."""
+    vendor = DRA_VENDORS.get(source)
+    if vendor is None:
+        return device_plugins(daemon_sets, source, node)
+    return tuple(one for one in daemon_sets if _publishes(one, vendor) and not _of_another_system(one, node))
+
+
+def may_offer_gpus(daemon_set: DaemonSetWorkload) -> bool:
+    """Whether the DaemonSet may be a device plugin, or a DRA driver of GPUs."""
+    return mounts_sockets(daemon_set) or any(_publishes(daemon_set, vendor) for vendor in DRA_VENDORS.values())
 
 
 def device_plugins(
@@ -39,9 +60,30 @@ def plugin_version(daemon_set: DaemonSetWorkload) -> str:
     return tail.partition(":")[2]
 
 
+def mounts_sockets(daemon_set: DaemonSetWorkload) -> bool:
+    """Whether the template mounts the folder in which device plugins serve."""
+    return SOCKETS in _host_paths(daemon_set)
+
+
+def _host_paths(daemon_set: DaemonSetWorkload) -> frozenset[str]:
+    volumes = daemon_set.spec.template.spec.volumes
+    return frozenset(one.host_path.path.rstrip("/") for one in volumes if one.host_path is not None)
+
+
+def _publishes(daemon_set: DaemonSetWorkload, vendor: str) -> bool:
+    """Whether the DaemonSet is a DRA driver for GPUs of this vendor."""
+    if _host_paths(daemon_set).isdisjoint(DRA_SOCKETS):
+        return False
+    containers = daemon_set.spec.template.spec.containers
+    images = [one.image for one in containers if not _COMPUTE_DOMAINS.search(one.name)]
+    words = [daemon_set.metadata.name, *images]
+    named = bool(images) and any(map(_DRA.search, words)) and any(map(VENDORS[vendor].search, words))
+    return named and not any(map(_NETWORK.search, words))
+
+
 def _serves(daemon_set: DaemonSetWorkload, resource: str) -> bool:
     spec = daemon_set.spec.template.spec
-    if SOCKETS not in {volume.host_path.path.rstrip("/") for volume in spec.volumes if volume.host_path is not None}:
+    if not mounts_sockets(daemon_set):
         return False
     names = [daemon_set.metadata.name, *(one.image for one in spec.containers)]
     words = [*names]

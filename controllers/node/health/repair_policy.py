@@ -1,7 +1,9 @@
 """The repair policy as data: which signals exist, how long each is tolerated, and what is done then.
 
 Rows of the settings (`Policy.repair_policies`) replace the built-in rows of the same signal. The Node Problem Detector
-of AKS and NVSentinel only report; a row that waits is reported and repairs nothing.
+of AKS and NVSentinel only report; a row that waits is reported and repairs nothing. By default a machine is replaced
+only if its Node is not Ready, if it never came up, and if the diagnosis lays the loss of GPUs on it: what agents report
+besides cordons its Node. Conditions have groups of their own: an old condition shortens no other signal's time.
 
 Source: docs/references/karpenter.md#node-repair, docs/references/agent-pools.md#conditions-of-gpu-machines.
 """
@@ -25,7 +27,8 @@ from provisioner.api.repair_policy import (
 
 MINUTE = 60.0
 # Groups of signals. A signal that is in no group is one by itself, by its name.
-DEAD = "NotReady"
+RUNTIME = "Runtime"
+PLUGIN = "DevicePlugin"
 HARDWARE = "Hardware"
 DEGRADED = "Degraded"
 DISK = "DiskOrKernel"
@@ -51,7 +54,7 @@ def _condition(
     group: str,
     *,
     status: str = "True",
-    action: Action = "Replace",
+    action: Action = "Cordon",
     agreement: Agreement = "None",
 ) -> RepairPolicy:
     return RepairPolicy(
@@ -66,15 +69,15 @@ def _waits(group: str, *conditions: str) -> tuple[RepairPolicy, ...]:
 BUILT_IN: tuple[RepairPolicy, ...] = (
     # AKS's own auto-repair has precedence.
     _signal(NOT_READY, 10),
-    _condition("KubeletProblem", 10, DEAD),
-    _condition("ContainerRuntimeProblem", 10, DEAD),
     # Both begin once GPUs were missing for `Policy.gpu_loss_seconds`.
     _signal(GPU_GONE, 10, agreement="Diagnosis"),
-    _signal(GPU_PARTIAL, 10),
-    _condition("GPUMissing", 10, GPU_PARTIAL),
+    _signal(GPU_PARTIAL, 10, agreement="Diagnosis"),
+    _condition("KubeletProblem", 10, RUNTIME),
+    _condition("ContainerRuntimeProblem", 10, RUNTIME),
     # The device plugin of managed GPU pools, which is no pod but a unit of systemd.
-    _condition("UnhealthyNvidiaDevicePlugin", 15, GPU_GONE),
-    # An XID can be the error of one application.
+    _condition("UnhealthyNvidiaDevicePlugin", 15, PLUGIN),
+    # An agent can be wrong about GPUs that the kubelet shows, and an XID can be the error of one application.
+    _condition("GPUMissing", 10, HARDWARE, agreement="GpuCount"),
     _condition("XIDErrors", 10, HARDWARE, agreement="GpuCount"),
     _condition("GPUXIDErrors", 10, HARDWARE, agreement="GpuCount"),
     _condition("NVLinkStatusInactive", 10, HARDWARE, agreement="GpuCount"),
@@ -82,8 +85,10 @@ BUILT_IN: tuple[RepairPolicy, ...] = (
     _condition("ReadonlyFilesystem", 5, DISK),
     _condition("FilesystemCorruptionProblem", 5, DISK),
     _condition("KernelDeadlock", 5, DISK),
-    _condition("kubernetes.azure.com/NodeHealthy", 0, ANNOUNCED, status="False"),
-    _condition("PreemptionScheduled", 0, ANNOUNCED),
+    # AKS restarts such a Node after 5 min, reimages it after 10 and redeploys it after 15, which may take 20 more.
+    _condition("kubernetes.azure.com/NodeHealthy", 35, ANNOUNCED, status="False"),
+    # It stands for a recommendation to move as well as for an eviction, and a machine is evicted within 30 s.
+    *_waits(ANNOUNCED, "PreemptionScheduled"),
     *_waits(DEGRADED, "GPUClockThrottling", "UnhealthyNvidiaDCGMServices", "FrequentKubeletRestart"),
     *_waits(DEGRADED, "FrequentContainerdRestart", "FrequentUnregisterNetDevice"),
     *_waits(NVSENTINEL, *_NVSENTINEL),

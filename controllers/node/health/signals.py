@@ -1,17 +1,17 @@
 """Signals of an unhealthy machine: which rows of the repair policy apply to it now, and since when.
 
 Missing GPUs become a signal once they were missing for `Policy.gpu_loss_seconds`. A machine that never got a Node, or
-whose Node never got its GPUs, is a signal since the condition before it became True.
+whose Node never got all its GPUs, is a signal since the condition before it became True.
 
 Source: docs/references/karpenter.md#node-repair,
 docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
 
+import math
 from datetime import datetime
 
 from cloudprovider.interface import InstanceState
 from controllers.model.conditions import launched, was_usable
-from controllers.model.diagnosis import MACHINE_AT_FAULT, Cause
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by
 from controllers.nodeclaim import interruption
@@ -37,9 +37,13 @@ from provisioner.api.repair_policy import (
 
 from .repair_policy import rows
 
-# Waiting reasons of a container whose image cannot be pulled: another machine could not pull it either.
 REPORT_SECONDS = 5.0
-PULLING = ("ImagePull", "ErrImage", "InvalidImageName", "RegistryUnavailable")
+# Reasons of a new Node that waits for its GPUs, and for nothing else.
+FOR_GPUS = (
+    reasons.RESOURCE_NOT_REGISTERED,
+    reasons.DRA_DRIVER_POOLS_NOT_PUBLISHED,
+    reasons.GPU_COUNT_MISMATCH,
+)
 REPORTED_NOT_READY = (reasons.NODE_NOT_READY, reasons.NODE_LOST, reasons.SPOT_EVICTED)
 
 
@@ -72,9 +76,27 @@ def _signals(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
         return frozenset({NOT_READY} if is_lost(f, claim) else ())
     if not node.ready:
         return frozenset({NOT_READY})
+    signal = GPU_PARTIAL if _has_gpus(f, claim, node) else GPU_GONE
+    return frozenset({signal} if _lost_gpus(f, claim, node) else ())
+
+
+def some_gpus(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
+    """Whether a machine that was never usable has some of its GPUs, which pods may use: its Node is Ready."""
+    return row.signal == NOT_INITIALIZED and node is not None and _has_gpus(f, claim, node)
+
+
+def _has_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether pods can use some of the GPUs.
+
+    When one GPU does not answer, NVIDIA's DRA driver taints all of its Node, and the pods on the others run on.
+    """
     state = state_of(f, claim, node)
-    lost = state.short and not state.holding and gpu_loss_began(f) <= f.loop_now
-    return frozenset({GPU_PARTIAL if state.allocatable else GPU_GONE} if lost else ())
+    return bool(state.allocatable or state.tainted)
+
+
+def _lost_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    """Whether GPUs are missing for longer than a plugin that restarts explains."""
+    return state_of(f, claim, node).lost and gpu_loss_began(f) <= f.loop_now
 
 
 def _of_starting(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
@@ -83,17 +105,18 @@ def _of_starting(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str
         return frozenset()
     if node is None:
         return frozenset({NOT_REGISTERED} if launched(claim) and not registered(claim) and not f.nodes else ())
+    if not node.ready:
+        return frozenset({NOT_READY} if _is_overdue(f, claim) else ())
     if readiness.replacement_due(f, claim, node) is not None:
         return frozenset({READINESS_TIMEOUT})
     waiting = uninitialized(f, claim, node) if registered(claim) else None
-    for_gpus = waiting is not None and waiting.reason == reasons.RESOURCE_NOT_REGISTERED and _is_short(f, claim, node)
+    for_gpus = waiting is not None and waiting.reason in FOR_GPUS and state_of(f, claim, node).lost
     return frozenset({NOT_INITIALIZED} if for_gpus and not failed_without_gpus(f, claim) else ())
 
 
-def _is_short(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether the Node lacks GPUs, by numbers that count."""
-    state = state_of(f, claim, node)
-    return state.short and not state.holding
+def _is_overdue(f: Facts, claim: NodeClaim) -> bool:
+    """Whether a Node that has not been Ready yet has had the time of an initialization."""
+    return _seconds_since(f, launched_since(f, claim)) >= f.policy.initialization_seconds
 
 
 def is_running(f: Facts, claim: NodeClaim) -> bool:
@@ -112,26 +135,41 @@ def gpu_loss_began(f: Facts) -> float:
     return (f.loop_now if f.gpu_short_since is None else f.gpu_short_since) + f.policy.gpu_loss_seconds
 
 
-def agrees(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
-    """Whether what has to confirm this signal does."""
+def confirmed_since(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> float:
+    """The loop time since which what has to confirm this signal does; -inf: nothing has to; inf: it does not.
+
+    Each of several signals persists for the whole time: an old condition does not shorten that of missing GPUs.
+    """
     match row.agreement:
         case "GpuCount":
-            return node is not None and node.ready and _is_short(f, claim, node)
+            lost = node is not None and node.ready and _lost_gpus(f, claim, node) and not fault_elsewhere(f)
+            return gpu_loss_began(f) if lost else math.inf
         case "Diagnosis":
-            return _diagnosis_agrees(f, row)
+            return math.inf if fault_elsewhere(f) else -math.inf
         case _:
-            return True
+            return -math.inf
 
 
-def _diagnosis_agrees(f: Facts, row: RepairPolicy) -> bool:
-    """A machine that never had its GPUs is replaced only if the diagnosis finds the fault in the machine; one that lost
-    them, unless it is found elsewhere: a new machine would be the same."""
-    diagnosis = f.diagnosis
-    if row.signal == NOT_INITIALIZED:
-        return diagnosis is not None and diagnosis.cause in MACHINE_AT_FAULT
-    if diagnosis is None or diagnosis.cause in MACHINE_AT_FAULT:
-        return True
-    return diagnosis.cause is Cause.PLUGIN_FAILING and not any(word in diagnosis.text for word in PULLING)
+def agrees(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
+    """Whether what has to confirm this signal does."""
+    return confirmed_since(f, claim, node, row) < math.inf
+
+
+def replaces(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
+    """Whether the machine is replaced once this signal was tolerated for its time."""
+    return row.action == "Replace" and agrees(f, claim, node, row)
+
+
+def fault_elsewhere(f: Facts) -> str:
+    """Why the diagnosis of missing GPUs does not lay the fault on the machine; "" if it does.
+
+    What is not known is no agreement: the diagnosis may not be permitted, or may have failed.
+    """
+    if f.diagnosis is None:
+        return "the cause of the missing GPUs is not known"
+    if f.diagnosis.of_machine:
+        return ""
+    return f.diagnosis.elsewhere or f.diagnosis.cause_text or f.diagnosis.cause.value
 
 
 def seconds(f: Facts, row: RepairPolicy) -> float:

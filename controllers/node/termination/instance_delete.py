@@ -35,7 +35,9 @@ def wait_to_delete(f: Facts) -> Wait | LookUpPool | None:
 
 def poll_deletion(f: Facts) -> Wait | LookUpPool:
     """The step while this pool is being deleted: LISTs show when it is gone, and GETs while LISTs fail."""
-    if (left := f.policy.unlisted_seconds - f.inventory_age) > 0:
+    # LISTs that succeed can be as far apart as the rate limits allow, without being stale.
+    most_age = f.policy.stale_list_seconds if f.list_failed is None else f.policy.unlisted_seconds
+    if (left := most_age - f.inventory_age) > 0:
         return Wait(after=left, why="the agent pool is being deleted")
     unread = f.read_failed.retry_in(f.loop_now) if f.read_failed is not None else 0.0
     if (left := max(f.policy.unlisted_poll_seconds - f.pool_read_age, unread)) > 0:

@@ -9,7 +9,8 @@ Source: docs/references/karpenter.md#pods.
 from datetime import datetime
 
 from provisioner.api import labels
-from provisioner.api.pod import Pod, Toleration
+from provisioner.api.meta import OwnerReference
+from provisioner.api.pod import Pod, Toleration, Volume
 from provisioner.api.time import LATEST, parse_duration, shifted
 
 STUCK_SECONDS = 60.0
@@ -77,8 +78,17 @@ def tier(pod: Pod) -> int:
 
 def is_daemon_pod(pod: Pod) -> bool:
     """Whether a DaemonSet owns the pod."""
-    owners = pod.metadata.owner_references
-    return any(owner.kind == "DaemonSet" and owner.api_version.startswith("apps/") for owner in owners)
+    return any(map(is_daemon_owner, pod.metadata.owner_references))
+
+
+def is_daemon_owner(owner: OwnerReference) -> bool:
+    """Whether this owner of a pod is a DaemonSet."""
+    return owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
+
+
+def is_node_owner(owner: OwnerReference) -> bool:
+    """Whether this owner of a pod is a Node, as that of a mirror pod is."""
+    return owner.kind == "Node" and owner.api_version == "v1"
 
 
 def grace_seconds(pod: Pod) -> int:
@@ -95,6 +105,11 @@ def terminates_by(pod: Pod) -> datetime | None:
     return meta.deletion_timestamp
 
 
+def has_claim(volume: Volume) -> bool:
+    """Whether the volume has a PersistentVolumeClaim."""
+    return volume.persistent_volume_claim is not None or volume.ephemeral is not None
+
+
 def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
     """(namespace, name) of the PersistentVolumeClaims of the pod."""
     meta, found = pod.metadata, list[tuple[str, str]]()
@@ -107,7 +122,7 @@ def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
 
 
 def _is_mirror_pod(pod: Pod) -> bool:
-    return any(owner.kind == "Node" and owner.api_version == "v1" for owner in pod.metadata.owner_references)
+    return any(map(is_node_owner, pod.metadata.owner_references))
 
 
 def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:

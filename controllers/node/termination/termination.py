@@ -8,9 +8,11 @@ Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#
 from datetime import datetime
 
 from cloudprovider.interface import Instance, InstanceState
+from controllers.gate.gate import Evidence
+from controllers.model.deletion import delete_instance
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by, holds_finalizer
-from controllers.model.steps import DeleteInstance, DeleteNode, PatchNode, Step
+from controllers.model.steps import DeleteNode, PatchNode, Step
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -40,7 +42,9 @@ def _delete_instance(f: Facts, claim: NodeClaim, instance: Instance, nodes: tupl
         draining = drain_node(f, node, grace_period.deadline(claim))
         if draining is not None:
             return draining
-    return wait_to_delete(f) or DeleteInstance(instance=instance, cause="requested")
+    # The claim in charge is deleting, and owns the instance: deletions with the CRD are delayed before.
+    requested = Evidence(cause="requested", uid=claim.uid, ours=held_by(instance, claim))
+    return wait_to_delete(f) or delete_instance(instance, requested)
 
 
 def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:

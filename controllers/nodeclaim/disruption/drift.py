@@ -1,20 +1,21 @@
 """Drift: whether the machine of a NodeClaim differs from what its NodePool would create now, as a pure function.
 
 Only NodeClaims that a NodePool of this controller owns can drift. What is not known is no drift, and does not end one
-either. A machine that was created when a newer image or version was known already does not drift because it lacks it:
-another one would lack it too.
+either. A machine that was created when a newer version was known already does not drift because it lacks it: another
+one would lack it too. AKS names a new node image before new agent pools get it: it is a reason only for machines that
+are older than an agent pool which was created with it, whenever this process started.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#drift, docs/references/karpenter.md#drift,
 docs/references/agent-pools.md#node-images.
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
-from cloudprovider.interface import Cluster, Instance, Newest
+from cloudprovider.interface import Cluster, Instance, Newest, ResourceSku, image_kind
 from controllers.disruption.expiration import expiry
 from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool import hash as node_pool_hash
@@ -41,7 +42,8 @@ class DriftFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known; None: it does not exist, or is not known. `clock_set`: `now` cannot be compared with other times.
 
     `pool` owns the claim, `new_class` is the node class that it refers to now, and `node_class` that of the claim.
-    `instance` is the agent pool of the claim. `kubernetes` and `image` are what a new machine of this kind gets.
+    `instance` is the agent pool of the claim, `pools` are all. `kubernetes` is what a new machine gets, `image` is the
+    newest one of its kind, "" if it is not known. `skus`: those of the subscription, by name in lower case.
     """
 
     claim: NodeClaim
@@ -53,8 +55,10 @@ class DriftFacts(msgspec.Struct, frozen=True, kw_only=True):
     instance: Instance | None = None
     cluster: Cluster | None = None
     kubernetes: Newest | None = None
-    image: Newest | None = None
+    image: str = ""
+    pools: Sequence[Instance] = ()
     instance_types: InstanceTypes | None = None
+    skus: Mapping[str, ResourceSku] | None = None
 
 
 class Drift(msgspec.Struct, frozen=True):
@@ -121,7 +125,11 @@ def _listed(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
     age = (f.now - f.claim.metadata.creation_timestamp).total_seconds()
     if age < INSTANCE_TYPE_SECONDS or _instance_type(f, instance) is not None:
         return ""
-    return f"instance type {instance.size} is not known in the region"
+    # A release of this program can lack a size that Azure has.
+    if f.skus is None:
+        return None
+    lacks = f"instance type {instance.size} is not known in the region"
+    return "" if instance.size.casefold() in f.skus else lacks
 
 
 def _node_class(f: DriftFacts, _: NodePool, __: Instance) -> str | None:
@@ -138,8 +146,22 @@ def _kubernetes(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
 
 
 def _image(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
-    found = _outdated(f, instance, instance.image_version, f.image)
+    made = _made_with(f.image, f.pools)
+    found = _outdated(f, instance, instance.image_version, Newest(f.image, made) if made is not None else None)
     return f"{instance.image_version}, the newest is {found}" if found else found
+
+
+def _made_with(image: str, pools: Sequence[Instance]) -> datetime | None:
+    """When the youngest agent pool was created that has this image or a newer one of its kind; None: none has it.
+
+    The tag of its PUT states that, so it survives a restart. A pool that AKS upgraded is as old as it was.
+    """
+    wanted = _numbers(image)
+    if wanted is None:
+        return None
+    found = (one for one in pools if image_kind(one.image_version) == image_kind(image))
+    made = (one.put_time for one in found if (_numbers(one.image_version) or ()) >= wanted)
+    return max((at for at in made if at is not None), default=None)
 
 
 def _expired(f: DriftFacts, pool: NodePool, _: Instance) -> str | None:

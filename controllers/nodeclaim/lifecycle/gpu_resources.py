@@ -3,43 +3,43 @@
 Allocatable counts, not capacity, which stays for minutes after a device plugin has stopped
 (docs/references/kubernetes.md#extended-resources-and-the-device-manager). An invalid quantity counts as 0.
 
-The node class of the claim states the expected devices. Without such a statement the whole GPUs of the size are
-expected, or else what the labels of the Node describe: slices, or shared GPUs under another name.
+A Node whose devices work, and which offers others than its node class states, is short for a reason that a person
+configured (`gpu_configuration.py`): this is reported, and never a fault of the machine.
 
 Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/kubernetes.md#labels-of-gpu-nodes.
 """
 
-import re
-from collections.abc import Iterator
-
 import msgspec
 
-from controllers.model.conditions import clock_text
+from controllers.model.conditions import clock_text, was_usable
 from controllers.model.facts import Facts
-from controllers.model.gpu_devices import NVIDIA_GPU, SHARED, Devices, declares_devices, expected_devices
+from controllers.model.gpu_devices import Devices, requires_gpus
 from controllers.model.node_for_claim import node_for_claim
-from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.quantity import parse_quantity
+from provisioner.api.nodeclass import is_own
 
 from . import dra
+from .expected_gpus import amount, expected_gpus
+from .gpu_configuration import Disagreement, disagreement
 
-# The labels of GPU feature discovery and of the MIG manager.
-MIG_STRATEGY = "nvidia.com/mig.strategy"
+# The labels of the MIG manager.
 MIG_CONFIG = "nvidia.com/mig.config"
 MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
-PRODUCT = "nvidia.com/gpu.product"
-REPLICAS = "nvidia.com/gpu.replicas"
 CHANGING = ("pending", "rebooting")
-_SLICE_COUNT = re.compile(r"(nvidia\.com/mig-[0-9]+g\.[0-9]+gb(?:\.[a-z.]+)?)\.count")
+# Until a machine is looked at again of which something could not be read.
+UNKNOWN_SECONDS = 60.0
 
 
 class GpuState(msgspec.Struct, frozen=True, kw_only=True):
-    """The allocatable devices of a Node, or those that its DRA driver publishes, of those expected.
+    """The allocatable devices of a Node, or those that its DRA driver `driver` publishes, of those expected.
 
-    `expected` is 0 if GPUs are not waited for. `short`: devices are missing. `holding`: why nothing may be concluded
-    from the numbers for up to `hold_seconds`, "" if they count.
+    `expected` is 0 if GPUs are not waited for. `short`: devices are missing, also those of another driver that the
+    claim names. `holding`: why nothing may be concluded from the numbers for up to `hold_seconds`, "" if they count.
+    `unknown`: why it is not known what the Node must have, or has. `withheld`: why missing GPUs are no fault of the
+    machine, as far as the driver's ResourceSlices show: it has not published them all, or other devices instead.
+    `tainted`: how many of the missing ones pods may still use that have them.
+    `disagrees`: which setting is the cause of the lack.
     """
 
     resource: str
@@ -48,11 +48,27 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     short: bool = False
     holding: str = ""
     hold_seconds: float = 0.0
+    driver: str = ""
+    unknown: str = ""
+    withheld: str = ""
+    tainted: int = 0
+    disagrees: Disagreement | None = None
 
     @property
     def counted(self) -> str:
         """The numbers, for messages."""
         return f"{self.resource}: {self.allocatable} of {self.expected} allocatable"
+
+    @property
+    def source(self) -> str:
+        """What offers the GPUs: a DRA driver, or the device plugin of this resource."""
+        return self.driver or self.resource
+
+    @property
+    def lost(self) -> bool:
+        """Whether GPUs are known to be missing for a cause that may lie in the machine."""
+        counts = not self.holding and not self.unknown and not (self.withheld and self.allocatable)
+        return self.short and counts and self.allocatable < self.expected and self.disagrees is None
 
 
 def gpu_state(f: Facts) -> GpuState | None:
@@ -64,22 +80,32 @@ def gpu_state(f: Facts) -> GpuState | None:
 def state_of(f: Facts, claim: NodeClaim, node: Node) -> GpuState:
     """The state of the GPUs of this Node."""
     driver = dra.gpu_driver(f)
-    devices = Devices(f.gpus.resource, f.gpus.count) if driver else _devices(f, node)
+    settings = f.node_class.spec.gpu if f.node_class is not None else None
+    devices = Devices(f.gpus.resource, f.gpus.count) if driver else expected_gpus(f.gpus, settings, node)
     seen = dra.published_gpus(f, node) if driver else allocatable(node, devices.resource)
-    expected = devices.count if _required(f, claim) else 0
+    expected = devices.count if requires_gpus(f.policy, claim) else 0
     short = not driver and seen < expected
     if driver or dra.needs_slices(claim):
         short = short or dra.lacks_devices(f, claim, node, expected)
-    found = GpuState(resource=devices.resource, allocatable=seen, expected=expected, short=short)
-    if not expected or driver:
+    found = GpuState(resource=devices.resource, driver=driver, allocatable=seen, expected=expected, short=short)
+    if not expected:
         return found
+    if unknown := _unknown(f, claim) or (dra.unlisted(f) if driver else ""):
+        return _as_before(found, claim, unknown)
+    if short and seen < expected:
+        why = disagreement(f, node, Devices(devices.resource, expected), seen)
+        found = msgspec.structs.replace(found, disagrees=why)
+    if driver:
+        withheld, tainted = (dra.withheld(f, node), dra.tainted_gpus(f, node)) if short else ("", 0)
+        return msgspec.structs.replace(found, withheld=withheld, tainted=tainted)
     holding, seconds = _changing_mig(f, node) or _unproven(f, node, found) or ("", 0.0)
     return msgspec.structs.replace(found, holding=holding, hold_seconds=seconds)
 
 
 def lacks_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether the Node has fewer GPUs than expected, or lacks the devices of a DRA driver."""
-    return state_of(f, claim, node).short
+    """Whether the Node is known to have fewer GPUs than expected, or to lack the devices of a DRA driver."""
+    state = state_of(f, claim, node)
+    return state.short and not state.unknown
 
 
 def failed_mig_config(node: Node) -> str:
@@ -95,43 +121,22 @@ def changes_mig(node: Node) -> bool:
 
 def allocatable(node: Node, resource: str) -> int:
     """How many devices of this resource are allocatable on the Node."""
-    return whole_number(node.status.allocatable.get(resource, "0"))
+    return amount(node.status.allocatable, resource)
 
 
-def whole_number(value: str | float) -> int:
-    """A quantity as a whole number, rounded down."""
-    try:
-        return int(parse_quantity(value))
-    except ValueError:
-        return 0
+def _unknown(f: Facts, claim: NodeClaim) -> str:
+    """Why it is not known how the GPUs are offered, and how many there must be; "" if it is."""
+    reference = claim.spec.node_class_ref
+    if not is_own(reference) or f.node_class is not None:
+        return ""
+    return f"AgentPoolNodeClass {reference.name} {'does not exist' if f.node_class_known else 'cannot be read'}"
 
 
-def _required(f: Facts, claim: NodeClaim) -> bool:
-    return claim.metadata.annotations.get(labels.GPU_READINESS, f.policy.gpu_readiness) != "report"
-
-
-def _devices(f: Facts, node: Node) -> Devices:
-    """The devices that the Node must have. Labels count only where the whole GPUs of the size are not there."""
-    settings = f.node_class.spec.gpu if f.node_class is not None else None
-    expected = expected_devices(f.gpus, settings)
-    if declares_devices(settings) or allocatable(node, expected.resource) >= expected.count:
-        return expected
-    described = tuple(_described(node, expected))
-    return min(described, key=lambda one: allocatable(node, one.resource) / one.count, default=expected)
-
-
-def _described(node: Node, whole: Devices) -> Iterator[Devices]:
-    """Other arrangements of NVIDIA GPUs that the labels of the Node describe."""
-    found = node.metadata.labels
-    if whole.resource != NVIDIA_GPU:
-        return
-    if found.get(MIG_STRATEGY) == "mixed":
-        for key, value in found.items():
-            match = _SLICE_COUNT.fullmatch(key)
-            if match is not None and (count := whole_number(value)) > 0:
-                yield Devices(match[1], count)
-    elif found.get(PRODUCT, "").endswith("-SHARED") and NVIDIA_GPU + SHARED in node.status.allocatable:
-        yield Devices(NVIDIA_GPU + SHARED, whole.count * max(1, whole_number(found.get(REPLICAS, "1"))))
+def _as_before(found: GpuState, claim: NodeClaim, unknown: str) -> GpuState:
+    """The state of a Node of which nothing is known: a new one waits, one that was usable stays as it is."""
+    if not was_usable(claim):
+        return msgspec.structs.replace(found, short=True, unknown=unknown)
+    return msgspec.structs.replace(found, short=False, unknown=unknown, holding=unknown, hold_seconds=UNKNOWN_SECONDS)
 
 
 def _changing_mig(f: Facts, node: Node) -> tuple[str, float] | None:

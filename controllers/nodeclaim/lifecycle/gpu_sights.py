@@ -36,7 +36,8 @@ def device_sight(f: Facts) -> DeviceSight | None:
     seen = _first(f, node) if known is None else known
     boot_id = node.status.node_info.boot_id or seen.boot_id
     ready_since, restarts_since = _since(node, "Ready"), _since(node, FREQUENT_RESTARTS)
-    allocatable = state_of(f, claim, node).allocatable
+    state = state_of(f, claim, node)
+    allocatable = state.allocatable
     rebooted = bool(seen.boot_id) and boot_id != seen.boot_id
     returned = node.ready and seen.was_ready and ready_since != seen.ready_since
     restarts = restarts_since is not None and restarts_since != seen.restarts_since
@@ -59,6 +60,8 @@ def device_sight(f: Facts) -> DeviceSight | None:
         published=(known is not None and allocatable != known.allocatable) or (seen.published and not doubted),
         restarted_at=restarted_at,
         mig_since=(seen.mig_since or (f.now, f.loop_now)) if changes_mig(node) else None,
+        seen_since=(f.loop_now if seen.seen_since is None else seen.seen_since) if node.ready else None,
+        misconfigured=state.disagrees is not None,
     )
 
 

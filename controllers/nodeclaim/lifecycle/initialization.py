@@ -29,7 +29,8 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from . import dra, readiness
-from .gpu_resources import GpuState, changes_mig, failed_mig_config, state_of, whole_number
+from .expected_gpus import whole_number
+from .gpu_resources import GpuState, changes_mig, failed_mig_config, state_of
 from .launch_failure import failed_launch_remains, failed_without_gpus
 from .registration import node_registered, pool_failed, registered, update_refused
 
@@ -212,8 +213,10 @@ def _ephemeral(taint: Taint) -> bool:
 
 
 def _missing_request(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
+    state = state_of(f, claim, node)
+    counted = state.resource if state.driver or state.unknown else ""
     for resource, wanted in claim.spec.resources.requests.items():
-        if resource in NOT_ON_NODES or whole_number(wanted) == 0 or (resource == f.gpus.resource and dra.gpu_driver(f)):
+        if resource in NOT_ON_NODES or whole_number(wanted) == 0 or resource == counted:
             continue
         if whole_number(node.status.allocatable.get(resource, "0")) == 0:
             hint = f"; {_diagnosed(f) or PLUGIN_HINT}" if "/" in resource else ""
@@ -232,8 +235,13 @@ def _unusable_gpus(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | 
 
 
 def _missing_gpus(f: Facts, claim: NodeClaim, node: Node, state: GpuState) -> ConditionUpdate:
+    if state.disagrees is not None:
+        message = f"{state.counted}; {state.disagrees.text}; {state.disagrees.remedy}"
+        return _waiting(_reason(state), truncate(message, CAUSE_BYTES))
     if unpublished := dra.unpublished(f, claim, node, state.expected):
-        return unpublished
+        return msgspec.structs.replace(unpublished, message=truncate(unpublished.message, CAUSE_BYTES))
+    if state.unknown:
+        return _waiting(_reason(state), f"{state.counted}; {state.unknown}")
     if failed_without_gpus(f, claim) and f.instance is not None and f.instance.failure is not None:
         minutes = f.policy.initialization_seconds / 60
         message = f"{state.counted}, the pool failed and is replaced {minutes:.0f} min after Registered: "

@@ -248,7 +248,10 @@ def name_collides(f: Facts) -> ConditionUpdate:
 
 
 def _last_failure(f: Facts) -> ConditionUpdate | None:
-    """The cause of the last attempt's failure until it is retried."""
+    """The cause of the last attempt's failure until it is retried.
+
+    A request that was refused for its offering does not keep the claim from requesting the next one.
+    """
     unread = f.read_failed
     if unread is not None and unread.retry_in(f.loop_now) > 0:
         return ConditionUpdate(
@@ -259,12 +262,9 @@ def _last_failure(f: Facts) -> ConditionUpdate | None:
             warning=True,
         )
     failed = f.create_failed
-    if (
-        failed is None
-        or failed.kind == NoCapacity.kind
-        or not failed.concerns(f.claim)
-        or failed.retry_in(f.loop_now) <= 0
-    ):
+    if failed is None or not failed.concerns(f.claim) or failed.retry_in(f.loop_now) <= 0:
+        return None
+    if failed.kind == NoCapacity.kind or (f.offers and offerings.tries_next(failed)):
         return None
     recheck = None if failed.delay is None else failed.retry_in(f.loop_now)
     status: Status = "Unknown" if failed.kind == "retryable" else "False"

@@ -12,12 +12,13 @@ docs/references/rules.md#every-state-has-a-deadline.
 """
 
 from cloudprovider.interface import InstanceState
+from controllers.gate.gate import Evidence
 from controllers.model.conditions import launched, was_usable
+from controllers.model.deletion import delete_instance
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, held_by, holds_finalizer
 from controllers.model.steps import (
     AskCause,
-    DeleteInstance,
     DeleteNode,
     Event,
     LookUpPool,
@@ -103,11 +104,10 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     if draining is not None:
         return draining
     message = f"Deleted agent pool {f.key}, which failed, before the next attempt"
-    return DeleteInstance(
-        instance=f.instance,
-        cause="failed-create",
-        event=Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message),
-    )
+    works = was_usable(claim) or any(node.ready and not _unusable(f, claim, node) for node in _nodes_of(f, claim))
+    failed = Evidence(cause="failed-create", uid=claim.uid, ours=held_by(f.instance, claim), works=works)
+    event = Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message)
+    return delete_instance(f.instance, failed, event)
 
 
 def _drain(f: Facts, claim: NodeClaim) -> Step | None:

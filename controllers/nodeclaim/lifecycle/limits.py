@@ -44,6 +44,17 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
     return None
 
 
+def exceeded(f: Facts) -> str:
+    """The limit that is exceeded although one machine of ours less is counted before another one; "" if none is."""
+    counts, (limit, _) = f.counts, _pool_limit(f)
+    if counts.pools > limit:
+        return f"{counts.pools} of {limit} agent pools are in use"
+    most = f.cluster.max_nodes if f.cluster is not None else None
+    if most is not None and counts.nodes > most:
+        return f"{counts.nodes} of {most} Nodes, the limit of the cluster's network plugin, are in use"
+    return ""
+
+
 def _pool_limit(f: Facts) -> tuple[int, str]:
     """The limit on our agent pools and its remedy: `--max-agent-pools`, capped by what AKS and other pools leave.
 

@@ -3,16 +3,17 @@
 The first available offering of the claim is tried. An offering that failed is unavailable for a while; then one claim
 probes it for all. If all offerings of a claim are unavailable, its condition has the cause of the last failure and the
 phrase by which KAITO's RAGEngine detects exhaustion. What the cluster lacks (for example IP addresses) makes all
-offerings unavailable without that phrase.
+offerings unavailable without that phrase, and so does a request that is refused whatever its offering.
 
 Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-pools.md#quota-and-capacity-errors,
 docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).
 """
 
-from cloudprovider.errors import NoCapacity
+from cloudprovider.errors import NoCapacity, Rejected
 from cloudprovider.interface import Instance, Offering
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
+from controllers.model.failures import CloudFailure
 from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 
 
@@ -27,7 +28,16 @@ def next_offering(f: Facts) -> Offering | None:
 
 def exhausted(f: Facts) -> bool:
     """Whether all offerings of the claim have failed and none has succeeded since."""
-    return bool(f.offers) and all(offer.failed and not offer.of_cluster for offer in f.offers)
+    return bool(f.offers) and all(offer.failed and not (offer.of_cluster or offer.refused) for offer in f.offers)
+
+
+def tries_next(failed: CloudFailure) -> bool:
+    """Whether a claim requests its next offering after this failure: nothing was created, or for want of capacity.
+
+    A machine that was created and failed delays the next attempt, whatever its offering.
+    """
+    refused = failed.kind == Rejected.kind and failed.delay is not None and not failed.of_machine
+    return failed.kind == NoCapacity.kind or refused
 
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
@@ -57,7 +67,7 @@ def without_exhausted(message: str) -> str:
 def last_failure(f: Facts) -> ConditionUpdate | None:
     """The Launched condition after an attempt that has just failed, while other offerings remain."""
     failed = f.create_failed
-    if failed is None or failed.kind != NoCapacity.kind or not failed.concerns(f.claim):
+    if failed is None or not tries_next(failed) or not failed.concerns(f.claim):
         return None
     message = with_exhausted(failed.message) if exhausted(f) else failed.message
     return ConditionUpdate(status="False", reason=failed.reason, message=message, warning=True)

@@ -2,7 +2,7 @@
 
 The taints are recorded on the claim before its Node is registered, so that exactly these are put on and removed again,
 and none that another client has put on. Rules are satisfied in their order; a rule that cannot be read holds its
-taint. Once the Node is initialized, rules have no effect.
+taint, and replaces no machine. Once the Node is initialized, rules have no effect.
 
 Source: docs/references/kubernetes.md#readiness-rules, docs/references/karpenter.md#initialization.
 """
@@ -25,8 +25,10 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.readiness import FOREIGN_TAINTS
 
-from .readiness_sources import missing
+from .readiness_sources import missing, unreadable
 
+# What cannot be read is looked at again, because no change of an object ends that.
+UNREADABLE_SECONDS = 30.0
 # The cache of node classes is filled within seconds of a start; a Node is NotReady for longer.
 NODE_CLASS_SECONDS = 60.0
 
@@ -106,12 +108,14 @@ def condition(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
 
 def _held(f: Facts, claim: NodeClaim, applied: AppliedRule, message: str) -> ConditionUpdate:
     rule, left = applied.rule, _seconds_left(f, claim, applied)
-    reason = reasons.STARTUP_TAINTS_EXIST
+    problem = unreadable(f, applied)
+    reason, recheck = reasons.STARTUP_TAINTS_EXIST, UNREADABLE_SECONDS if problem else None
     if left > 0:
-        return ConditionUpdate(status="Unknown", reason=reason, message=message, recheck=left)
-    if rule.on_timeout == "Replace":
-        reason = reasons.READINESS_TIMEOUT
-    held = ConditionUpdate(status="Unknown", reason=reason, message=message)
+        return ConditionUpdate(status="Unknown", reason=reason, message=message, recheck=min(left, recheck or left))
+    if rule.on_timeout == "Replace" and not problem:
+        reason, unobserved = reasons.READINESS_TIMEOUT, _unobserved_seconds(f, applied)
+        recheck = unobserved if unobserved > 0 else None
+    held = ConditionUpdate(status="Unknown", reason=reason, message=message, recheck=recheck)
     minutes = round(rule.timeout_seconds / 60)
     return overdue(held, name="initialization", remedy=f"over {minutes} min (onTimeout {rule.on_timeout})")
 
@@ -119,13 +123,15 @@ def _held(f: Facts, claim: NodeClaim, applied: AppliedRule, message: str) -> Con
 def replacement_due(f: Facts, claim: NodeClaim, node: Node) -> tuple[str, float] | None:
     """What a rule with onTimeout Replace lacks, and for how many seconds it has been overdue; None if none is.
 
-    A Node that is not Ready is a case of another signal.
+    A Node that is not Ready is a case of another signal, and a rule that cannot be read lacks nothing.
     """
     if not node.ready or not _registered(claim, node) or _unknown(f, claim):
         return None
     for taint in held_taints(claim, node):
         for applied, why, released in _pending(f, claim, node, taint):
-            left = _seconds_left(f, claim, applied)
+            if unreadable(f, applied):
+                return None
+            left = max(_seconds_left(f, claim, applied), _unobserved_seconds(f, applied))
             if applied.rule.on_timeout == "Replace" and left <= 0:
                 return f"{applied.source}: {why}", -left
             if not released:
@@ -136,13 +142,19 @@ def replacement_due(f: Facts, claim: NodeClaim, node: Node) -> tuple[str, float]
 def _pending(f: Facts, claim: NodeClaim, node: Node, taint: Taint) -> Iterator[tuple[AppliedRule, str, bool]]:
     """The rules of this taint that are not satisfied, what each lacks, and whether its timeout releases the taint."""
     for applied in f.readiness:
-        if applied.rule.taint.matches(taint) and (why := missing(applied, node)):
+        if applied.rule.taint.matches(taint) and (why := missing(f, applied, node)):
             released = applied.rule.on_timeout == "Release" and _seconds_left(f, claim, applied) <= 0
             yield applied, why, released
 
 
 def _seconds_left(f: Facts, claim: NodeClaim, applied: AppliedRule) -> float:
     return applied.rule.timeout_seconds - (f.now - _since(f, claim)).total_seconds()
+
+
+def _unobserved_seconds(f: Facts, applied: AppliedRule) -> float:
+    """Seconds until this process has seen the Ready Node for half of the timeout, whatever the clocks say."""
+    since = f.devices.seen_since if f.devices is not None else None
+    return applied.rule.timeout_seconds / 2 - (0.0 if since is None else f.loop_now - since)
 
 
 def _since(f: Facts, claim: NodeClaim) -> datetime:

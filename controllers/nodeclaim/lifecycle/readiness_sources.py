@@ -1,4 +1,5 @@
-"""What a readiness rule lacks: a condition or resource of the Node, a Ready pod on it, or a value of another object.
+"""What a readiness rule lacks: a condition, resource or devices of the Node, a Ready pod on it, or a value of another
+object.
 
 An object that is named after the Node and older than it belongs to a former machine of that name, and does not count.
 
@@ -8,24 +9,33 @@ Source: docs/references/kubernetes.md#readiness-rules, docs/references/kubernete
 from collections.abc import Mapping
 from typing import Any
 
+from controllers.model.facts import Facts
 from controllers.model.readiness import AppliedRule
 from provisioner.api.jsonpath import JsonPath
 from provisioner.api.node import Node
 from provisioner.api.readiness import UntilCondition, UntilObject, UntilPod, UntilResource
 from provisioner.api.time import rfc3339
 
-from .gpu_resources import whole_number
+from . import dra
+from .expected_gpus import whole_number
 
 VALUES_SHOWN = 3
 
 
-def missing(applied: AppliedRule, node: Node) -> str:
+def unreadable(f: Facts, applied: AppliedRule) -> str:
+    """Why what the rule names cannot be read, so that it is not known to be missing; "" if it can."""
+    return applied.problem or (dra.unlisted(f) if applied.rule.until.devices is not None else "")
+
+
+def missing(f: Facts, applied: AppliedRule, node: Node) -> str:
     """What the rule waits for; "" if it is satisfied."""
     until = applied.rule.until
     if until.condition is not None:
         return _condition(until.condition, node)
     if until.resource is not None:
-        return _resource(until.resource, node)
+        return _resource(f, until.resource, node)
+    if until.devices is not None:
+        return dra.lacking(f, node, until.devices.driver, until.devices.count)
     if applied.problem:
         return applied.problem
     if until.pod is not None:
@@ -43,7 +53,9 @@ def _condition(until: UntilCondition, node: Node) -> str:
     return f"condition {until.type} of the Node is {found.status}{cause}, not {until.status}"
 
 
-def _resource(until: UntilResource, node: Node) -> str:
+def _resource(f: Facts, until: UntilResource, node: Node) -> str:
+    if (driver := dra.gpu_driver(f)) and until.name == f.gpus.resource:
+        return f"{until.name}: DRA driver {driver} publishes the GPUs of this Node; use until.devices in the rule"
     count = whole_number(node.status.allocatable.get(until.name, "0"))
     return "" if count >= until.count else f"{until.name}: {count} of {until.count} allocatable"
 

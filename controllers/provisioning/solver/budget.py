@@ -1,46 +1,85 @@
-"""What may still be bought during one decision: the limits of NodePools, and the number of machines."""
+"""What may still be bought during one decision: the limits of NodePools, quotas, and the number of machines.
 
-from collections.abc import Iterable
+A quota is counted from the beginning, but limits purchases only once it is known to be scarce: cheaper and dearer
+machines with different quotas need not be compared otherwise.
+"""
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 
 from .candidates import Candidate
 from .model import ExistingNode, Snapshot
-from .resources import times
-from .topology import UNLIMITED
+from .resources import UNLIMITED, times
 from .work import Work
 
 NODES = "nodes"
+# In place of the name of a NodePool.
+QUOTA = ""
 
 
 class Budget:
     """`limits`: what remains, by NodePool and resource, in thousandths. `most`: machines, None for any number.
 
-    `leaving`: machines that no longer count towards the limits.
+    `leaving`: machines that no longer count towards the limits of NodePools; their quota is free only when Azure has
+    deleted them. `scarce`: the quotas that count as limits.
     """
 
-    def __init__(self, snapshot: Snapshot, leaving: Iterable[ExistingNode] = ()) -> None:
+    def __init__(self, snapshot: Snapshot, leaving: Iterable[ExistingNode] = (), scarce: Collection[str] = ()) -> None:
         self.limits = {
             (pool.name, name): limit - pool.used.get(name, 0)
             for pool in snapshot.node_pools
             for name, limit in pool.limits.items()
         }
+        # The limits of each NodePool, so that those of others are not compared for each machine.
+        self._limited: dict[str, list[str]] = {}
+        for pool, resource in self.limits:
+            self._limited.setdefault(pool, []).append(resource)
         for node in leaving:
-            for pool, resource in self.limits:
-                if pool == node.node_pool:
-                    self.limits[pool, resource] += 1000 if resource == NODES else node.capacity.get(resource, 0)
+            for resource in self._limited.get(node.node_pool, ()):
+                self.limits[node.node_pool, resource] += 1000 if resource == NODES else node.capacity.get(resource, 0)
+        self._quotas, self._scarce, self._used = snapshot.quotas, scarce, Counter[str]()
+        self.limits |= {(QUOTA, name): snapshot.quotas[name].left for name in scarce}
         self.most = snapshot.max_new
 
+    @property
+    def left(self) -> Mapping[str, int]:
+        """What is left of the scarce quotas."""
+        return {name: self.limits[QUOTA, name] for name in self._scarce}
+
+    @property
+    def exceeded(self) -> frozenset[str]:
+        """The quotas of which the machines need more than is left."""
+        return frozenset(
+            name for name, used in self._used.items() if name in self._quotas and used > self._quotas[name].left
+        )
+
     def uses(self, candidate: Candidate) -> dict[tuple[str, str], int]:
-        """What one machine counts towards the limits of its NodePool, in thousandths."""
+        """What one machine counts towards the limits of its NodePool, in thousandths, and towards scarce quotas."""
+        pool = candidate.pool.name
         return {
             (pool, resource): 1000 if resource == NODES else candidate.capacity.get(resource, 0)
-            for pool, resource in self.limits
-            if pool == candidate.pool.name
-        }
+            for resource in self._limited.get(pool, ())
+        } | {(QUOTA, name): candidate.quotas.get(name, 0) for name in self._scarce}
+
+    def allows(self, candidate: Candidate) -> bool:
+        """Whether one more machine of this candidate is within the limits."""
+        return all(not amount or amount <= self.limits[key] for key, amount in self.uses(candidate).items())
+
+    def room(self, candidate: Candidate) -> dict[str, int]:
+        """What is left of the limits of a candidate's NodePool, by resource."""
+        pool = candidate.pool.name
+        return {resource: max(0, self.limits[pool, resource]) for resource in self._limited.get(pool, ())}
+
+    def widen(self, candidate: Candidate, more: Mapping[str, int]) -> None:
+        """Count what a claim may launch beyond the machine that was counted."""
+        for name, amount in more.items():
+            self.limits[candidate.pool.name, name] -= amount
 
     def take(self, candidate: Candidate) -> None:
         """Count a machine."""
         for key, amount in self.uses(candidate).items():
             self.limits[key] -= amount
+        self._used.update(candidate.quotas)
         if self.most is not None:
             self.most -= 1
 

@@ -1,21 +1,24 @@
 """Machines that could be bought: one candidate for each NodePool, instance type and offering.
 
 Zone and capacity type of a candidate are fixed, so that its price is known while pods are packed; `claims` opens both
-again as far as the price allows.
+again as far as the price allows. Of equal prices a machine outside all zones comes first, because Azure can place it
+anywhere, unless that could add a domain to pods that are spread over zones or grouped by zone.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
 from provisioner.api import labels
-from provisioner.api.taints import untolerated
-from provisioner.api.value_sets import ABSENT, one_of
+from provisioner.api.meta import Taint
+from provisioner.api.restricted_labels import refused_key
+from provisioner.api.value_sets import ABSENT, ANY, one_of
+from provisioner.api.zones import is_regional
 
-from .model import InstanceType, NodePool, Offering, PodSpec, Resources, Snapshot
+from .model import InstanceType, NodePool, Offering, Resources, Snapshot
+from .overhead import Daemons, expected, fit, largest_together
 from .requirements import Requirements, combine, conflict
 from .resources import total, without
-from .views import View
 
 SPOT = "spot"
 # The price of an offering without a known price: higher than any machine, so that it is chosen last.
@@ -25,7 +28,8 @@ UNKNOWN_PRICE = 1e6
 class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     """`allocatable`: without the requests of the daemon pods. `requirements`: of pool, type and offering together.
 
-    `cause`: why the offering is not available.
+    `taints`: of its Nodes, those of the pool and of the offering. `priced`: its price is known.
+    `cause`: why the offering is not available. `quotas`: what it uses of each quota.
     """
 
     pool: NodePool
@@ -37,43 +41,87 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     allocatable: Resources
     capacity: Resources
     daemon_requests: Resources
+    taints: tuple[Taint, ...] = ()
     host_ports: frozenset[tuple[str, int, str]] = frozenset()
+    priced: bool = True
     cause: str = ""
+    quotas: Mapping[str, int] = {}
 
 
-class Compatible(msgspec.Struct, frozen=True):
-    """Why a pod fits a candidate: the first compatible alternative, and the keys that it leaves or makes open."""
-
-    open: Requirements
+def order_price(offering: Offering) -> float:
+    """The price by which offerings are compared, USD an hour."""
+    if offering.price is not None:
+        return offering.price
+    return UNKNOWN_PRICE if offering.order_price is None else offering.order_price
 
 
 def candidates(snapshot: Snapshot, *, available: bool = True) -> tuple[Candidate, ...]:
     """All candidates with an available offering, or all without one, in the order of prices and names."""
-    found = []
-    for pool in snapshot.node_pools:
-        for kind in snapshot.instance_types if pool.types is None else pool.types:
-            overheads: dict[tuple[str, str], tuple[Resources, frozenset[tuple[str, int, str]]]] = {}
-            for offering, requirements in _offerings(pool, kind, snapshot.well_known, available=available):
-                place = (offering.zone, offering.capacity_type)
-                if place not in overheads:
-                    overheads[place] = _daemons(snapshot.daemons, pool, requirements, snapshot.well_known)
-                requests, ports = overheads[place]
-                found.append(
-                    Candidate(
-                        pool=pool,
-                        type_name=kind.name,
-                        zone=offering.zone,
-                        capacity_type=offering.capacity_type,
-                        price=UNKNOWN_PRICE if offering.price is None else offering.price,
-                        requirements=requirements,
-                        allocatable=without(kind.allocatable, requests),
-                        capacity=kind.capacity,
-                        daemon_requests=requests,
-                        host_ports=ports,
-                        cause=offering.cause,
-                    )
-                )
-    return tuple(sorted(found, key=_preference))
+    found = [one for pool in snapshot.node_pools for one in _of_pool(pool, snapshot, available=available)]
+    zonal_first = _counts_zones(snapshot)
+
+    def preference(one: Candidate) -> tuple[float, str, str, bool, str, bool]:
+        # Of equal prices spot comes first: the price of an on-demand machine is the most that a spot machine costs.
+        outside = is_regional(one.zone) is zonal_first
+        return one.price, one.pool.name, one.type_name, outside, one.zone, one.capacity_type != SPOT
+
+    return tuple(sorted(found, key=preference))
+
+
+def _of_pool(pool: NodePool, snapshot: Snapshot, *, available: bool) -> Iterator[Candidate]:
+    found = list[tuple[InstanceType, Offering, Requirements, tuple[Taint, ...], Daemons]]()
+    for kind in snapshot.instance_types if pool.types is None else pool.types:
+        daemons: dict[tuple[str, str], Daemons] = {}
+        for offering, requirements in _offerings(pool, kind, snapshot.well_known, available=available):
+            place, taints = (offering.zone, offering.capacity_type), _taints(pool, offering)
+            if place not in daemons:
+                daemons[place] = expected(snapshot.daemons, taints, requirements, snapshot.well_known, kind.allocatable)
+            found.append((kind, offering, requirements, taints, daemons[place]))
+    # Where no machine takes all daemon pods, some of them stay pending on each machine.
+    some = not any(fit(daemons, kind.allocatable) for kind, _, _, _, daemons in found)
+    for kind, offering, requirements, taints, every in found:
+        counted = largest_together(every, kind.allocatable) if some else every
+        requests = total(one.requests for one in counted)
+        yield Candidate(
+            pool=pool,
+            type_name=kind.name,
+            zone=offering.zone,
+            capacity_type=offering.capacity_type,
+            price=order_price(offering),
+            priced=offering.price is not None,
+            requirements=requirements,
+            allocatable=without(kind.allocatable, requests),
+            capacity=kind.capacity,
+            daemon_requests=requests,
+            taints=taints,
+            host_ports=frozenset(port for one in counted for port in one.host_ports),
+            cause=offering.cause,
+            quotas=offering.quotas,
+        )
+
+
+def _counts_zones(snapshot: Snapshot) -> bool:
+    """Whether a first machine outside all zones could keep pods from their places.
+
+    It adds a domain: pods that are spread over zones then have to use it too, and those of a NodePool with other zones
+    cannot.
+    """
+    pods = (pod.spec for pod in snapshot.pods)
+    bound = (pod.spec for node in snapshot.nodes for pod in node.pods)
+    zones = {offering.zone for kind in snapshot.instance_types for offering in kind.offerings}
+    regional = [zone for zone in zones if is_regional(zone)]
+    return any(
+        term.key == labels.ZONE and not term.weight
+        for specs in (pods, bound)
+        for spec in specs
+        for term in spec.topology
+    ) or not all(
+        pool.requirements.get(labels.ZONE, ANY).allows(zone) for pool in snapshot.node_pools for zone in regional
+    )
+
+
+def _taints(pool: NodePool, offering: Offering) -> tuple[Taint, ...]:
+    return (*pool.taints, *(one for one in offering.taints if one not in pool.taints))
 
 
 def offers(pool: NodePool, types: Iterable[InstanceType], well_known: frozenset[str]) -> bool:
@@ -89,62 +137,15 @@ def _offerings(
         return
     base = combine(pool.requirements, kind.requirements)
     for offering in kind.offerings:
-        fixed = combine(
-            offering.requirements,
-            {
-                labels.ZONE: one_of((offering.zone,)) if offering.zone else ABSENT,
-                labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
-            },
-        )
+        fixed = {
+            **offering.requirements,
+            labels.ZONE: one_of((offering.zone,)) if offering.zone else ABSENT,
+            labels.CAPACITY_TYPE: one_of((offering.capacity_type,)),
+        }
         if offering.available is available and not conflict(base, fixed, fixed):
-            yield offering, combine(base, fixed)
-
-
-def _preference(one: Candidate) -> tuple[float, str, str, str, bool]:
-    # Of equal prices spot comes first: the price of an on-demand machine is the most that a spot machine costs.
-    return one.price, one.pool.name, one.type_name, one.zone, one.capacity_type != SPOT
-
-
-def compatible(candidate: Candidate, spec: PodSpec, view: View, well_known: frozenset[str]) -> Compatible | None:
-    """How a pod fits an empty machine of this candidate, resources aside; None if it does not."""
-    if untolerated(candidate.pool.taints, spec.tolerations, ignore_preferred=view.ignore_preferred_taints):
-        return None
-    if candidate.host_ports and ports_conflict(spec.host_ports, candidate.host_ports):
-        return None
-    for alternative in view.alternatives:
-        if not conflict(candidate.requirements, alternative, well_known):
-            return Compatible(
-                {
-                    key: wanted
-                    for key, wanted in alternative.items()
-                    if (offered := candidate.requirements.get(key)) is None or offered.single is None
-                }
-            )
-    return None
-
-
-def ports_conflict(one: Iterable[tuple[str, int, str]], other: Iterable[tuple[str, int, str]]) -> bool:
-    """Whether two sets of host ports share one; an unspecified address conflicts with every address."""
-    taken = tuple(other)
-    return any(
-        port == used and protocol == theirs and (address == at or "0.0.0.0" in (address, at))  # noqa: S104
-        for address, port, protocol in one
-        for at, used, theirs in taken
-    )
+            yield offering, {**base, **{key: base.get(key, ANY).intersection(one) for key, one in fixed.items()}}
 
 
 def _shared(pool: Requirements, kind: Requirements) -> Requirements:
-    """The requirements of a pool that concern a type: keys of which the type has a value, or must have one."""
-    return {key: wanted for key, wanted in pool.items() if key in kind}
-
-
-def _daemons(
-    daemons: Iterable[PodSpec], pool: NodePool, requirements: Requirements, well_known: frozenset[str]
-) -> tuple[Resources, frozenset[tuple[str, int, str]]]:
-    expected = [
-        daemon
-        for daemon in daemons
-        if not untolerated(pool.taints, daemon.tolerations, ignore_preferred=True)
-        and any(not conflict(requirements, one, well_known) for one in daemon.alternatives)
-    ]
-    return total(daemon.requests for daemon in expected), frozenset(p for d in expected for p in d.host_ports)
+    """The requirements of a pool that concern a type: keys of which it has a value, and keys that only AKS can set."""
+    return {key: wanted for key, wanted in pool.items() if key in kind or refused_key(key) is not None}

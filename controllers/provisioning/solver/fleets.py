@@ -49,18 +49,29 @@ def separate(packing: Packing, demand: Mapping[int, int]) -> Fleet:
     return fleet
 
 
-def greedy(packing: Packing, demand: Mapping[int, int], worth: Mapping[int, float], order: Order) -> Fleet:
-    """Machine by machine, the one whose pods are worth most of its price; alike machines are taken at once."""
+def greedy(packing: Packing, demand: Mapping[int, int], worth: Mapping[int, float], order: Order, end: int) -> Fleet:
+    """Machine by machine, the one whose pods are worth most of its price; alike machines are taken at once.
+
+    After so many steps of the packing the rest has machines as in `separate`.
+    """
     remaining = {g: n for g, n in demand.items() if n > 0}
     fleet: Fleet = Counter()
     patterns: dict[int, tuple[float, Pattern]] = {}
+    # The order of the groups that may run on a machine, for machines with the same ones.
+    own: dict[frozenset[int], Order] = {}
     while remaining:
         if 2 * len(remaining) < len(order.groups):
             order = packing.order(group for group in order.groups if group in remaining)
+            own.clear()
+        if packing.steps > end:
+            return fleet + separate(packing, remaining)
         best: tuple[float, float, int, Pattern] | None = None
-        for index in range(len(packing.machines)):
+        for index, machine in enumerate(packing.machines):
             if index not in patterns:
-                pattern = packing.fill(index, remaining, order)
+                if machine.groups not in own:
+                    own[machine.groups] = packing.order(g for g in order.groups if g in machine.groups)
+                own[machine.groups] = own[machine.groups].left(remaining)
+                pattern = packing.fill(index, remaining, own[machine.groups])
                 value = sum(worth[g] * n for g, n in pattern)
                 patterns[index] = (value / (packing.prices[index] or 1e-9), pattern)
             ratio, pattern = patterns[index]

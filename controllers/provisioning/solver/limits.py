@@ -1,4 +1,4 @@
-"""Limits of NodePools and of the number of machines.
+"""Limits of NodePools, quotas, and the number of machines.
 
 Limits are prices first (Lagrangian multipliers): the search is repeated with a growing surcharge on what is scarce
 until the fleet is within the limits. If no fleet for all pods is, as many pods as possible are placed.
@@ -63,13 +63,20 @@ class _Scarcity:
         self._most = most
         self._large_first = by_size(packing, demand)
         self._small_first = packing.order(self._large_first.groups[::-1])
+        self._uses = [[(key, n) for key, n in one.uses.items() if n and key in limits] for one in packing.machines]
+        own = 1.0 / max(1, most) if most is not None else 0.0
+        # The largest part of a limit that one machine uses.
+        self._part = [max([own, *(n / max(1, limits[key]) for key, n in uses)]) or 1e-9 for uses in self._uses]
 
     def best(self, unlimited: Fleet) -> Fleet:
         """The cheapest fleet within the limits; if none takes all units, one that takes the most of them."""
         tried = [unlimited, *self._with_surcharges(unlimited)]
+        found = [tried[-1], self._in_turn(tried)]
         self._packing.set_prices(lambda _: 0.0)
-        if not _exceeded(self._packing, tried[-1], self._limits, self._most):
-            return tried[-1]
+        if within := [one for one in found if not _exceeded(self._packing, one, self._limits, self._most)]:
+            best = min(within, key=self._rank)
+            if pods_of(best) == sum(self._demand.values()):
+                return best
         alike = (self._alike(index) for index in range(len(self._packing.machines)))
         starts, end = list[Fleet](), self._packing.steps + SEARCH_STEPS
         for fleet in chain(tried[::-1], [Fleet()], alike):
@@ -105,6 +112,23 @@ class _Scarcity:
             if not _exceeded(self._packing, fleet, self._limits, self._most):
                 break
         return tried
+
+    def _in_turn(self, fleets: Sequence[Fleet]) -> Fleet:
+        """The machines of one fleet after the other while the limits allow them; the rest with the last surcharges.
+
+        A surcharge alone replaces all machines that use a limit, or none of them.
+        """
+        remaining, left, kept = self._remaining(), dict(self._demand), Fleet()
+        for fleet in fleets[:-1]:
+            for index, pattern in sorted(fleet):
+                allowed = remaining.fit(index), *(left[group] // units for group, units in pattern)
+                if (count := min(fleet[index, pattern], *allowed)) > 0:
+                    kept[index, pattern] += count
+                    remaining.take(index, count)
+                    for group, units in pattern:
+                        left[group] -= units * count
+        rest = {group: units for group, units in left.items() if units}
+        return kept + search(self._packing, rest) if rest else kept
 
     def _exchanged(self, best: Fleet, end: int) -> Fleet:
         """A fleet within the limits, improved by exchanging single machines."""
@@ -143,7 +167,7 @@ class _Scarcity:
                 left[group] -= units * count
 
         def worth(index: int, pattern: Pattern) -> tuple[float, float]:
-            return -sum(n for _, n in pattern) / remaining.part[index], self._packing.machines[index].price
+            return -sum(n for _, n in pattern) / self._part[index], self._packing.machines[index].price
 
         for index, pattern in sorted(fleet, key=lambda kind: (worth(*kind), kind)):
             count = min(fleet[index, pattern], remaining.fit(index))
@@ -151,6 +175,7 @@ class _Scarcity:
                 take(index, pattern, count)
         filled: dict[tuple[int, bool], tuple[tuple[float, float], int, Pattern]] = {}
         while True:
+            self._packing.steps += len(self._packing.machines)
             for index in range(len(self._packing.machines)):
                 possible = remaining.fit(index) > 0
                 for reverse, order in enumerate((self._large_first, self._small_first)):
@@ -168,34 +193,32 @@ class _Scarcity:
             filled = {p: one for p, one in filled.items() if all(left[g] >= n for g, n in one[2])}
 
     def _remaining(self) -> "_Remaining":
-        return _Remaining(self._packing.machines, dict(self._limits), self._most)
+        return _Remaining(self._uses, dict(self._limits), self._most)
 
 
 class _Remaining:
-    """What remains of the limits. `part`: the largest part of a limit that one machine uses."""
+    """What remains of the limits. `uses`: what each machine uses of which limit, unless nothing."""
 
-    def __init__(self, machines: Sequence[Machine], limits: dict[tuple[str, str], int], most: int | None) -> None:
-        self._machines = machines
+    def __init__(
+        self,
+        uses: Sequence[Sequence[tuple[tuple[str, str], int]]],
+        limits: dict[tuple[str, str], int],
+        most: int | None,
+    ) -> None:
+        self._uses = uses
         self._limits = limits
         self._most = most
-        own = 1.0 / max(1, most) if most is not None else 0.0
-        self.part = [
-            max([own, *(machine.uses.get(key, 0) / max(1, limit) for key, limit in limits.items())]) or 1e-9
-            for machine in machines
-        ]
 
     def fit(self, index: int) -> int:
         """How many machines of this kind the limits still allow."""
-        uses = self._machines[index].uses
-        counts = [limit // uses[key] for key, limit in self._limits.items() if uses.get(key)]
-        if self._most is not None:
-            counts.append(self._most)
-        return max(0, min(counts, default=1_000_000))
+        found = 1_000_000 if self._most is None else self._most
+        for key, amount in self._uses[index]:
+            found = min(found, self._limits[key] // amount)
+        return max(0, found)
 
     def take(self, index: int, count: int) -> None:
         """Count machines towards the limits."""
-        for key, amount in self._machines[index].uses.items():
-            if key in self._limits:
-                self._limits[key] -= amount * count
+        for key, amount in self._uses[index]:
+            self._limits[key] -= amount * count
         if self._most is not None:
             self._most -= count

@@ -1,16 +1,19 @@
 """Machines with room: existing nodes, NodeClaims on their way, and machines planned by the current decision."""
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from provisioner.api.meta import Taint
 from provisioner.api.taints import untolerated
 
 from .candidates import Candidate
-from .model import BoundPod, ExistingNode, PodSpec, Resources, TopologyTerm
-from .requirements import Requirements, combine, conflict
-from .resources import total, without
-from .topology import UNLIMITED, Selection, host_room
+from .host_room import host_room
+from .labelled import Labelled
+from .model import BoundPod, ExistingNode, PodSpec, Resources
+from .overhead import expected, largest_together
+from .places import Place
+from .requirements import Requirements, conflict
+from .resources import UNLIMITED, total, without
+from .selection import Selection, has_apart
 from .views import View
 
 
@@ -18,38 +21,60 @@ from .views import View
 class Host:
     """One machine and the pods on it. `candidate` is set for machines planned by this decision only.
 
-    `open_keys`: labels that the machine need not define yet. `tightness` sorts machines with the least room first.
+    `present`: each kind of pod on it, with the number of pods. `running_apart`, `placed_apart`: those of them with
+    required anti-affinity by hostname that ran before the decision, and that it placed. `tightness` sorts machines with
+    the least room first.
     """
 
     name: str
-    requirements: Requirements
-    taints: Sequence[Taint]
+    labelled: Labelled
     free: dict[str, int]
-    open_keys: frozenset[str] = frozenset()
     candidate: Candidate | None = None
-    present: list[tuple[PodSpec, Sequence[TopologyTerm], int]] = field(default_factory=list)
+    present: list[tuple[PodSpec, int]] = field(default_factory=list)
+    running_apart: Sequence[PodSpec] = ()
+    placed_apart: list[PodSpec] = field(default_factory=list)
     pods: list[str] = field(default_factory=list)
     requested: dict[str, int] = field(default_factory=dict)
-    required: Requirements = field(default_factory=dict)
     tightness: tuple[int, int, str] = (0, 0, "")
 
     def __post_init__(self) -> None:
         self.tightness = self._tightness()
 
     @property
-    def labels(self) -> dict[str, str]:
+    def requirements(self) -> Requirements:
+        """Those of its labels."""
+        return self.labelled.requirements
+
+    @property
+    def labels(self) -> Mapping[str, str]:
         """The labels whose value is known."""
-        return {key: one for key, allowed in self.requirements.items() if (one := allowed.single) is not None}
+        return self.labelled.known
+
+    @property
+    def place(self) -> Place:
+        """What the node inclusion policies of spread constraints compare."""
+        return self.labelled.place
 
     def copied(self) -> "Host":
         """A machine that pods can be placed on without a change of this one."""
         return replace(
             self,
+            # What pods make of the labels is kept for one decision only.
+            labelled=self.labelled.copied(),
             free=dict(self.free),
             present=[*self.present],
+            placed_apart=[*self.placed_apart],
             pods=[*self.pods],
             requested=dict(self.requested),
         )
+
+    def takes(self, spec: PodSpec) -> bool:
+        """Whether nothing is known that keeps a pod off, whatever its requests and labels promise."""
+        if self.candidate is None:
+            return self.name not in spec.misfits.nodes
+        pool, misfits = self.candidate.pool.name, spec.misfits
+        refused = (pool, self.candidate.type_name) in misfits.types or any(pool == of for of, _ in misfits.node_pools)
+        return not refused and not misfits.waits
 
     def _tightness(self) -> tuple[int, int, str]:
         """Unused devices and CPU in thousandths, and the name; extended resources have a domain in their name."""
@@ -58,12 +83,17 @@ class Host:
 
     def alternative(self, spec: PodSpec, view: View) -> Requirements | None:
         """The first alternative of a pod that this machine satisfies, resources aside; None if there is none."""
-        if untolerated(self.taints, spec.tolerations, ignore_preferred=view.ignore_preferred_taints):
+        if untolerated(self.labelled.taints, spec.tolerations, ignore_preferred=view.ignore_preferred_taints):
             return None
-        return next((one for one in view.alternatives if not conflict(self.requirements, one, self.open_keys)), None)
+        return self.alternative_of(view.alternatives)
+
+    def alternative_of(self, alternatives: Iterable[Requirements]) -> Requirements | None:
+        """The first of several alternatives that its labels satisfy; None if there is none."""
+        known, open_keys = self.labelled.requirements, self.labelled.open_keys
+        return next((one for one in alternatives if not conflict(known, one, open_keys)), None)
 
     def room(self, spec: PodSpec, view: View, requests: Resources, wanted: int, selection: Selection) -> int:
-        """How many pods of a spec, up to `wanted`, this machine can take."""
+        """How many pods of a spec, up to `wanted`, this machine can take, as far as its pods do not keep them out."""
         count = min(wanted, UNLIMITED)
         for name, amount in requests.items():
             if amount > 0:
@@ -74,39 +104,47 @@ class Host:
             return 0
         return min(count, host_room(self.present, spec, view.topology, selection))
 
-    def place(self, spec: PodSpec, view: View, requests: Resources, names: Collection[str]) -> None:
+    def put(self, spec: PodSpec, view: View, requests: Resources, names: Collection[str]) -> None:
         """Put pods with these requests in all on this machine; its open labels are narrowed to what they require."""
-        chosen = self.alternative(spec, view) or {}
-        self.requirements = combine(self.requirements, chosen)
-        self.required = combine(self.required, chosen)
-        self.present.append((spec, view.topology, len(names)))
+        wanted = self.alternative(spec, view)
+        if wanted is not None:
+            self.labelled = self.labelled.narrowed(wanted)
+        self.present.append((spec, len(names)))
+        if has_apart(spec):
+            self.placed_apart.append(spec)
         self.pods.extend(names)
         for name, amount in requests.items():
             self.free[name] = self.free.get(name, 0) - amount
             self.requested[name] = self.requested.get(name, 0) + amount
         self.tightness = self._tightness()
 
+    def take_back(self, spec: PodSpec, names: Collection[str]) -> None:
+        """Remove pods of a spec that were put on this machine."""
+        self.pods = [name for name in self.pods if name not in names]
+        for name, amount in spec.requests.items():
+            self.free[name] = self.free.get(name, 0) + amount * len(names)
+            self.requested[name] -= amount * len(names)
+
 
 def existing_host(node: ExistingNode, daemons: Iterable[PodSpec], well_known: frozenset[str]) -> Host:
     """The room of an existing node: less its pods, and less the daemon pods that are still expected on it."""
     open_keys = well_known if node.planned else frozenset[str]()
-    expected = total(
-        daemon.requests
-        for daemon in daemons
-        if not untolerated(node.taints, daemon.tolerations, ignore_preferred=True)
-        and any(not conflict(node.requirements, one, open_keys) for one in daemon.alternatives)
-    )
+    promised = node.daemon_requests
+    if promised is None:
+        room = node.allocatable
+        every = expected(daemons, node.taints, node.requirements, open_keys, room)
+        promised = total(one.requests for one in largest_together(every, room))
     running = total(pod.spec.requests for pod in node.pods if pod.daemon)
-    missing = {name: max(0, amount - running.get(name, 0)) for name, amount in expected.items()}
+    missing = {name: max(0, amount - running.get(name, 0)) for name, amount in promised.items()}
     used = total([missing, *(pod.spec.requests for pod in node.pods)])
     free = without(node.allocatable, used)
+    present = _alike(node.pods)
     return Host(
         name=node.name,
-        requirements=node.requirements,
-        taints=node.taints,
+        labelled=Labelled(node.requirements, tuple(node.taints), open_keys),
         free={name: max(0, amount) for name, amount in free.items()},
-        open_keys=open_keys,
-        present=[(spec, tuple(t for t in spec.topology if not t.weight), n) for spec, n in _alike(node.pods)],
+        present=present,
+        running_apart=[spec for spec, _ in present if has_apart(spec)],
     )
 
 
@@ -118,13 +156,6 @@ def _alike(pods: Iterable[BoundPod]) -> list[tuple[PodSpec, int]]:
     return [*counted.values()]
 
 
-def planned_host(name: str, candidate: Candidate, well_known: frozenset[str]) -> Host:
-    """An empty machine of a candidate."""
-    return Host(
-        name=name,
-        requirements=candidate.requirements,
-        taints=candidate.pool.taints,
-        free=dict(candidate.allocatable),
-        open_keys=well_known,
-        candidate=candidate,
-    )
+def planned_host(name: str, candidate: Candidate, labelled: Labelled) -> Host:
+    """An empty machine of a candidate. `labelled`: its labels and taints."""
+    return Host(name=name, labelled=labelled, free=dict(candidate.allocatable), candidate=candidate)

@@ -4,27 +4,30 @@
 sets in the order of their prices, so that the cheapest machine for some pods is the lowest bit of an intersection.
 """
 
+from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from .bitsets import AtLeast, bits
 from .requirements import Requirements
+from .resources import UNLIMITED
 from .sharing import Sharing
-from .topology import UNLIMITED
 
 # A pattern: how many pods of which group are on one machine, sorted by group.
 Pattern = tuple[tuple[int, int], ...]
 # How many machines of which kind (candidate, pattern).
 Fleet = Counter[tuple[int, Pattern]]
+# Open labels are compared as value sets: so many times the cost of a group that is tried on a machine.
+AGREE_STEPS = 10
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """A candidate as numbers. `free` is indexed by resource. `groups`: indices of the groups that may run on it.
 
-    `anchors`: the groups for which it may be bought; the others may only join them.
+    `anchors`: the groups for which it may be bought; the others may only join them. `anchored`: whether there are none.
 
     `open`: per group, the labels whose value the group would fix, as value sets. `uses`: what it counts towards limits.
     """
@@ -35,6 +38,10 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     anchors: frozenset[int]
     open: Mapping[int, Requirements]
     uses: Mapping[tuple[str, str], int]
+    anchored: bool = False
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "anchored", self.anchors == self.groups)
 
 
 class Rank(NamedTuple):
@@ -53,12 +60,19 @@ class Order(NamedTuple):
     groups: Sequence[int]
     least: Sequence[tuple[int, ...]]
 
+    def left(self, demand: Container[int]) -> "Order":
+        """The same order without the first groups that are not in the demand any more."""
+        head = next((head for head, group in enumerate(self.groups) if group in demand), len(self.groups))
+        return Order(self.groups[head:], self.least[head:]) if head else self
+
 
 class Packing:
     """One packing problem.
 
-    `requests`: for each group (resource index, amount) pairs. `agrees(machine, groups)`: whether the groups agree on
-    the open labels of a machine. `steps` counts the work that was done, so that a search can end without a clock.
+    `requests`: for each group (resource index, amount) pairs. `agree(machine, agreed, group)`: the open labels of a
+    machine on which a group agrees with those before it, None if it does not. `steps` counts the work that was done,
+    so that a search can end without a clock, and `steps_of` the part that a group alone has caused; after `most_steps`
+    nothing more fits, so that every search ends.
     """
 
     def __init__(
@@ -67,20 +81,34 @@ class Packing:
         machines: Sequence[Machine],
         requests: Sequence[tuple[tuple[int, int], ...]],
         sharing: Sharing,
-        agrees: Callable[[int, Iterable[int]], bool],
+        agree: Callable[[int, Requirements, int], Requirements | None],
+        allows: Callable[[int, Pattern], bool],
+        most_steps: int,
     ) -> None:
         self.machines = machines
         self.requests = requests
         self.sharing = sharing
-        self._agrees = agrees
+        self._agree = agree
+        self._allows = allows
+        self._most_steps = most_steps
         self._cheapest: dict[Pattern, int | None] = {}
         self._alone: dict[tuple[int, int], int] = {}
         self._least: dict[int, float] = {}
         self.steps = 0
+        self.steps_of: Counter[int] = Counter()
         # The best fleets of parts of the demand, as far as the search has found them.
         self.solved: dict[Pattern, Fleet | None] = {}
         self.largest = [max(column) or 1 for column in zip(*(machine.free for machine in machines), strict=True)]
         self.set_prices(lambda _: 0.0)
+
+    @property
+    def ended(self) -> bool:
+        """Whether more than `most_steps` were made."""
+        return self.steps > self._most_steps
+
+    def part(self, parts: int) -> int:
+        """The steps after which something ends that may take one of so many parts of those that are left."""
+        return self.steps + max(0, self._most_steps - self.steps) // parts
 
     def set_prices(self, surcharge: Callable[[Machine], float]) -> None:
         """Search with these surcharges on the prices of the machines from now on."""
@@ -145,9 +173,26 @@ class Packing:
             return None
         for position in bits(found):
             index = self._order[position]
-            if not self.machines[index].open or self._agrees(index, [group for group, _ in pattern]):
+            if self._agreed(index, pattern) and self._allows(index, pattern):
                 return index
         return None
+
+    def _agreed(self, index: int, pattern: Pattern) -> bool:
+        """Whether the groups of a pattern agree on the open labels of a machine."""
+        agreed: Requirements = {}
+        for group, _ in pattern:
+            joined = self._joined(index, agreed, group)
+            if joined is None:
+                return False
+            agreed = joined
+        return True
+
+    def _joined(self, index: int, agreed: Requirements, group: int) -> Requirements | None:
+        if group not in self.machines[index].open:
+            return agreed
+        self.steps += AGREE_STEPS
+        self.steps_of[group] += AGREE_STEPS
+        return self._agree(index, agreed, group)
 
     def order(self, groups: Iterable[int]) -> Order:
         """An order in which machines are filled."""
@@ -161,13 +206,15 @@ class Packing:
         return Order(ordered, least[::-1])
 
     def fill(self, index: int, demand: Mapping[int, int], order: Order) -> Pattern:
-        """One machine filled with the demand, group after group."""
+        """One machine filled with the demand, group after group; empty after `most_steps`."""
+        if self.ended:
+            return ()
         machine = self.machines[index]
-        self.steps += len(order.groups)
         groups, free, interacting = machine.groups, [*machine.free], self.sharing.interacting
         pattern: dict[int, int] = {}
+        agreed: Requirements = {}
         present, counted = 0, self.sharing.empty()
-        anchored = self._anchored(machine, demand, order)
+        anchored, position = self._anchored(machine, demand, order), 0
         for position, group in enumerate(anchored.groups):
             pods = demand.get(group, 0)
             if not pods or group not in groups:
@@ -183,8 +230,11 @@ class Packing:
                 pods = min(pods, self.sharing.room(counted, present, group))
                 if not pods:
                     continue
-            if machine.open and not self._agrees(index, [*pattern, group]):
+            pods = self._allowed(index, pattern, group, pods)
+            joined = self._joined(index, agreed, group) if pods else None
+            if joined is None:
                 continue
+            agreed = joined
             pattern[group] = pods
             if interacting:
                 present |= 1 << group
@@ -194,11 +244,22 @@ class Packing:
             after = position + 1
             if after < len(anchored.least) and any(map(int.__lt__, free, anchored.least[after])):
                 break
+        self.steps += position + 1
         return tuple(sorted(pattern.items()))
+
+    def _allowed(self, index: int, pattern: Mapping[int, int], group: int, pods: int) -> int:
+        """How many pods of a group, up to `pods`, a machine takes besides others that it has."""
+
+        def allows(number: int) -> bool:
+            return self._allows(index, tuple(sorted({**pattern, group: number}.items())))
+
+        if allows(pods):
+            return pods
+        return bisect_left(range(1, pods), True, key=lambda number: not allows(number))
 
     def _anchored(self, machine: Machine, demand: Mapping[int, int], order: Order) -> Order:
         """The order, with the first possible anchor at its head; nothing without one."""
-        if machine.anchors == machine.groups:
+        if machine.anchored:
             return order
         possible = machine.anchors & machine.groups
         first = next((g for g in order.groups if g in possible and demand.get(g, 0) > 0), None)

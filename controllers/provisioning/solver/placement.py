@@ -1,65 +1,83 @@
 """Where pods may go before machines are chosen: domains of topology constraints, and machines that share pods."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from provisioner.api.labels import HOSTNAME
+from provisioner.api.labels import HOSTNAME, ZONE
+from provisioner.api.zones import is_regional
 
 from .budget import Budget
+from .domains import combinations
 from .hosts import Hosts
+from .model import TopologyTerm
 from .nodes import Host
 from .offers import Offers
-from .requirements import Requirements, conflict
-from .topology import UNLIMITED, Domains, Selection
+from .requirements import Requirements
+from .resources import UNLIMITED
+from .selection import Pending, Selection, TermIndex
+from .steps import DOMAINS_A_STEP, Steps
+from .topology import Domains
 from .views import inside
+from .ways import Way
 from .work import Unit, Work
 
 
 def with_domains(
-    work: Work, domains: Domains, offers: Offers, hosts: Hosts, budget: Budget | None
+    work: Work, domains: Domains, offers: Offers, hosts: Hosts, budget: Budget, *, way: Way, steps: Steps
 ) -> tuple[list[Work], list[Unit]]:
     """The pods divided by the domains that their topology constraints give them, and the units without a domain.
 
-    `budget`: what may still be bought, None to choose domains as if it were without limits.
+    `budget`: what may still be bought. Raises TooLargeError.
     """
-    if not domains.concerns(work.spec, work.view.topology):
+    own, excluded = {term.key for term in work.view.topology if term.key != HOSTNAME}, domains.excluded(work.spec)
+    if not own and not excluded:
         return [work], []
 
     def paid(domain: Mapping[str, str]) -> int:
         return hosts.room(work.spec, inside(work.view, domain), work.requests, len(work.units))
 
     def cost(domain: Mapping[str, str]) -> float | None:
-        found = offers.picked(offers.fitting(work.spec, inside(work.view, domain), work.requests))
+        steps.count(work.spec, 1)
+        found = offers.picked(offers.taking(work, inside(work.view, domain)))
         return next((one.price for one in found), None)
 
     def supply(domain: Mapping[str, str]) -> int:
-        if budget is None:
+        if not way.within_limits:
             return UNLIMITED
-        found = offers.picked(offers.fitting(work.spec, inside(work.view, domain), work.requests))
+        found = [*offers.picked(offers.taking(work, inside(work.view, domain)))]
+        steps.count(work.spec, len(found) // DOMAINS_A_STEP)
         return budget.units(work, found)
 
-    universe = _universe(work, domains.keys, offers, hosts)
+    keys = (*sorted(own | excluded.keys()),)
+    required = work.views[-1]
+    offered = offers.kinds(offers.taking(work, required), keys)
+    existing = hosts.kinds(required, keys)
+    steps.count(work.spec, (len(offered) + len(existing)) * (1 + len(keys)) // 2)
+    universe = _universe(work, keys, offered, (one for one, _ in existing))
     found = domains.assign(
         work.spec,
         work.view.topology,
         len(work.units),
+        size=work.size,
+        excluded=excluded,
         universe=universe,
+        eligible=lambda term: _eligible(work, term, offered, hosts),
+        present=lambda term: _present(work, term, hosts),
+        combinations=lambda wanted: combinations(
+            wanted, universe, (*((one, offers.well_known) for one in offered), *existing)
+        ),
         paid=paid,
         cost=cost,
         supply=supply,
+        way=way,
+        steps=steps,
     )
-    parts, start = [], 0
-    for domain, pods in found:
-        parts.append(work.inside(domain, work.units[start : start + pods]))
-        start += pods
-    return parts, work.units[start:]
-
-
-def bundled(work: Work, hosts: Hosts, selection: Selection) -> Work:
-    """Pods that must share one machine with each other become one unit, unless a machine has such pods already."""
-    terms = work.colocation
-    if work.size > 1 or not any(selection.selects(term, work.spec) for term in terms) or hosts.have(terms):
-        return work
-    return work.as_one_unit()
+    parts, start, outside = list[Work](), 0, list[Unit]()
+    for domain, units, pods in found:
+        part, left = work.inside(domain, work.units[start : start + units]).with_first(pods)
+        parts.append(part)
+        outside += left
+        start += units
+    return parts, outside + work.units[start:]
 
 
 def must_join(work: Work, hosts: Hosts, selection: Selection) -> bool:
@@ -72,7 +90,7 @@ def must_join(work: Work, hosts: Hosts, selection: Selection) -> bool:
 
 def joins(work: Work, host: Host, selection: Selection) -> bool:
     """Whether a machine has the pods that these pods need beside them."""
-    return all(any(selection.selects(term, spec) for spec, _, _ in host.present) for term in work.colocation)
+    return all(any(selection.selects(term, spec) for spec, _ in host.present) for term in work.colocation)
 
 
 def follows(work: Work, selection: Selection) -> bool:
@@ -80,33 +98,70 @@ def follows(work: Work, selection: Selection) -> bool:
     return any(term.kind == "affinity" and not selection.selects(term, work.spec) for term in work.view.topology)
 
 
-def is_counted(work: Work, others: Iterable[Work], selection: Selection) -> bool:
-    """Whether a constraint of other pods over a domain counts these pods."""
-    return any(
-        term.key != HOSTNAME and selection.selects(term, work.spec)
-        for other in others
-        if other is not work
-        for term in other.view.topology
-    )
+def counting(works: Iterable[Work], selection: Selection, pending: Pending, steps: Steps) -> TermIndex:
+    """The constraints of these pods over domains."""
+    found = TermIndex(selection, pending, steps)
+    for work in works:
+        for term in work.view.topology:
+            if term.key != HOSTNAME:
+                found.add(term, work.spec)
+    return found
 
 
-def _universe(work: Work, keys: Iterable[str], offers: Offers, hosts: Hosts) -> dict[str, list[str]]:
+def _universe(
+    work: Work, keys: Collection[str], offered: Iterable[Requirements], existing: Iterable[Requirements]
+) -> dict[str, list[str]]:
     """The domains that the pods may use, by key: those of machines that could be bought, and of existing ones.
 
-    Preferences do not count: kube-scheduler compares the domains that the required terms allow.
+    Preferences do not count: kube-scheduler compares the domains that the required terms allow. Zones come before the
+    domain of machines outside all zones, which is not added to those of a spread: a machine in it may be anywhere, and
+    pods that cannot use it would have to wait for it.
     """
-    wanted = {term.key for term in work.view.topology if term.key != HOSTNAME} | {*keys}
     required = work.views[-1]
     found: dict[str, set[str]] = {}
-    for candidate in offers.picked(offers.fitting(work.spec, required, work.requests)):
-        _collect(found, wanted, candidate.requirements)
-    for host in hosts.kinds():
-        if any(not conflict(host.requirements, one, host.open_keys) for one in required.alternatives):
-            _collect(found, wanted, host.requirements)
+    for machine in offered:
+        _collect(found, keys, machine)
+    if any(term.key == ZONE and term.kind == "spread" for term in work.view.topology):
+        _prefer_zones(found)
+    for machine in existing:
+        _collect(found, keys, machine)
     return {
-        key: sorted(v for v in values if any(key not in one or one[key].allows(v) for one in required.alternatives))
+        key: sorted(
+            (v for v in values if any(key not in one or one[key].allows(v) for one in required.alternatives)),
+            key=lambda value: (key == ZONE and is_regional(value), value),
+        )
         for key, values in found.items()
     }
+
+
+def _eligible(work: Work, term: TopologyTerm, offered: Iterable[Requirements], hosts: Hosts) -> set[str]:
+    """The domains that a spread constraint compares: of machines that it concerns, and of those that may be bought.
+
+    The volumes of the pods do not count for the former: kube-scheduler does not compare them with a constraint.
+    """
+    found: dict[str, set[str]] = {}
+    allowed = [one[term.key] for one in work.views[-1].alternatives if term.key in one]
+    for machine in offered:
+        _collect(found, (term.key,), machine)
+    _prefer_zones(found)
+    if len(allowed) == len(work.views[-1].alternatives):
+        found = {term.key: {v for v in found.get(term.key, ()) if any(one.allows(v) for one in allowed)}}
+    return found.get(term.key, set()) | _present(work, term, hosts)
+
+
+def _present(work: Work, term: TopologyTerm, hosts: Hosts) -> set[str]:
+    """The domains of the machines that a spread constraint concerns."""
+    keys = {one.key for one in work.view.topology if one.kind == "spread" and one.key != HOSTNAME}
+    found: dict[str, set[str]] = {}
+    for machine in hosts.concerned(term, work.spec, (*sorted(keys),)):
+        _collect(found, (term.key,), machine)
+    return found.get(term.key, set())
+
+
+def _prefer_zones(found: dict[str, set[str]]) -> None:
+    """Leave out the domain of machines outside all zones where machines in zones can be bought."""
+    if zones := {zone for zone in found.get(ZONE, ()) if not is_regional(zone)}:
+        found[ZONE] = zones
 
 
 def _collect(found: dict[str, set[str]], keys: Iterable[str], requirements: Requirements) -> None:

@@ -3,53 +3,71 @@
 If machines would take the pod whose offerings are not available now, the causes follow.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
+from provisioner.api.meta import Taint
 from provisioner.api.taints import untolerated
 
-from .candidates import Candidate, compatible
-from .model import NodePool, Resources, Snapshot
+from .candidates import Candidate
+from .min_values import short_of
+from .model import NO_RESOURCES, NodePool, Resources, Snapshot
+from .offers import Offers
 from .requirements import conflict
-from .resources import fits
 from .views import View
 from .work import Work
 
 CAUSES_SHOWN = 2
+ALTERNATIVES_SHOWN = 10
 NO_POOLS = "no NodePool is ready to provision machines"
 
 
-def explain(snapshot: Snapshot, offered: Iterable[Candidate], unavailable: Iterable[Candidate], work: Work) -> str:
-    """One text per NodePool, joined by "; ". `unavailable`: the candidates without an available offering."""
+def explain(
+    snapshot: Snapshot, offered: Offers, unavailable: Offers, work: Work, left: Mapping[str, int] = NO_RESOURCES
+) -> str:
+    """One text per NodePool, joined by "; ". `unavailable`: the candidates without an available offering.
+
+    `left`: what the decision leaves of the quotas that limited it.
+    """
+    if work.spec.misfits.waits:
+        return work.spec.misfits.waits
     if not snapshot.node_pools:
         return NO_POOLS
-    every, others = tuple(offered), tuple(unavailable)
     return "; ".join(
-        f"NodePool {pool.name}: "
-        + _obstacle(snapshot, [c for c in every if c.pool is pool], [c for c in others if c.pool is pool], pool, work)
+        f"NodePool {pool.name}: " + _obstacle(snapshot, offered, unavailable, pool, work, left=left)
         for pool in sorted(snapshot.node_pools, key=lambda pool: (-pool.weight, pool.name))
     )
 
 
 def _obstacle(
-    snapshot: Snapshot, offered: list[Candidate], unavailable: list[Candidate], pool: NodePool, work: Work
+    snapshot: Snapshot, offered: Offers, unavailable: Offers, pool: NodePool, work: Work, *, left: Mapping[str, int]
 ) -> str:
-    view = work.view
-    taint = untolerated(pool.taints, work.spec.tolerations, ignore_preferred=view.ignore_preferred_taints)
-    if taint is not None:
+    view, own = work.view, offered.of_pool(pool)
+    if (taint := _untolerated(pool.taints, work)) is not None:
         return f"did not tolerate taint (taint={taint})"
-    causes = _causes(snapshot, unavailable, work)
-    if not offered:
+    causes = _causes(unavailable, pool, work)
+    if not own:
         return f"no instance type with an available offering satisfies its requirements{causes}"
-    fitting = [c for c in offered if compatible(c, work.spec, view, snapshot.well_known) is not None]
+    fitting = own & offered.compatible(work.spec, view)
     if not fitting:
-        return _incompatible(snapshot, offered, pool, view) + causes
-    roomy = [c for c in fitting if fits(work.requests, c.allocatable)]
+        if paused := dict(work.spec.misfits.node_pools).get(pool.name):
+            return paused
+        if names := sorted(name for of, name in work.spec.misfits.types if of == pool.name):
+            return f"machines of its VM sizes did not take the pod before: {', '.join(names)}"
+        refused = [_untolerated(one.taints, work) for one in offered.picked(own)]
+        if (taint := refused[0]) is not None and all(refused):
+            return f"did not tolerate taint (taint={taint})"
+        return _incompatible(snapshot, [*offered.picked(own)], pool, view) + causes
+    roomy = [*offered.picked(fitting & offered.roomy(work.requests))]
     if not roomy:
-        short = ", ".join(_short(work.requests, fitting))
+        short = ", ".join(_short(work.requests, [*offered.picked(fitting)]))
         return f"no compatible instance type has enough resources: {short}{causes}"
+    if label := short_of(pool.requirements, roomy):
+        return f"minValues of {label} are not met"
     exhausted = sorted({name for name in pool.limits if all(_exceeds(pool, c, name) for c in roomy)})
     if exhausted:
         return f"limits of the NodePool are exhausted: {', '.join(exhausted)}"
+    if quota := _quota(snapshot, roomy, left):
+        return quota
     if pool.limits:
         return f"limits of the NodePool do not allow another machine: {', '.join(sorted(pool.limits))}"
     if view.topology:
@@ -59,15 +77,24 @@ def _obstacle(
     return "no machine was found"
 
 
-def _causes(snapshot: Snapshot, unavailable: list[Candidate], work: Work) -> str:
+def _quota(snapshot: Snapshot, roomy: Iterable[Candidate], left: Mapping[str, int]) -> str:
+    """The quota that the cheapest machine lacks, if each machine lacks one; "" otherwise."""
+    lacking = [[name for name, needed in one.quotas.items() if needed > left.get(name, needed)] for one in roomy]
+    if not all(lacking):
+        return ""
+    name = lacking[0][0]
+    quota = snapshot.quotas[name]
+    return f"{quota.text}, {quota.left - left[name]} more for machines of other pods. {quota.remedy}"
+
+
+def _untolerated(taints: Iterable[Taint], work: Work) -> Taint | None:
+    return untolerated(taints, work.spec.tolerations, ignore_preferred=work.view.ignore_preferred_taints)
+
+
+def _causes(unavailable: Offers, pool: NodePool, work: Work) -> str:
     """Why machines that would take the pod are not available, the cheapest first."""
-    found = dict.fromkeys(
-        c.cause
-        for c in unavailable
-        if c.cause
-        and compatible(c, work.spec, work.view, snapshot.well_known) is not None
-        and fits(work.requests, c.allocatable)
-    )
+    taking = unavailable.of_pool(pool) & unavailable.fitting(work.spec, work.view, work.requests)
+    found = dict.fromkeys(one.cause for one in unavailable.picked(taking) if one.cause)
     if not found:
         return ""
     shown = ", ".join([*found][:CAUSES_SHOWN])
@@ -77,7 +104,7 @@ def _causes(snapshot: Snapshot, unavailable: list[Candidate], work: Work) -> str
 
 def _incompatible(snapshot: Snapshot, offered: list[Candidate], pool: NodePool, view: View) -> str:
     texts = []
-    for alternative in view.alternatives:
+    for alternative in view.alternatives[:ALTERNATIVES_SHOWN]:
         keys = {conflict(c.requirements, alternative, snapshot.well_known) for c in offered}
         if not keys or "" in keys:
             texts.append("host ports or daemon pods conflict")

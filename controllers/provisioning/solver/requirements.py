@@ -3,7 +3,7 @@
 Source: docs/references/karpenter.md#requirements, and the behaviour of Karpenter's scheduler v1.14.
 """
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from provisioner.api.requirements import normalise_key
 from provisioner.api.value_sets import NEGATIVE, ValueSet, one_of
@@ -39,6 +39,13 @@ def conflict(node: Requirements, pod: Requirements, may_be_undefined: Collection
         elif not offered.intersects(wanted) and not (offered.operator in NEGATIVE and wanted.operator in NEGATIVE):
             return key
     return ""
+
+
+def distinct(machines: Iterable[Requirements], keys: Iterable[str]) -> list[Requirements]:
+    """What machines require of some labels, each combination once."""
+    wanted = tuple(keys)
+    found = {tuple((key, one[key]) for key in wanted if key in one) for one in machines}
+    return [dict(one) for one in found]
 
 
 def excludes(one: Requirements, other: Requirements) -> str:

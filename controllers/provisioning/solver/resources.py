@@ -8,6 +8,9 @@ from provisioner.api.quantity import parse_quantity
 
 from .model import Resources
 
+# Stands for any number of pods that no resource and no constraint limits.
+UNLIMITED = 1_000_000
+
 
 def parse(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
     """Quantities in thousandths, rounded up. Raises ValueError that names the resource."""

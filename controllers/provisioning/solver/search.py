@@ -17,6 +17,8 @@ ROUNDS = 40
 PARTS = 400
 # Of all constructions together, the cheapest one first, in steps of `Packing`.
 IMPROVEMENT_STEPS = 200_000
+# One construction may take one of so many parts of the steps that are left.
+CONSTRUCTIONS = 2
 SMALL_FLEET = 12
 _MACHINES = 1 << 20
 _NO_MACHINE = 1 << 120
@@ -32,9 +34,10 @@ def search(packing: Packing, demand: Mapping[int, int]) -> Fleet:
     if len(demand) > 1 or packing.sharing.interacting:
         worth = shares(packing, demand, apart)
         orders = by_size(packing, demand), by_density(packing, demand, worth)
-        options += [greedy(packing, demand, worth, order) for order in orders]
-    end = packing.steps + IMPROVEMENT_STEPS
-    options.sort(key=packing.cost)
+        options += [greedy(packing, demand, worth, order, packing.part(CONSTRUCTIONS)) for order in orders]
+    end = min(packing.steps + IMPROVEMENT_STEPS, packing.part(CONSTRUCTIONS))
+    most = max(map(pods_of, options))
+    options = sorted((one for one in options if pods_of(one) == most), key=packing.cost)
     return min((_improved(packing, option, end) for option in options), key=packing.rank)
 
 
@@ -141,7 +144,8 @@ def _solved(packing: Packing, part: Pattern) -> Fleet | None:
         found = _exact(packing, demand, PART_STATES)
         if found is None:
             apart = separate(packing, demand)
-            options = [apart, greedy(packing, demand, shares(packing, demand, apart), by_size(packing, demand))]
+            end = packing.part(CONSTRUCTIONS)
+            options = [apart, greedy(packing, demand, shares(packing, demand, apart), by_size(packing, demand), end)]
             covering = [one for one in options if pods_of(one) == sum(demand.values())]
             found = min(covering, key=packing.rank, default=None)
         packing.solved[part] = found

@@ -6,68 +6,108 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-
 https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-pod-affinity-and-anti-affinity.
 """
 
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from provisioner.api.labels import HOSTNAME
 
 from .bitsets import bits, of
-from .candidates import ports_conflict
 from .model import PodSpec, TopologyTerm
-from .topology import UNLIMITED, Selection
+from .ports import PortUse
+from .resources import UNLIMITED
+from .selection import Selection
+
+
+class Part(NamedTuple):
+    """Pods of one kind in each unit of a group, with their active terms."""
+
+    spec: PodSpec
+    terms: Sequence[TopologyTerm]
+    pods: int = 1
 
 
 class _Cap(NamedTuple):
-    """Beside a pod of `owners` at most `most` pods of `members` are on one machine. Both are sets of groups as bits."""
+    """Beside a pod of `owners` at most `most` pods are on one machine that count. `owners`: groups as bits.
+
+    `sizes`: how many pods count in one unit of each group.
+    """
 
     owners: int
-    members: int
+    sizes: Mapping[int, int]
     most: int
 
 
+class _Parts:
+    """The parts of all groups, by the labels of their pods."""
+
+    def __init__(self, groups: Sequence[Sequence[Part]]) -> None:
+        self._every = [(g, part) for g, parts in enumerate(groups) for part in parts]
+        self._labelled: dict[tuple[str, str], list[tuple[int, Part]]] = {}
+        for one in self._every:
+            for label in one[1].spec.labels.items():
+                self._labelled.setdefault(label, []).append(one)
+
+    def possible(self, term: TopologyTerm) -> Sequence[tuple[int, Part]]:
+        """Those that a term may select, each with its group."""
+        label = term.selector.single
+        return self._every if label is None else self._labelled.get(label, [])
+
+
+def _sizes(possible: Iterable[tuple[int, Part]], term: TopologyTerm, selection: Selection) -> Counter[int]:
+    """How many pods a term selects in one unit of each group."""
+    found: Counter[int] = Counter()
+    for g, part in possible:
+        if selection.selects(term, part.spec):
+            found[g] += part.pods
+    return found
+
+
 class Sharing:
-    """The constraints of groups by their index. `sizes`: pods in one unit of each group; 1 without sizes.
+    """The constraints of groups by their index. A group has one part, and more if other pods must be beside its own.
 
     `interacting`: the groups whose number on one machine depends on the other pods there; all others share freely.
+    `compared`: how many parts were compared with the terms of each group.
     """
 
-    def __init__(
-        self,
-        groups: Sequence[tuple[PodSpec, Sequence[TopologyTerm]]] = (),
-        sizes: Sequence[int] = (),
-        selection: Selection | None = None,
-    ) -> None:
+    def __init__(self, groups: Sequence[Sequence[Part]] = (), selection: Selection | None = None) -> None:
         known = selection or Selection()
-        self._sizes = sizes
-        self._caps_of: dict[int, list[tuple[int, _Cap, bool]]] = {}
+        self._caps_of: dict[int, list[tuple[int, _Cap, int]]] = {}
         self._excluded: dict[int, int] = {}
-        self._single: set[int] = {g for g, (spec, _) in enumerate(groups) if spec.host_ports}
+        with_ports = [
+            (g, part.spec.host_ports) for g, parts in enumerate(groups) for part in parts if part.spec.host_ports
+        ]
+        self._single: set[int] = {g for g, _ in with_ports}
         self._needs: dict[int, list[int]] = {}
         owners: dict[tuple[str, int, int], tuple[TopologyTerm, int]] = {}
-        for g, (_, terms) in enumerate(groups):
-            for term in terms:
+        for g, parts in enumerate(groups):
+            for term in (term for part in parts for term in part.terms):
                 if term.key == HOSTNAME:
                     key = (term.kind, known.term_class(term), term.max_skew)
                     owners[key] = term, owners.get(key, (term, 0))[1] | 1 << g
         self._caps: list[_Cap] = []
+        self.compared: Counter[int] = Counter()
+        everyone = _Parts(groups if owners else ())
         for term, owned in owners.values():
-            members = of(g for g, (spec, _) in enumerate(groups) if known.selects(term, spec))
+            possible = everyone.possible(term)
+            self.compared[next(bits(owned))] += len(possible)
+            sizes = _sizes(possible, term, known)
+            members = of(sizes)
             match term.kind:
                 case "spread":
-                    self._caps.append(_Cap(owned, members, term.max_skew))
+                    self._caps.append(_Cap(owned, sizes, term.max_skew))
                 case "anti-affinity":
                     self._keep_apart(owned, members)
                 case "affinity":
                     for g in bits(owned & ~members):
                         self._needs.setdefault(g, []).append(members)
         for number, cap in enumerate(self._caps):
-            for g in bits(cap.owners | cap.members):
-                self._caps_of.setdefault(g, []).append((number, cap, bool(cap.members >> g & 1)))
-        with_ports = [(g, spec.host_ports) for g, (spec, _) in enumerate(groups) if spec.host_ports]
+            for g in bits(cap.owners | of(cap.sizes)):
+                self._caps_of.setdefault(g, []).append((number, cap, cap.sizes.get(g, 0)))
+        used = PortUse((1 << g, ports) for g, ports in with_ports)
         for g, ports in with_ports:
-            for other, theirs in with_ports:
-                if g != other and ports_conflict(ports, theirs):
-                    self._excluded[g] = self._excluded.get(g, 0) | 1 << other
+            if others := used.taken(ports) & ~(1 << g):
+                self._excluded[g] = self._excluded.get(g, 0) | others
         self.interacting = frozenset({*self._caps_of, *self._excluded, *self._single, *self._needs})
 
     def _keep_apart(self, owners: int, members: int) -> None:
@@ -85,9 +125,8 @@ class Sharing:
 
     def add(self, counted: list[int], group: int, units: int) -> None:
         """Count units of a group on a machine."""
-        for number, _, is_member in self._caps_of.get(group, ()):
-            if is_member:
-                counted[number] += units * self._size(group)
+        for number, _, size in self._caps_of.get(group, ()):
+            counted[number] += units * size
 
     def room(self, counted: Sequence[int], present: int, group: int) -> int:
         """How many units of a group may join the units of other groups on one machine, resources aside.
@@ -99,11 +138,11 @@ class Sharing:
         ):
             return 0
         free = 1 if group in self._single else UNLIMITED
-        for number, cap, is_member in self._caps_of.get(group, ()):
+        for number, cap, size in self._caps_of.get(group, ()):
             if cap.owners & (present | 1 << group):
                 left = cap.most - counted[number]
-                if is_member:
-                    free = min(free, left // self._size(group))
+                if size:
+                    free = min(free, left // size)
                 elif left < 0:
                     return 0
         return max(0, free)
@@ -118,10 +157,8 @@ class Sharing:
                 or not all(need & present for need in self._needs.get(group, ()))
             ):
                 return False
-        return all(self._pods(c.members, pattern) <= c.most for c in self._caps if c.owners & present)
-
-    def _pods(self, members: int, pattern: Mapping[int, int]) -> int:
-        return sum(units * self._size(g) for g, units in pattern.items() if members >> g & 1)
-
-    def _size(self, group: int) -> int:
-        return self._sizes[group] if self._sizes else 1
+        return all(
+            sum(units * cap.sizes.get(group, 0) for group, units in pattern.items()) <= cap.most
+            for cap in self._caps
+            if cap.owners & present
+        )

@@ -5,30 +5,45 @@ machines, from the NodePools of highest weight first. Among fleets that place th
 wins, then fewer machines, then names. A preference of a pod is given up only when the pod cannot be placed with it.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from operator import attrgetter
-from typing import NamedTuple
 
 import msgspec
 
+from provisioner.api.labels import ZONE
+
 from . import reasons
+from .attempt import attempt
 from .bounds import Bound, Bounds
-from .budget import Budget
-from .buying import purchases
-from .candidates import Candidate, candidates
+from .candidates import candidates
 from .claims import Claims
-from .hosts import HostIndex, Hosts
-from .model import Decision, ExistingNode, NewMachine, Pod, PodSpec, Snapshot
-from .nodes import Host, existing_host, planned_host
+from .comparisons import PER_DECISION, REMEDY, TooLargeError, beyond_budget
+from .exclusion import Exclusion
+from .host_index import HostIndex
+from .model import Decision, Pod, PodSpec, Snapshot
+from .nodes import existing_host
 from .offers import Offers
-from .placement import bundled, follows, is_counted, joins, must_join, with_domains
-from .topology import Domains, Placed, Selection, placed
-from .work import Unit, Work, grouped
+from .places import placed
+from .problem import Cluster, Outcome, Problem
+from .requirements import Requirements
+from .running import RunningPods
+from .selection import Pending, Selection
+from .steps import OUT_OF_STEPS, Steps
+from .term_budget import TermBudget
+from .turns import Turn
+from .views import comparisons
+from .ways import REPAIRS, Seen, Way, further
+
+# Prices of decisions are compared in millionths of a USD.
+PRICE_TOLERANCE = 1e-6
 
 
-def solve(snapshot: Snapshot) -> Decision:
-    """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending."""
-    return Solver(snapshot).solve(snapshot.pods)
+def solve(snapshot: Snapshot, number: int = 0) -> Decision:
+    """Where each pending pod goes, which machines to buy for the others, and why the rest stays pending.
+
+    `number`: of the decision, in turn. It chooses the pods that come first where the steps do not suffice for all.
+    """
+    return Solver(snapshot).solve(snapshot.pods, number=number)
 
 
 class Solver:
@@ -38,15 +53,16 @@ class Solver:
         offers = Offers(candidates(snapshot), snapshot.well_known)
         hosts = [existing_host(node, snapshot.daemons, snapshot.well_known) for node in snapshot.nodes]
         self._nodes = {node.name: node for node in snapshot.nodes}
-        self._index = HostIndex(hosts)
+        self._index = HostIndex(hosts, snapshot.well_known)
         self._present = [
-            (host.name, placed(spec, terms, labels, pods))
+            (host.name, placed(spec, [term for term in spec.topology if not term.weight], labels, pods, place))
             for host in sorted(hosts, key=attrgetter("name"))
-            for labels in (host.labels,)
-            for spec, terms, pods in host.present
+            for labels, place in ((host.labels, host.place),)
+            for spec, pods in host.present
         ]
-        self._cluster = _Cluster(snapshot, offers, Selection(), Claims(snapshot, offers), self._index)
-        self._only_existing: _Cluster | None = None
+        self._cluster = Cluster(snapshot, offers, Selection(snapshot.namespaces), Claims(snapshot, offers), self._index)
+        self._only_existing: Cluster | None = None
+        self._unavailable: Offers | None = None
         self._bounds: Bounds | None = None
         self._last_full: tuple[Collection[str], int] = (), self._index.without(())
 
@@ -57,8 +73,9 @@ class Solver:
         leaving: Collection[str] = (),
         full: Collection[str] = (),
         buy: bool = True,
+        number: int = 0,
     ) -> Decision:
-        """A decision about these pods.
+        """A decision about these pods, the oldest one first; `number` as in the function `solve`.
 
         `leaving`: the names of machines that are removed, with the pods on them. `full`: those that take no pod.
         """
@@ -66,33 +83,107 @@ class Solver:
         present = [one for name, one in self._present if name not in leaving]
         removed = [self._nodes[name] for name in leaving]
         among = self._index.without(leaving)
-        problem = _Problem(tuple(pods), among, among & self._open(full), present, removed)
-        decisions = [_Attempt(cluster, problem).decide()]
-        scarce, domains = bool(decisions[0].errors), any(pod.spec.topology for pod in problem.pods)
-        if scarce and cluster.existing.hosts:
-            # Room on existing nodes that is given to small pods first takes more of them.
-            decisions.append(_Attempt(cluster, problem, small_first=True).decide())
-        if domains:
-            # Domains are chosen before machines; group by group, later groups prefer the domains of planned machines.
-            decisions.append(_Attempt(cluster, problem, one_by_one=True).decide())
-        snapshot = cluster.snapshot
-        if scarce and domains and (snapshot.max_new is not None or any(pool.limits for pool in snapshot.node_pools)):
-            # The cheapest domain may be one in which limits allow a few machines only.
-            decisions.append(_Attempt(cluster, problem, within_limits=True).decide())
-        return min(decisions, key=lambda one: (len(one.errors), round(one.price, 6), len(one.machines)))
+        decided, set_aside = _within_budget(tuple(pods))
+        steps, every = Steps(), frozenset(cluster.snapshot.quotas)
+        pending = Pending(spec for pod in decided for spec in pod.spec.choices)
+        budget = TermBudget(steps)
+        running = RunningPods(cluster.selection, present, pending, budget)
+        exclusion = Exclusion(cluster.selection, pending, self._index.apart, budget, steps)
+        problem = Problem((decided,), among, among & self._open(full), running, exclusion, removed)
+        while True:
+            steps.begin(parts=2)
+            found = attempt(cluster, problem, Way(), steps)
+            if found.ended:
+                found = _divided(cluster, problem._replace(scarce=every), steps, number)
+                break
+            if not found.exceeded or problem.scarce == every:
+                found = self._improved(cluster, problem, found, steps)
+                break
+            # Once more within the quotas that were exceeded; then within all of them.
+            problem = problem._replace(scarce=every if problem.scarce else found.exceeded)
+        found = found._replace(set_aside={**set_aside, **found.set_aside})
+        return msgspec.structs.replace(self._explained(cluster, found), steps=steps.total)
+
+    def _improved(self, cluster: Cluster, problem: Problem, first: Outcome, steps: Steps) -> Outcome:
+        """The best outcome within the quotas of all ways that may lead to a better one, as far as the steps suffice."""
+        (pods,) = problem.parts
+        seen = Seen(
+            groups=len({pod.key for pod in pods}),
+            pods=len(pods),
+            scarce=first.rank[0] > 0,
+            domains=any(pod.spec.topology for pod in pods),
+            limited=cluster.snapshot.max_new is not None
+            or bool(problem.scarce)
+            or any(pool.limits for pool in cluster.snapshot.node_pools),
+            hosts=bool(cluster.existing.hosts),
+            shared=bool(first.decision.existing),
+            zones=tuple(sorted({zone for one in _required(first) for zone in _zones(one)})),
+        )
+        best = first
+        steps.begin(parts=1)
+        for way in further(seen):
+            if steps.spent or self._is_best(best, problem):
+                break
+            found = attempt(cluster, problem, way, steps)
+            if not found.ended and not found.exceeded:
+                best = min(best, found, key=attrgetter("rank"))
+        return self._repaired(cluster, problem, best, steps) if seen.few and seen.groups > 1 else best
+
+    def _repaired(self, cluster: Cluster, problem: Problem, best: Outcome, steps: Steps) -> Outcome:
+        """The best outcome after attempts in which the pods that one leaves come first in the next one.
+
+        If none is left, those come first for which a machine is bought although others have room on existing ones.
+        """
+        (pods,) = problem.parts
+        first, last = frozenset[str](), best
+        for _ in range(REPAIRS):
+            left = last.left_pods or (last.bought_pods if last.decision.existing else frozenset[str]())
+            if left <= first or steps.spent or self._is_best(best, problem):
+                break
+            groups = {pod.key for pod in pods if pod.name in left}
+            first |= {pod.name for pod in pods if pod.key in groups}
+            last = attempt(cluster, problem, Way(first=first), steps)
+            if not last.ended and not last.exceeded:
+                best = min(best, last, key=attrgetter("rank"))
+        return best
+
+    def _is_best(self, found: Outcome, problem: Problem) -> bool:
+        """Whether no way can lead to a better result: all pods have a place, at the least price that is possible."""
+        left, price, machines = found.rank
+        if left or not machines:
+            return not left
+        (pods,) = problem.parts
+        least = self._least().of(pods, problem.takers)
+        return price <= least.alone + PRICE_TOLERANCE and machines <= least.machines
+
+    def _explained(self, cluster: Cluster, found: Outcome) -> Decision:
+        """The decision with the reasons of all pods that have no place."""
+        set_aside = found.set_aside
+        if not found.failed and not set_aside:
+            return found.decision
+        if self._unavailable is None:
+            snapshot = self._cluster.snapshot
+            self._unavailable = Offers(candidates(snapshot, available=False), snapshot.well_known)
+        errors = {**found.decision.errors, **set_aside}
+        for work in found.failed:
+            why = work.why or reasons.explain(cluster.snapshot, cluster.offers, self._unavailable, work, found.left)
+            errors.update({name: why for unit in work.units for name in unit})
+        late = (name for work in found.failed if work.why == OUT_OF_STEPS for unit in work.units for name in unit)
+        return msgspec.structs.replace(found.decision, errors=errors, set_aside=frozenset({*set_aside, *late}))
 
     def bound(self, pods: Collection[Pod], *, leaving: Collection[str] = (), full: Collection[str] = ()) -> Bound:
         """What new machines for these pods cost at least; `leaving` and `full` as in `solve`."""
-        if self._bounds is None:
-            self._bounds = Bounds(self._index, self._cluster.offers)
-        return self._bounds.of(pods, self._index.without(leaving) & self._open(full))
+        return self._least().of(pods, self._index.without(leaving) & self._open(full))
 
     def has_room_besides(self, wide: PodSpec, narrow: PodSpec, *, leaving: Collection[str]) -> bool:
         """Whether an existing machine takes a pod only with the wider one of two constraints; preferences aside."""
+        among, bounds = self._index.without(leaving), self._least()
+        return bool(bounds.takers(wide, among) & ~bounds.takers(narrow, among))
+
+    def _least(self) -> Bounds:
         if self._bounds is None:
             self._bounds = Bounds(self._index, self._cluster.offers)
-        among = self._index.without(leaving)
-        return bool(self._bounds.takers(wide, among) & ~self._bounds.takers(narrow, among))
+        return self._bounds
 
     def _open(self, full: Collection[str]) -> int:
         """The machines besides `full`; that of the last call is kept, because it seldom changes."""
@@ -100,188 +191,67 @@ class Solver:
             self._last_full = full, self._index.without(full)
         return self._last_full[1]
 
-    def _without_offers(self) -> "_Cluster":
+    def _without_offers(self) -> Cluster:
         if self._only_existing is None:
             snapshot = msgspec.structs.replace(self._cluster.snapshot, node_pools=(), max_new=None)
             offers = Offers((), snapshot.well_known)
             selection = self._cluster.selection
-            self._only_existing = _Cluster(snapshot, offers, selection, Claims(snapshot, offers), self._index)
+            self._only_existing = Cluster(snapshot, offers, selection, Claims(snapshot, offers), self._index)
         return self._only_existing
 
 
-class _Cluster(NamedTuple):
-    """What all decisions read."""
+def _divided(cluster: Cluster, problem: Problem, steps: Steps, number: int) -> Outcome:
+    """The outcome for pods that together need more than the steps of the first attempt.
 
-    snapshot: Snapshot
-    offers: Offers
-    selection: Selection
-    claims: Claims
-    existing: HostIndex
-
-
-class _Problem(NamedTuple):
-    """What all attempts at one decision read.
-
-    `among`: the machines that stay, `takers`: those that take pods, `present`: the pods on all that stay.
+    The kinds of pods that took the most steps come last, one after the other. If the others take too many as well, the
+    pods of each namespace have their own part of the steps, those of the namespaces that took the fewest first; kinds
+    for which it does not suffice come last, too. `number`: of the decision, so that not always the same ones are left.
     """
+    (pods,) = problem.parts
+    costly = steps.costly(kept=steps.remaining // 4)
+    kinds = {pod.key for pod in pods if any(id(one) in costly for one in pod.spec.choices)}
+    late, rest = [pod for pod in pods if pod.key in kinds], [pod for pod in pods if pod.key not in kinds]
+    turn = Turn(number, {pod.name: age for age, pod in enumerate(pods)}, late)
+    steps.begin(parts=2)
+    found = attempt(cluster, problem._replace(parts=(rest,), turn=turn), Way(), steps)
+    if found.ended:
+        by_namespace: dict[str, list[Pod]] = {}
+        for pod in rest:
+            by_namespace.setdefault(pod.spec.namespace, []).append(pod)
+        taken = steps.by_namespace()
+        order = sorted(by_namespace, key=lambda one: (taken[one], len(by_namespace[one]), one))
+        steps.begin(parts=2)
+        parts = [by_namespace[one] for one in order]
+        found = attempt(cluster, problem._replace(parts=parts, turn=turn._replace(last=True)), Way(), steps)
+    return found
 
-    pods: tuple[Pod, ...]
-    among: int
-    takers: int
-    present: list[Placed]
-    leaving: list[ExistingNode]
+
+def _within_budget(pods: tuple[Pod, ...]) -> tuple[tuple[Pod, ...], dict[str, str]]:
+    """The pods that are decided now, and why the others are left to a later decision."""
+    needed = {pod.key: pod.spec for pod in pods}
+    sizes, why = dict[bytes, int](), dict[bytes, str]()
+    for key, spec in needed.items():
+        try:
+            sizes[key] = comparisons(spec)
+        except TooLargeError as error:
+            why[key] = str(error)
+    why |= {
+        key: f"the pods of one decision may need {PER_DECISION:,} comparisons; it needs {sizes[key]:,} and is decided"
+        f" when there are fewer such pods: {REMEDY}"
+        for key in beyond_budget(sizes)
+    }
+    if not why:
+        return pods, {}
+    kept = tuple(pod for pod in pods if pod.key not in why)
+    return kept, {pod.name: why[pod.key] for pod in pods if pod.key in why}
 
 
-class _Attempt:
-    """The state of one attempt: machines with room, machines planned so far, and pods by domain."""
+def _required(found: Outcome) -> Iterator[Requirements]:
+    """What the machines that are bought require of their labels, and pods without a place."""
+    yield from (machine.requirements for machine in found.decision.machines)
+    yield from (one for work in found.failed for one in work.views[-1].alternatives)
 
-    def __init__(
-        self,
-        cluster: _Cluster,
-        problem: _Problem,
-        *,
-        small_first: bool = False,
-        one_by_one: bool = False,
-        within_limits: bool = False,
-    ) -> None:
-        self._snapshot, self._offers, self._selection, self._claims, index = cluster
-        self._small_first = small_first
-        self._one_by_one = one_by_one
-        self._within_limits = within_limits
-        self._pods = problem.pods
-        self._hosts = Hosts(index, problem.among, problem.takers, self._selection)
-        self._domains = Domains(self._selection, problem.present)
-        self._budget = Budget(self._snapshot, problem.leaving)
 
-    def decide(self) -> Decision:
-        """Place pods under their strictest constraints first; those that are left give up one preference a round."""
-        pending = grouped(self._pods)
-        failed: list[Work] = []
-        while pending:
-            for work in pending:
-                while work.level + 1 < len(work.views) and not self._is_possible(work):
-                    work.relax()
-            left = self._round(pending)
-            pending = [work for work in left if work.level + 1 < len(work.views)]
-            failed += [work for work in left if work.level + 1 == len(work.views)]
-            for work in pending:
-                work.relax()
-        return self._decision(failed)
-
-    def _is_possible(self, work: Work) -> bool:
-        """Whether any machine takes one pod under the active constraints, limits aside."""
-        return self._weight(work) is not None or self._hosts.has_room(work.spec, work.view, work.requests)
-
-    def _round(self, pending: list[Work]) -> list[Work]:
-        """Place pods under their active constraints; returns those that are left, undivided."""
-        order = sorted(pending, key=Work.largest_first)
-        counted, following, rest = list[Work](), list[Work](), list[Work]()
-        for work in order:
-            if not self._domains.concerns(work.spec, work.view.topology) and is_counted(work, order, self._selection):
-                counted.append(work)
-            elif follows(work, self._selection):
-                following.append(work)
-            else:
-                rest.append(work)
-        parts = [counted, *([one] for one in rest), following] if self._one_by_one else [counted, rest, following]
-        return [work for part in parts for work in self._place(part)]
-
-    def _place(self, group: list[Work]) -> list[Work]:
-        parts: list[Work] = []
-        left: list[Work] = []
-
-        def keep(work: Work, units: list[Unit]) -> None:
-            if units:
-                left.append(work.again(units))
-
-        for work in group:
-            one = bundled(work, self._hosts, self._selection)
-            budget = self._budget if self._within_limits else None
-            assigned, outside = with_domains(one, self._domains, self._offers, self._hosts, budget)
-            parts += assigned
-            keep(one, outside)
-        for part in sorted(parts, key=self._on_existing):
-            self._fill_hosts(part)
-        self._buy(parts)
-        for part in parts:
-            keep(part, part.units)
-        return left
-
-    # --- existing machines ------------------------------------------------------------------------------------------
-
-    def _on_existing(self, work: Work) -> tuple[bool, int, Unit]:
-        """Pods for which nothing can be bought come first, small ones first, so that most of them find room."""
-        can_buy = self._weight(work) is not None
-        size = work.devices * 1_000_000 + work.requests.get("cpu", 0)
-        return can_buy, -size if can_buy and not self._small_first else size, work.units[0]
-
-    def _fill_hosts(self, work: Work) -> None:
-        joining = must_join(work, self._hosts, self._selection)
-        for host in [*self._hosts.with_room(work.spec, work.view, work.requests)]:
-            if not work.units:
-                return
-            if not joining or joins(work, host, self._selection):
-                room = host.room(work.spec, work.view, work.requests, len(work.units), self._selection)
-                self._put(host, work, room)
-
-    def _put(self, host: Host, work: Work, count: int) -> None:
-        if count <= 0:
-            return
-        units, work.units = work.units[:count], work.units[count:]
-        view, pods = work.view, [name for unit in units for name in unit]
-        requests = {name: n * count for name, n in work.requests.items()}
-        host = self._hosts.place(host, work.spec, view, requests, pods)
-        if not work.domain:
-            self._domains.add(placed(work.spec, view.topology, host.labels, len(pods)))
-
-    # --- new machines -----------------------------------------------------------------------------------------------
-
-    def _weight(self, work: Work, below: int | None = None) -> int | None:
-        """The weight of the heaviest NodePools with a machine for these pods, below a weight that is exhausted."""
-        return self._offers.weight(self._offers.fitting(work.spec, work.view, work.requests), below)
-
-    def _buy(self, works: list[Work]) -> None:
-        """Buy machines; where the limits of a NodePool end, the NodePools of the next lower weight follow."""
-        exhausted: dict[int, int] = {}
-        while True:
-            weights: dict[int, int] = {}
-            for number, work in enumerate(works):
-                if work.units and not must_join(work, self._hosts, self._selection):
-                    weight = self._weight(work, exhausted.get(number))
-                    if weight is not None:
-                        weights[number] = weight
-            if not weights:
-                return
-            bought = purchases(
-                [works[number] for number in weights],
-                [*weights.values()],
-                self._offers,
-                selection=self._selection,
-                budget=self._budget,
-            )
-            for candidate, contents in bought:
-                self._plan(candidate, contents)
-            exhausted |= weights
-
-    def _plan(self, candidate: Candidate, contents: list[tuple[Work, int]]) -> None:
-        host = planned_host(f"~{len(self._hosts.planned):06}", candidate, self._snapshot.well_known)
-        self._hosts.plan(host)
-        for work, count in contents:
-            self._put(host, work, count)
-        self._budget.take(candidate)
-
-    def _decision(self, failed: list[Work]) -> Decision:
-        errors: dict[str, str] = {}
-        unavailable = candidates(self._snapshot, available=False) if failed else ()
-        for work in failed:
-            why = reasons.explain(self._snapshot, self._offers.candidates, unavailable, work)
-            errors.update({name: why for unit in work.units for name in unit})
-        machines = list[NewMachine]()
-        for host in self._hosts.planned:
-            machine, label = self._claims.of(host)
-            if label:
-                errors |= dict.fromkeys(machine.pods, f"NodePool {machine.node_pool}: minValues of {label} are not met")
-            else:
-                machines.append(machine)
-        existing = {host.name: tuple(sorted(host.pods)) for host in self._hosts.filled}
-        return Decision(machines=tuple(machines), existing=existing, errors=errors)
+def _zones(required: Requirements) -> Iterable[str]:
+    zones = required.get(ZONE)
+    return () if zones is None or zones.complement else zones.values

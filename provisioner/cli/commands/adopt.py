@@ -17,6 +17,7 @@ from controllers.model.ownership import Verdict, managed, marks, verdict
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.output import encoded
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS
 
@@ -83,7 +84,7 @@ async def _read(tools: Tools) -> tuple[list[Instance], tuple[NodeClaim, ...]]:
     """All agent pools, then all NodeClaims: a NodeClaim that adopts meanwhile is read afterwards. Raises Refused."""
     try:
         pools = await tools.clients.provider.list()
-        return pools, (await tools.clients.kube.list(NODECLAIMS)).items
+        return pools, (await tools.clients.kube.list(NODECLAIMS, digest=whole)).items
     except CloudError as error:
         raise by_arm(error) from None
     except KubeError as error:

@@ -8,7 +8,6 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
-from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.output import encoded
 from provisioner.operator.clients import open_arm, open_kube
 from provisioner.operator.config import Config, azure_config, check_files, config_from
@@ -17,7 +16,7 @@ from provisioner.runtime.kubernetes_sdk import ConfigException
 from provisioner.settings import Settings, SettingsError, assignment
 
 from .check_azure import azure
-from .check_kubernetes import kubernetes
+from .check_kubernetes import Seen, kubernetes
 from .check_results import MARKS, STYLES, CheckResult, CheckResults, passed
 from .console import Console
 from .refusal import OK
@@ -37,13 +36,13 @@ async def run(
     if isinstance(settings, SettingsError):
         found += (*_skipped("kubernetes"), *_skipped("azure"))
         return print_results(found, wanted, console)
-    config, claims = config_from(settings), None
+    config, seen = config_from(settings), Seen()
     if KUBECONFIG in broken:
         found += _skipped("kubernetes")
     else:
-        section, claims = await _kubernetes(settings, config)
+        section, seen = await _kubernetes(settings, config)
         found += section.items
-    found += _skipped("azure") if broken - {KUBECONFIG} else await _azure(settings, config, claims, wanted.size)
+    found += _skipped("azure") if broken - {KUBECONFIG} else await _azure(settings, config, seen, wanted.size)
     return print_results(found, wanted, console)
 
 
@@ -71,19 +70,17 @@ def _skipped(section: str) -> list[CheckResult]:
     return found.items
 
 
-async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
+async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults, Seen]:
     try:
         async with open_kube(settings) as kube:
             return await kubernetes(kube, config, SystemClock())
     except ConfigException as error:
         found = CheckResults("kubernetes")
         found.failed("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
-        return found, None
+        return found, Seen()
 
 
-async def _azure(
-    settings: Settings, config: Config, claims: tuple[NodeClaim, ...] | None, sizes: Sequence[str]
-) -> list[CheckResult]:
+async def _azure(settings: Settings, config: Config, seen: Seen, sizes: Sequence[str]) -> list[CheckResult]:
     async with AsyncExitStack() as open_until_then:
         try:
             arm = await open_until_then.enter_async_context(open_arm(settings))
@@ -92,7 +89,7 @@ async def _azure(
             remedy = "Check SSL_CERT_FILE and the settings of the identity."
             found.failed("credential", f"connection failed: {why}", remedy)
             return found.items
-        found = await azure(arm, config.policy, config=azure_config(settings), claims=claims, sizes=sizes)
+        found = await azure(arm, config.policy, config=azure_config(settings), seen=seen, sizes=sizes)
     return found.items
 
 

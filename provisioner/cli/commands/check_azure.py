@@ -17,10 +17,13 @@ from cloudprovider.azure.quota import LOW_PRIORITY, TOTAL, quota_name
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, Cluster, Offering, ResourceSku, Usage
 from controllers.model.policy import Policy
+from controllers.state import managed_cluster
+from controllers.state.managed_cluster import Identity
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.clients import Azure
 
+from .check_kubernetes import Seen
 from .check_results import CheckResults
 from .tables import counted
 
@@ -56,10 +59,10 @@ async def azure(
     policy: Policy,
     *,
     config: AzureConfig,
-    claims: Sequence[NodeClaim] | None,
+    seen: Seen,
     sizes: Sequence[str],
 ) -> CheckResults:
-    """Check `sizes` and the VM sizes of the NodeClaims."""
+    """Check `sizes`, the VM sizes of the NodeClaims, and that the Nodes are machines of this managed cluster."""
     found, location = CheckResults("azure"), config.location
     cluster = f"{config.cluster_name} in {config.resource_group}"
     role = ROLE.format(identity=config.client_id or "<its client ID>", scope=config.cluster_path)
@@ -69,10 +72,11 @@ async def azure(
     state = await _cluster(arm, found, cluster, location, role)
     if state is None:
         return found
+    _identity(state, seen.resource_groups, found)
     await _pools(arm, policy, state, role, found)
     await _permissions(arm, role, found)
     where = (state.location or location).replace(" ", "").lower()
-    demands = tuple(wanted(claims or (), sizes, where))
+    demands = tuple(wanted(seen.claims or (), sizes, where))
     if not demands:
         found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
     elif not where:
@@ -128,6 +132,26 @@ async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, ro
     else:
         found.ok("cluster", text)
     return cluster
+
+
+def _identity(cluster: Cluster, of_nodes: frozenset[str] | None, found: CheckResults) -> None:
+    """Whether the API server and the settings are about the same cluster: values are copied between clusters."""
+    group = cluster.node_resource_group
+    if of_nodes is None:
+        return  # reported with the permissions
+    match managed_cluster.identify(of_nodes, group):
+        case Identity.SAME:
+            found.ok("same cluster", f"Nodes of the API server are machines in {group.rpartition('/')[2]}")
+        case Identity.OTHER:
+            where = ", ".join(sorted(one.rpartition("/")[2] for one in of_nodes))
+            text = (
+                f"the API server's Nodes are in {where}, the managed cluster's machines in {group.rpartition('/')[2]}"
+            )
+            found.failed(
+                "same cluster", f"{text}: the controller refuses to act", f"{NAMES} Or use another kubeconfig."
+            )
+        case Identity.UNKNOWN:
+            found.unknown("same cluster", "no Node is a machine in Azure: removals without a request wait for one")
 
 
 async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found: CheckResults) -> None:

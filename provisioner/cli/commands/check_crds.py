@@ -11,6 +11,7 @@ from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.crd_nodepool import nodepool_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.schema import Schema
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import CRDS, Resource
@@ -59,7 +60,7 @@ async def definitions(kube: Kube, found: CheckResults, *, node_pools: bool) -> N
         name, check = crd["metadata"]["name"], f"CRD {crd['spec']['names']['kind']}"
         try:
             # A LIST, because the controller has no permission to get CRDs.
-            listed = (await kube.list(DEFINITIONS, field_selector=f"metadata.name={name}")).items
+            listed = (await kube.list(DEFINITIONS, digest=whole, field_selector=f"metadata.name={name}")).items
         except KubeError as error:
             found.unknown("CRD", f"{name}: {error}", by_api_server(error).remedy)
             return

@@ -4,10 +4,10 @@ The section only reads. Permissions are those that the chart grants. If the API 
 checks are skipped.
 """
 
-from datetime import datetime
+from typing import NamedTuple
 
 from cloudprovider.azure.offerings import allowed_offerings
-from controllers.model.ownership import managed
+from controllers.model.ownership import managed, resource_group_of
 from controllers.nodepool.nodepool import is_ours
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.readiness_rules import watched_by
@@ -15,43 +15,61 @@ from provisioner.api.conditions import EXHAUSTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.permissions import (
     DOCTOR_PERMISSIONS,
     GKM_PERMISSIONS,
+    METRICS_PERMISSIONS,
     NODEPOOL_PERMISSIONS,
     PERMISSIONS,
     Permission,
     nvsentinel_permissions,
 )
-from provisioner.runtime.resources import LEASES, NODECLAIMS, NODECLASSES, NODEPOOLS
+from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS, NODES
 from provisioner.runtime.watched_objects import discover
 
 from .check_crds import definitions
+from .check_lease import lease
 from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import counted, moment
 
-# Far longer than a Lease, so that a clock skew of a minute has no effect.
-EXPIRED_SECONDS = 600.0
 WATCH = "Install its CRD, or name it in the chart's value readiness.resources: until then its rules hold their taints."
 GRANT = "Grant it with helm upgrade of the chart; kubectl auth can-i --list shows the granted permissions."
 
 
-async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, tuple[NodeClaim, ...] | None]:
-    """The results, and the NodeClaims of the cluster; None if they could not be read."""
+class Seen(NamedTuple):
+    """What other sections compare: the NodeClaims, and the resource groups of the Nodes' machines as ARM ids.
+
+    None: they could not be read.
+    """
+
+    claims: tuple[NodeClaim, ...] | None = None
+    resource_groups: frozenset[str] | None = None
+
+
+async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, Seen]:
+    """The results, and what other sections compare."""
     found = CheckResults("kubernetes")
     if not await _answers(kube, found):
-        return found, None
+        return found, Seen()
     await definitions(kube, found, node_pools=config.node_pools)
     await _permissions(kube, config, found)
     await _doctor(kube, found)
     await _readiness_rules(kube, config, found)
-    await _lease(kube, config, clock, found)
+    await lease(kube, config, clock, found)
     if config.node_pools:
         await _node_pools(kube, found)
-    return found, await _claims(kube, found)
+    return found, Seen(await _claims(kube, found), await _resource_groups(kube))
+
+
+async def _resource_groups(kube: Kube) -> frozenset[str] | None:
+    try:
+        return frozenset(filter(None, map(resource_group_of, (await kube.list(NODES, digest=whole)).items)))
+    except KubeError:
+        return None  # reported with the permissions
 
 
 async def _answers(kube: Kube, found: CheckResults) -> bool:
@@ -73,6 +91,7 @@ async def _permissions(kube: Kube, config: Config, found: CheckResults) -> None:
         *PERMISSIONS,
         *(NODEPOOL_PERMISSIONS if config.node_pools else ()),
         *(GKM_PERMISSIONS if config.gkm_cleanup else ()),
+        *(METRICS_PERMISSIONS if config.metrics_authentication else ()),
         *(nvsentinel_permissions(config.nvsentinel) if config.nvsentinel is not None else ()),
     )
     needed = [permission for permission in wanted if config.elect or not permission.on_lease]
@@ -109,7 +128,7 @@ async def _doctor(kube: Kube, found: CheckResults) -> None:
 async def _readiness_rules(kube: Kube, config: Config, found: CheckResults) -> None:
     """Resources that rules name: a rule whose resource cannot be watched holds its taint until its timeout."""
     try:
-        classes = (await kube.list(NODECLASSES)).items if config.node_pools else ()
+        classes = (await kube.list(NODECLASSES, digest=whole)).items if config.node_pools else ()
     except KubeError:
         return  # reported with the CRDs and the other permissions
     rules = (*config.policy.readiness_rules, *(rule for one in classes for rule in one.spec.readiness))
@@ -125,40 +144,9 @@ def _in_namespace(permission: Permission, namespace: str) -> str:
     return f"{permission} in namespace {namespace}" if namespace else str(permission)
 
 
-async def _lease(kube: Kube, config: Config, clock: Clock, found: CheckResults) -> None:
-    where = f"{config.lease_namespace}/{config.lease_name}"
-    start = "Start the controller, or name its Lease: --leader-election-namespace, --leader-election-name."
-    if not config.elect:
-        found.unknown("lease", "leader election is disabled (DISABLE_LEADER_ELECTION)")
-        return
-    try:
-        spec = (await kube.get(LEASES, config.lease_name, namespace=config.lease_namespace)).spec
-    except KubeError as error:
-        if error.not_found:
-            found.unknown("lease", f"Lease {where} not found: no controller has been leader yet", start)
-        else:
-            found.unknown("lease", f"{where}: {error}", by_api_server(error).remedy)
-        return
-    renewed, since = _time(spec.renew_time), _time(spec.acquire_time)
-    if not spec.holder_identity:
-        found.failed("lease", f"Lease {where} has no holder: no controller is leader", start)
-    elif renewed is not None and (clock.now() - renewed).total_seconds() > EXPIRED_SECONDS:
-        message = f"Lease {where} was last renewed at {moment(renewed)} by {spec.holder_identity}"
-        found.failed("lease", message, start)
-    else:
-        found.ok("lease", f"{spec.holder_identity} is leader since {moment(since) or 'an unknown time'} ({where})")
-
-
-def _time(text: str | None) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text or "")
-    except ValueError:
-        return None
-
-
 async def _node_pools(kube: Kube, found: CheckResults) -> None:
     try:
-        pools = [pool for pool in (await kube.list(NODEPOOLS)).items if is_ours(pool)]
+        pools = [pool for pool in (await kube.list(NODEPOOLS, digest=whole)).items if is_ours(pool)]
     except KubeError as error:
         if not error.not_found:
             found.unknown("NodePools", str(error), by_api_server(error).remedy)
@@ -175,7 +163,7 @@ async def _node_pools(kube: Kube, found: CheckResults) -> None:
 
 async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | None:
     try:
-        claims = tuple(claim for claim in (await kube.list(NODECLAIMS)).items if managed(claim))
+        claims = tuple(claim for claim in (await kube.list(NODECLAIMS, digest=whole)).items if managed(claim))
     except KubeError as error:
         found.unknown("claims", str(error), by_api_server(error).remedy)
         return None

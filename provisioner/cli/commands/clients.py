@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.inventory import Inventory
+from controllers.model.crd_deletion import CRD_NAMES
 from controllers.model.ownership import pool_of
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes
 from provisioner.api.node import Node
@@ -19,7 +20,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.clients import open_clients
 from provisioner.operator.config import Clients, Config, config_from
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.objects import CustomResourceDefinition
+from provisioner.runtime.named import NamedReflectors
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
 from provisioner.settings import Settings
@@ -69,12 +70,13 @@ async def read_state(tools: Tools) -> State:
     kube, rng = tools.clients.kube, tools.clients.rng
     claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name))
     nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes())
-    crds: Reflector[CustomResourceDefinition] = Reflector(kube, CRDS, rng=rng, indexes={})
+    crds = NamedReflectors(kube, CRDS, CRD_NAMES, rng=rng)
     inventory = Inventory(tools.clients.provider, rng=rng, on_change=_ignore, on_resync=_ignore)
     try:
         await inventory.list_once()
-        for cache in (nodes, claims, crds):
-            await cache.list_once()
+        await nodes.list_once()
+        await claims.list_once()
+        await crds.list_once()
     except CloudError as error:
         raise by_arm(error) from None
     except KubeError as error:

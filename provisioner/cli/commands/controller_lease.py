@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease
 from provisioner.runtime.resources import LEASES
@@ -101,7 +102,7 @@ async def read_leases(tools: Tools) -> tuple[Lease, ...]:
     """
     name = tools.config.lease_name
     try:
-        return (await tools.clients.kube.list(LEASES, field_selector=f"metadata.name={name}")).items
+        return (await tools.clients.kube.list(LEASES, digest=whole, field_selector=f"metadata.name={name}")).items
     except KubeError as error:
         raise by_api_server(error) from None
 

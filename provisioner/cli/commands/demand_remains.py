@@ -18,6 +18,7 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import KubeObject
@@ -48,7 +49,7 @@ async def read_demand(kube: Kube) -> Demand:
 
 async def _listed(kube: Kube, resource: Resource[T]) -> Sequence[T]:
     try:
-        return (await kube.list(resource)).items
+        return (await kube.list(resource, digest=whole)).items
     except KubeError as error:
         if error.not_found:
             return ()

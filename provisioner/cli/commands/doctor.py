@@ -26,6 +26,7 @@ from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.workload import Job, WorkloadPod
 from provisioner.cli.output import encoded
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import (
@@ -39,7 +40,7 @@ from provisioner.runtime.resources import (
 )
 
 from .console import Console
-from .doctor_report import Machine, Report, is_open, lines, machine, resource_of
+from .doctor_report import Machine, Report, is_open, lines, machine, source_of
 from .refusal import OK, Refused, by_api_server
 
 CLOSED = 3
@@ -62,23 +63,25 @@ async def run(kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespa
 
 
 async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: Console) -> Report:
-    claims = tuple(one for one in (await kube.list(NODECLAIMS)).items if managed(one) and not one.deleting)
-    nodes = (await kube.list(NODES)).items
+    claims = tuple(
+        one for one in (await kube.list(NODECLAIMS, digest=whole)).items if managed(one) and not one.deleting
+    )
+    nodes = (await kube.list(NODES, digest=whole)).items
     classes = await _classes(kube, claims)
     slices = await _slices(kube, claims, classes)
     known = (_facts(one, nodes, classes, policy, clock) for one in claims)
     machines = [msgspec.structs.replace(one, slices=slices) for one in known]
     chosen = [_named(name, machines)] if name else [one for one in machines if node_for_claim(one) and not is_open(one)]
     pods = await _pods(kube, [node.name for one in chosen if (node := node_for_claim(one)) is not None])
-    daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS)).items if pods else ()
+    daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS, digest=whole)).items if pods else ()
     jobs = await _jobs(kube, console) if pods else ()
     made, unbound = list[Machine](), None
     for one in chosen:
         node = node_for_claim(one)
         found = Workloads(since=clock.now(), daemon_sets=daemon_sets, pods=pods.get(node.name, ()) if node else ())
-        if node is not None and not dra.gpu_driver(one) and lacks_pod(node, resource_of(one), found):
+        if node is not None and lacks_pod(node, source_of(one), found):
             if unbound is None:
-                unbound = (await kube.list(WORKLOAD_PODS, field_selector="spec.nodeName=")).items
+                unbound = (await kube.list(WORKLOAD_PODS, digest=whole, field_selector="spec.nodeName=")).items
             found = msgspec.structs.replace(found, unbound=unbound)
         made.append(machine(one, found, jobs))
     without_node = sum(node_for_claim(one) is None for one in machines)
@@ -122,7 +125,7 @@ async def _slices(
     if not any(dra.publishes_gpus(one) for one in classes.values()) and not any(map(dra.needs_slices, claims)):
         return None
     try:
-        return (await kube.list(RESOURCESLICES)).items
+        return (await kube.list(RESOURCESLICES, digest=whole)).items
     except KubeError as error:
         if not error.not_found:
             raise
@@ -132,13 +135,13 @@ async def _slices(
 async def _classes(kube: Kube, claims: Iterable[NodeClaim]) -> Mapping[str, AgentPoolNodeClass]:
     if not any(is_own(one.spec.node_class_ref) for one in claims):
         return {}
-    return {one.name: one for one in (await kube.list(NODECLASSES)).items}
+    return {one.name: one for one in (await kube.list(NODECLASSES, digest=whole)).items}
 
 
 async def _jobs(kube: Kube, console: Console) -> tuple[Job, ...]:
     """The Jobs of the cluster; none if they may not be read, which is reported."""
     try:
-        return (await kube.list(JOBS)).items
+        return (await kube.list(JOBS, digest=whole)).items
     except KubeError as error:
         if error.status != 403:
             raise
@@ -149,9 +152,15 @@ async def _jobs(kube: Kube, console: Console) -> tuple[Job, ...]:
 async def _pods(kube: Kube, names: Sequence[str]) -> Mapping[str, tuple[WorkloadPod, ...]]:
     """The pods on each of these Nodes."""
     if len(names) <= SEPARATE_READS:
-        return {name: (await kube.list(WORKLOAD_PODS, field_selector=f"spec.nodeName={name}")).items for name in names}
+        return {
+            name: (await kube.list(WORKLOAD_PODS, digest=whole, field_selector=f"spec.nodeName={name}")).items
+            for name in names
+        }
     found: dict[str, tuple[WorkloadPod, ...]] = dict.fromkeys(names, ())
-    for pod in (await kube.list(WORKLOAD_PODS, field_selector=SCHEDULED)).items:
-        if pod.spec.node_name in found:
-            found[pod.spec.node_name] += (pod,)
+
+    def of_these(pod: WorkloadPod) -> WorkloadPod | None:
+        return pod if pod.spec.node_name in found else None
+
+    for pod in (await kube.list(WORKLOAD_PODS, digest=of_these, field_selector=SCHEDULED)).items:
+        found[pod.spec.node_name] += (pod,)
     return found

@@ -11,7 +11,7 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.node.health.diagnosis import diagnose
-from controllers.node.health.placement import snippet
+from controllers.node.health.placement import CLUSTER_POLICY, snippet
 from controllers.nodeclaim.lifecycle import dra
 from controllers.nodeclaim.lifecycle.gpu_resources import gpu_state
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
@@ -31,7 +31,7 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why GPUs are missing. `tolerations`: those that the device plugin lacks."""
+    """Why GPUs are missing. `tolerations`: those that the device plugin lacks, to be added to `add_to`."""
 
     cause: str
     message: str
@@ -40,6 +40,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     details: tuple[str, ...]
     plugin_pod: Pod | None
     tolerations: tuple[AddedToleration, ...] = ()
+    add_to: str = ""
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -71,10 +72,10 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     without_node: int
 
 
-def resource_of(f: Facts) -> str:
-    """The extended resource of the GPUs of this machine; "" if none are expected."""
+def source_of(f: Facts) -> str:
+    """The DRA driver, or the extended resource, of the GPUs of this machine; "" if none are expected."""
     state = gpu_state(f)
-    return state.resource if state is not None and state.expected else ""
+    return state.source if state is not None and state.expected else ""
 
 
 def is_open(f: Facts) -> bool:
@@ -91,7 +92,7 @@ def machine(f: Facts, found: Workloads, jobs: Sequence[Job]) -> Machine:
     if node is not None:
         since = _since(claim, node, f.now)
         rest = missing(found, jobs, node, f.gpus.resource, startup)
-        if state is not None and not dra.gpu_driver(f):
+        if state is not None and not state.unknown:
             cause = diagnose(node, state, msgspec.structs.replace(found, since=since), startup)
     return Machine(
         claim=claim.name,
@@ -141,6 +142,7 @@ def _finding(found: Diagnosis, rest: Sequence[Missing]) -> Finding:
         details=found.details,
         plugin_pod=Pod(namespace=pod.namespace, name=pod.name) if pod is not None else None,
         tolerations=lacking.tolerations if lacking is not None else (),
+        add_to=lacking.add_to if lacking is not None else "",
     )
 
 
@@ -176,7 +178,8 @@ def _of_machine(one: Machine) -> Iterator[str]:
     if others:
         yield "  other workloads that do not run on the Node:"
     for other in others:
-        yield f"    {_name(other)} {other.problem}"
+        owned = f"; add to {other.add_to}:" if other.tolerations and CLUSTER_POLICY in other.add_to else ""
+        yield f"    {_name(other)} {other.problem}{owned}"
         yield from _tolerations(other.tolerations, 6)
 
 
@@ -195,7 +198,7 @@ def _of_finding(found: Finding) -> Iterator[str]:
     for detail in found.details:
         yield f"  seen: {detail}"
     if found.tolerations:
-        yield "  remedy: add to spec.template.spec of the DaemonSet:"
+        yield f"  remedy: add to {found.add_to}:"
         yield from _tolerations(found.tolerations, 4)
     else:
         yield f"  remedy: {found.remedy}"

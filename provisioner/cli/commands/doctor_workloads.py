@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from controllers.model.diagnosis import Workloads
-from controllers.node.health.placement import PASSING, KeptAway, described, keeps_away, missing_tolerations
+from controllers.node.health.placement import PASSING, KeptAway, described, keeps_away, missing_tolerations, place_of
 from controllers.node.health.plugin_pods import not_running, pod_of
 from controllers.node.health.plugins import VENDORS
 from provisioner.api import labels
@@ -36,13 +36,14 @@ class AddedToleration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A workload that does not run on the Node, why, and the tolerations that its template lacks."""
+    """A workload that does not run on the Node, why, and the tolerations that its pods lack, with their place."""
 
     kind: str
     namespace: str
     name: str
     problem: str
     tolerations: tuple[AddedToleration, ...] = ()
+    add_to: str = ""
 
 
 def missing(
@@ -104,6 +105,7 @@ def _of(workload: Workload, problem: str, kept: KeptAway | None = None) -> Missi
         name=workload.metadata.name,
         problem=problem,
         tolerations=tuple(_added(one) for one in missing_tolerations(kept)) if kept is not None else (),
+        add_to=place_of(workload),
     )
 
 

@@ -21,8 +21,9 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.descriptions import RELEASE_FLAG
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODES
+from provisioner.runtime.resources import NODECLAIMS, NODES, is_name
 
 from .adopt import no_such_claim
 from .clients import Tools
@@ -64,10 +65,10 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
 
 
 async def _claim(tools: Tools, name: str) -> NodeClaim:
+    if not is_name(name):
+        raise Refused(f"{name!r} is not a valid object name", "Name one NodeClaim.", USAGE)
     try:
         return await tools.clients.kube.get(NODECLAIMS, name)
-    except ValueError as error:
-        raise Refused(str(error), "Name one NodeClaim.", USAGE) from None
     except KubeError as error:
         raise no_such_claim(name) if error.not_found else by_api_server(error) from None
 
@@ -118,7 +119,9 @@ async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
 async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
     """The Nodes of the NodeClaim that have the finalizer."""
     try:
-        found = await tools.clients.kube.list(NODES, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}")
+        found = await tools.clients.kube.list(
+            NODES, digest=whole, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}"
+        )
     except KubeError as error:
         raise by_api_server(error) from None
     return [

@@ -22,7 +22,7 @@ from controllers.model.steps import (
     DeleteNode,
     LookUpClaim,
     LookUpCluster,
-    LookUpCrd,
+    LookUpCrds,
     LookUpNodes,
     LookUpPool,
     ReleaseFinalizer,
@@ -175,7 +175,7 @@ def _decided(f: Facts, state: State) -> Step:
                     known |= {"absence": "absent", "proof_age": 0.0}
             case LookUpCluster():
                 known = {"cluster_age": 0.0}
-            case LookUpCrd():
+            case LookUpCrds():
                 known = {"crd_known": True}
             case LookUpNodes():
                 known = {"nodes_known_age": 0.0}

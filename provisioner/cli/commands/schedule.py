@@ -61,7 +61,9 @@ def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> S
         node_pools=tuple(with_capacity_type(pool) for pool in found.pools if pool.name not in left_out),
         nodes=found.nodes,
         pods=found.pending,
+        daemon_pods=found.daemon_pods,
         node_classes=tuple(found.classes.values()),
+        namespaces=tuple(found.namespaces),
     )
 
 
@@ -82,9 +84,12 @@ def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
         yield from table(("NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"), rows)
         known = sum(claim.price or 0.0 for claim in claims)
         yield ""
-        source = f"list prices of {region}, {pricing.DATE}"
-        yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
-        if any(SPOT in _capacity_types(claim) for claim in claims) and not pricing.has_spot_prices(region):
+        if region in pricing.regions():
+            source = f"list prices of {region}, {pricing.DATE}"
+            yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
+        else:
+            yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
+        if known and any(SPOT in _capacity_types(claim) for claim in claims) and not pricing.has_spot_prices(region):
             yield "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
     for node, pods in sorted(decided.existing.items()):
         yield f"{node} has room for {_listed(pods)}"

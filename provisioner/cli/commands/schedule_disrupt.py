@@ -17,7 +17,6 @@ from cloudprovider.azure import pricing
 from controllers.disruption.offline import DisruptionScenario, PassOutput, one_pass
 from controllers.provisioning.decisions import NewNodeClaim
 from controllers.provisioning.nodepools import with_capacity_type
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.clock import SystemClock
 
 from .console import Console
@@ -58,16 +57,10 @@ def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> D
         nodes=found.nodes,
         pods=found.pending,
         node_classes=tuple(found.classes.values()),
-        daemon_pods=tuple(_pod(one) for one in found.daemon_sets),
+        namespaces=tuple(found.namespaces),
+        daemon_pods=found.daemon_pods,
         pod_disruption_budgets=tuple(found.budgets),
     )
-
-
-def _pod(owner: DaemonSet) -> SchedulablePod:
-    """A pod of a DaemonSet."""
-    template = owner.spec.template
-    meta = msgspec.structs.replace(owner.metadata, labels=template.metadata.labels)
-    return SchedulablePod(metadata=meta, spec=template.spec)
 
 
 def _report(decided: PassOutput, region: str) -> Iterator[str]:
@@ -79,9 +72,12 @@ def _report(decided: PassOutput, region: str) -> Iterator[str]:
         yield from table(("REASON", "DECISION", "NODES", "REPLACEMENTS", "USD/H"), rows)
         yield ""
         count = counted(sum(len(one.nodes) for one in decided.commands), "machine")
-        saved = sum(one.saving for one in decided.commands)
-        source = f"list prices of {region}, {pricing.DATE}"
-        yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
+        if region in pricing.regions():
+            saved = sum(one.saving for one in decided.commands)
+            source = f"list prices of {region}, {pricing.DATE}"
+            yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
+        else:
+            yield f"{count} would be disrupted now ({region} has no list prices)"
     else:
         yield "No machine would be disrupted now."
     for node, why in sorted(decided.blocked.items()):

@@ -1,15 +1,17 @@
 """The input of scheduling decisions, objects in manifests with the sizes and prices of their region, and the answer."""
 
 import argparse
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TextIO, TypeVar
 
 import msgspec
 
 from cloudprovider.azure import pricing
-from controllers.provisioning.catalogue import instance_types
+from controllers.provisioning.catalogue import instance_types, label_keys
 from controllers.provisioning.scenario import NodeInput, Scenario
 from provisioner.api import labels
+from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -23,6 +25,7 @@ from .manifests import documents
 from .refusal import USAGE, Refused
 
 DEFAULT_REGION = "eastus"
+NAME, OTHER_CLOUDS = re.compile("[a-z][a-z0-9]*"), re.compile("(usgov|usdod|china)[a-z0-9]+")
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
 S = TypeVar("S", bound=Scenario)
 D = TypeVar("D")
@@ -35,6 +38,7 @@ class Objects(msgspec.Struct, kw_only=True):
     classes: dict[str, AgentPoolNodeClass] = {}
     pods: list[SchedulablePod] = []
     daemon_sets: list[DaemonSet] = []
+    namespaces: list[Namespace] = []
     budgets: list[PodDisruptionBudget] = []
     machines: dict[str, dict[str, Any]] = {}
     ignored: set[str] = set()
@@ -42,6 +46,15 @@ class Objects(msgspec.Struct, kw_only=True):
     @property
     def pending(self) -> tuple[SchedulablePod, ...]:
         return tuple(pod for pod in self.pods if not pod.spec.node_name)
+
+    @property
+    def daemon_pods(self) -> tuple[SchedulablePod, ...]:
+        """A pod of each DaemonSet."""
+        owners = ((one.metadata, one.spec.template) for one in self.daemon_sets)
+        return tuple(
+            SchedulablePod(metadata=msgspec.structs.replace(meta, labels=template.metadata.labels), spec=template.spec)
+            for meta, template in owners
+        )
 
     @property
     def nodes(self) -> tuple[NodeInput, ...]:
@@ -68,28 +81,31 @@ def _read(names: Sequence[str], typed: TextIO) -> Objects:
 
 
 def _check_region(region: str | None) -> None:
-    """Raises Refused for a region without prices."""
-    if region is not None and region not in pricing.regions():
-        remedy = f"Use one of {', '.join(pricing.regions())}."
-        raise Refused(f"--region {region!r}: no prices for this region", remedy, USAGE)
+    """Raises Refused for what cannot be the name of a region."""
+    if region is not None and not NAME.fullmatch(region):
+        remedy = "Use the name that az account list-locations prints, such as westeurope or usgovvirginia."
+        raise Refused(f"--region {region!r} is not the name of a region", remedy, USAGE)
 
 
 def _region_of(scenario: Scenario) -> str:
-    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one."""
+    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one.
+
+    A zone may be one of a data center of its own: of regions without prices those of Azure's other clouds count.
+    """
     zones = [pod.spec.node_selector.get(labels.ZONE, "") for pod in scenario.pods or ()]
     zones += [one.node.metadata.labels.get(labels.ZONE, "") for one in scenario.nodes or () if one.node is not None]
     for pool in scenario.node_pools or ():
         required = (one for one in pool.spec.template.spec.requirements if one.key == labels.ZONE)
         zones += [zone for one in required for zone in one.values]
-    found = {zone.rpartition("-")[0] for zone in zones}.intersection(pricing.regions())
+    named = {zone.rpartition("-")[0] for zone in zones}
+    found = {name for name in named if name in pricing.regions() or OTHER_CLOUDS.fullmatch(name)}
     return found.pop() if len(found) == 1 else DEFAULT_REGION
 
 
 def _in_region(scenario: S, region: str) -> S:
     """The scenario with the sizes and prices of a region."""
     types = instance_types(region)
-    keys = {requirement.key for one in types for requirement in one.requirements}
-    return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(keys)))
+    return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(label_keys(types))))
 
 
 def _add(found: Objects, body: Any) -> None:
@@ -104,6 +120,8 @@ def _add(found: Objects, body: Any) -> None:
             found.pods.append(msgspec.convert(body, SchedulablePod))
         case "DaemonSet":
             found.daemon_sets.append(msgspec.convert(body, DaemonSet))
+        case "Namespace":
+            found.namespaces.append(msgspec.convert(body, Namespace))
         case "PodDisruptionBudget":
             found.budgets.append(msgspec.convert(body, PodDisruptionBudget))
         case "Node":
@@ -138,6 +156,11 @@ def answer(
     _check_region(wanted.region)
     found = scenario(_read(wanted.filename, typed))
     region = wanted.region or _region_of(found)
+    if region not in pricing.regions():
+        console.err.write(
+            f"warning: no list prices of {region} are known: sizes are compared by their prices in other regions, and"
+            " all are taken to be offered there\n"
+        )
     try:
         decided = decide(_in_region(found, region))
     except ValueError as error:

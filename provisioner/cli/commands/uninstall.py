@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from provisioner.api.meta import ObjectMeta
+from provisioner.operator.holders import holder
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease, key_of
 from provisioner.runtime.resources import LEASES, NODECLAIMS, NODECLASSES, NODEPOOLS, Resource
@@ -165,7 +166,7 @@ class Uninstall:
         names = "; ".join(f"{lease.spec.holder_identity} renews Lease {key_of(lease)}" for lease in held)
         cause = f"no machine remains, but the controller is running: {names}"
         uninstalls = " && ".join(
-            dict.fromkeys(f"helm uninstall gpu-provisioner -n {lease.metadata.namespace}" for lease in held)
+            dict.fromkeys(f"helm uninstall gpu-provisioner -n {_release_namespace(lease)}" for lease in held)
         )
         return cause, f"{uninstalls}; then run this command again."
 
@@ -283,3 +284,8 @@ def _idle(lease: Lease) -> str:
 
 def _minutes(seconds: float) -> str:
     return f"{seconds / 60:g}m" if seconds >= 60 else f"{seconds:g}s"
+
+
+def _release_namespace(lease: Lease) -> str:
+    """The namespace of the Pod that holds the Lease, or of the Lease for a holder of an earlier version."""
+    return holder(lease.spec.holder_identity or "").namespace or lease.metadata.namespace

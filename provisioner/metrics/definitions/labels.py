@@ -105,10 +105,10 @@ LABELS: Mapping[str, Label] = {
         values=("empty", "single", "multi", ""),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; the last nine are work queues",
+        meaning="Karpenter's name of the controller that acted; the last ten are work queues",
         values=(
             *(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness", "expiration"),
-            *("disruption", "nodeclaim-disruption", "admission-errors"),
+            *("disruption", "nodeclaim-disruption", "abandoned-commands", "admission-errors"),
         ),
     ),
     "deadline": Label(
@@ -144,7 +144,7 @@ LABELS: Mapping[str, Label] = {
         meaning="label `karpenter.sh/nodepool` of the NodeClaim", bound="`kaito` for KAITO's NodeClaims"
     ),
     "kind": Label(
-        meaning="kind of the removed object, or of the requested object",
+        meaning="kind of the removed object, of the requested object, or of the object that caused an error",
         bound=KUBE,
     ),
     "le": Label(meaning="upper bound of a histogram bucket", bound="buckets of the histogram"),
@@ -187,7 +187,7 @@ LABELS: Mapping[str, Label] = {
         meaning="kind in the cache",
         values=(
             *("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses"),
-            *("resourceslices", "pods", "daemonsets", "poddisruptionbudgets", "agentpools"),
+            *("resourceslices", "pods", "daemonsets", "namespaces", "poddisruptionbudgets", "agentpools"),
         ),
     ),
     "resource_type": Label(meaning="resource, in Karpenter's spelling", values=(*RESOURCES, "nodes")),

@@ -27,18 +27,25 @@ CREATE_REASONS = (
 HELD_REASONS = (
     "restricted",
     "cluster_not_running",
+    "cluster_not_confirmed",
     "pool_busy",
     "pools_not_listed",
     "cache_not_current",
     "older_than_crd",
+    "deleted_with_crd",
 )
 ADMISSION_REASONS = ("unregistered", "unhealthy", "unavailable", "too_large", OTHER)
+# Why a machine does not take the pods that it was bought for; "fits": kube-scheduler does not bind them, "taken": pods
+# of others are on it, "abandoned": the pods were deleted before it was Ready.
+MISFIT_REASONS = ("resources", "label", "taint", "fits", "taken", "abandoned", OTHER)
 # The causes of `controllers.model.diagnosis`, and GPUs whose absence was not diagnosed.
 GATE_REASONS = (
+    "Misconfigured",
     "PluginAbsent",
     "PluginKeptAway",
     "PluginNotScheduled",
     "PluginFailing",
+    "NotPublished",
     "NoDevices",
     "PartialDevices",
     "Unknown",
@@ -96,6 +103,21 @@ OVERDUE = gauge(
     ("condition",),
 )
 DEADLINES = counter("gpu_provisioner_deadlines_exceeded_total", "BETA", "Deadlines that were exceeded", ("deadline",))
+
+BRAKED_PODS = gauge(
+    "gpu_provisioner_purchase_brake_pods",
+    "BETA",
+    "Pending pods for which no machine is bought, because those that were bought for such pods did not take them",
+    use="Each waits until it, its NodePool or the node class is changed; the Event MachineDoesNotFit has the cause.",
+)
+MISFITS = counter(
+    "gpu_provisioner_machines_misfit_total",
+    "BETA",
+    "Machines that did not take the pods that they were bought for",
+    ("reason",),
+    reasons=MISFIT_REASONS,
+    use="`fits`: the Node has all that was predicted, and kube-scheduler did not bind the pods within 6 minutes.",
+)
 
 # Pools and offerings
 
@@ -194,6 +216,13 @@ CONSOLIDATION_SAVING = counter(
     use="By the highest price that the replacements may have; empty machines are not included.",
 )
 
+PODS_SET_ASIDE = gauge(
+    "gpu_provisioner_pods_set_aside",
+    "BETA",
+    "Pods that the last scheduling decision left out, because they need more work than one pod or a decision may cost",
+    use="Their Events `FailedScheduling` name what is too large and the limit.",
+)
+
 # Removals
 
 GC_DELETED = counter(
@@ -287,9 +316,9 @@ CACHE_OBJECTS = gauge("gpu_provisioner_cache_objects", "BETA", "Objects in the c
 CACHE_UNREADABLE = gauge(
     "gpu_provisioner_cache_unreadable_objects",
     "ALPHA",
-    "Objects in the cache with a field that could not be decoded",
+    "Objects in the cache of which a part is left out: it cannot be decoded, or is too large",
     ("resource",),
-    use="An Event of the object names the field.",
+    use="The log names the object and the cause.",
 )
 CACHE_AGE = gauge(
     "gpu_provisioner_cache_age_seconds",
@@ -297,6 +326,13 @@ CACHE_AGE = gauge(
     "Time since the cache was last confirmed by the server",
     ("resource",),
     use="`agentpools`: since the last successful LIST of ARM; leader only.",
+)
+OBJECT_ERRORS = counter(
+    "gpu_provisioner_object_errors_total",
+    "ALPHA",
+    "Errors that a single object caused, and because of which only this object was left out",
+    ("kind",),
+    use="The log names the object and has the traceback.",
 )
 EVENTS_SENT = counter("gpu_provisioner_events_sent_total", "BETA", "Events that were written")
 EVENTS_DROPPED = counter(

@@ -38,6 +38,8 @@ def register_offering_metrics(
         """Remaining seconds; 0 if the next attempt is allowed and none has succeeded yet."""
         remaining = dict[tuple[str, str, str], float]()
         for scope, seconds in unavailable_offerings.unavailable(asyncio.get_running_loop().time()):
+            if not scope.everyone:
+                continue  # other claims may request it
             size = ANY if not scope.size else size_label(scope.size)
             zone = ANY if scope.zone is None else scope.zone or REGIONAL
             labels = (size, zone, scope.capacity_type or ANY)

@@ -1,4 +1,4 @@
-"""Metrics of scheduling decisions and of the pods that they are about, with Karpenter's names.
+"""Metrics of scheduling decisions and of the pods that they are about, with Karpenter's names where it has one.
 
 A pod is counted if this process has seen it without a Node; no series has the name of a pod.
 
@@ -9,13 +9,15 @@ import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from prometheus_client import Counter
 
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.solver.model import Decision
 from provisioner.api.schedulable import SchedulablePod
-from provisioner.metrics.definitions import karpenter
+from provisioner.metrics.definitions import karpenter, own
+from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
@@ -29,6 +31,8 @@ FAMILIES = (
     karpenter.IGNORED_PODS,
     karpenter.QUEUE_DEPTH,
     karpenter.UNFINISHED_WORK,
+    own.PODS_SET_ASIDE,
+    own.BRAKED_PODS,
 )
 
 
@@ -42,6 +46,15 @@ class _Starting:
     bound: bool = False
 
 
+class _Last(NamedTuple):
+    """Numbers of pods in the last decision."""
+
+    unschedulable: int
+    ignored: int
+    pods: int
+    set_aside: int
+
+
 class SchedulingMetrics:
     """Counts the decisions of a `Provisioner` and the pods of its cache. `errors` counts failed collections."""
 
@@ -53,10 +66,12 @@ class SchedulingMetrics:
         self._bound = metrics.histogram(karpenter.PODS_BOUND)
         self._provisioning_bound = metrics.histogram(karpenter.PODS_PROVISIONING_BOUND)
         self._provisioning_startup = metrics.histogram(karpenter.PODS_PROVISIONING_STARTUP)
+        self._misfits = metrics.counter(own.MISFITS)
         self._startup = Summary(karpenter.PODS_STARTUP)
         self._starting: dict[str, _Starting] = {}
         self._due_at: float | None = None
-        self._last: tuple[int, int, int] | None = None
+        self._braked = 0
+        self._last: _Last | None = None
         metrics.registry.register(self._startup)
         metrics.registry.register(GaugeCollector(FAMILIES, self._samples, errors))
 
@@ -71,10 +86,10 @@ class SchedulingMetrics:
         """The decision that was due is written."""
         self._due_at = None
 
-    def decided(self, decision: Decision, pods: int, ignored: int, seconds: float) -> None:
-        """A decision about so many pods was made."""
+    def decided(self, decision: Decision, pods: int, ignored: int, set_aside: int, seconds: float) -> None:
+        """A decision about so many pods was made. `ignored`, `set_aside`: further pods that it left out."""
         self._duration.labels(CONTROLLER).observe(seconds)
-        self._last = len(decision.errors), ignored, pods
+        self._last = _Last(len(decision.errors), ignored, pods, set_aside + len(decision.set_aside))
         now = self._clock.now()
         for group in (*(machine.pods for machine in decision.machines), *decision.existing.values()):
             for name in group:
@@ -88,15 +103,25 @@ class SchedulingMetrics:
         """The first decision about a pod was made so long after its creation."""
         self._first.observe(seconds)
 
+    def misfit(self, cause: str) -> None:
+        """A machine did not take the pods that it was bought for."""
+        self._misfits.labels(cause if cause in own.MISFIT_REASONS else OTHER).inc()
+
+    def braked(self, pods: int) -> None:
+        """For so many pods no machine is bought."""
+        self._braked = pods
+
     def nothing_pending(self, ignored: int) -> None:
         """No pod needs a decision."""
         self._due_at = None
-        self._last = 0, ignored, 0
+        self._braked = 0
+        self._last = _Last(0, ignored, 0, 0)
 
     def stopped(self) -> None:
         """Pods are no longer watched."""
         self._starting.clear()
         self._due_at = self._last = None
+        self._braked = 0
 
     # Pods
 
@@ -134,10 +159,11 @@ class SchedulingMetrics:
     def _samples(self) -> Iterator[Sample]:
         """The numbers of the last decision; nothing before the first one."""
         if self._last is not None:
-            unschedulable, ignored, pods = self._last
-            yield karpenter.UNSCHEDULABLE_PODS, (CONTROLLER,), float(unschedulable)
-            yield karpenter.IGNORED_PODS, (), float(ignored)
-            yield karpenter.QUEUE_DEPTH, (CONTROLLER,), float(pods)
+            yield karpenter.UNSCHEDULABLE_PODS, (CONTROLLER,), float(self._last.unschedulable)
+            yield karpenter.IGNORED_PODS, (), float(self._last.ignored)
+            yield own.BRAKED_PODS, (), float(self._braked)
+            yield karpenter.QUEUE_DEPTH, (CONTROLLER,), float(self._last.pods)
+            yield own.PODS_SET_ASIDE, (), float(self._last.set_aside)
             due = self._due_at
             unfinished = asyncio.get_running_loop().time() - due if due is not None else 0.0
             yield karpenter.UNFINISHED_WORK, (CONTROLLER,), unfinished

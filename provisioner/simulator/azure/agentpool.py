@@ -5,7 +5,7 @@ changes on every write, and the end of an operation is a write). `properties` ar
 server defaults; state, power, error and eTag are separate fields.
 
 Source: docs/references/agent-pools.md#request-body, docs/references/agent-pools.md#responses,
-docs/references/agent-pools.md#quota-and-capacity-errors.
+docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/nodes.md#pods.
 """
 
 import copy
@@ -105,6 +105,14 @@ def image(os_sku: str, release: str) -> str:
     return f"{_IMAGES.get(os_sku, _IMAGES['Ubuntu'])}-{release}"
 
 
+def _default_disk_gib(size: str, kind: str, local: int) -> int:
+    """Of a kind that is not stated: the whole local disk if it has 128 GiB; else the least that AKS creates."""
+    if kind == "Managed":
+        vcpus = (sizes.find(size) or sizes.Size()).vcpus
+        return 1024 if vcpus >= 64 else 512 if vcpus >= 16 else 256 if vcpus >= 8 else 128
+    return local if local >= 128 else 128
+
+
 def with_defaults(sent: Properties, settings: AzureSettings, current: Properties | None = None) -> dict[str, Any]:
     """The properties as AKS stores them: without read-only members, with defaults, spot label and taint.
 
@@ -113,10 +121,12 @@ def with_defaults(sent: Properties, settings: AzureSettings, current: Properties
     filled = {key: copy.deepcopy(value) for key, value in sent.items() if key not in READ_ONLY and value is not None}
     filled.setdefault("vmSize", "Standard_D2s_v5")
     filled.setdefault("count", 1)
-    filled["osDiskSizeGB"] = filled.get("osDiskSizeGB") or 128
-    filled.setdefault("osDiskType", "Managed")
+    local = settings.local_disks_gib.get(filled["vmSize"], 0)
+    if not filled.get("osDiskSizeGB"):
+        filled["osDiskSizeGB"] = _default_disk_gib(filled["vmSize"], str(filled.get("osDiskType", "")), local)
+    filled.setdefault("osDiskType", "Ephemeral" if local >= filled["osDiskSizeGB"] else "Managed")
     filled.setdefault("kubeletDiskType", "OS")
-    filled.setdefault("maxPods", 110)
+    filled.setdefault("maxPods", _max_pods(settings))
     filled.setdefault("type", "VirtualMachineScaleSets")
     filled.setdefault("mode", "User")
     filled.setdefault("osType", "Linux")
@@ -139,6 +149,13 @@ def with_defaults(sent: Properties, settings: AzureSettings, current: Properties
         taints = list(filled.get("nodeTaints") or ())
         filled["nodeTaints"] = taints if SPOT_TAINT in taints else [*taints, SPOT_TAINT]
     return filled
+
+
+def _max_pods(settings: AzureSettings) -> int:
+    """What AKS sets for a pool that does not state it."""
+    if settings.network_plugin == "kubenet":
+        return 110
+    return 30 if settings.network_plugin == "azure" and not settings.network_plugin_mode else 250
 
 
 def reconciled(pool: Pool, etag: str) -> Pool:

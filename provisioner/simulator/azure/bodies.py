@@ -121,7 +121,10 @@ def cluster_body(
             "currentKubernetesVersion": settings.kubernetes_version,
             "dnsPrefix": settings.cluster,
             "maxAgentPools": settings.max_agent_pools,
-            "networkProfile": {"networkPlugin": settings.network_plugin},
+            "networkProfile": {
+                "networkPlugin": settings.network_plugin,
+                **({"networkPluginMode": settings.network_plugin_mode} if settings.network_plugin_mode else {}),
+            },
             "nodeResourceGroup": settings.machine_group,
             "agentPoolProfiles": [{"name": pool["name"], **pool["properties"]} for pool in pools],
         },

@@ -108,13 +108,15 @@ def skus(compute: Compute, settings: AzureSettings, faults: Iterable[Fault]) -> 
     disk = {"resourceType": "disks", "name": "Premium_LRS", "locations": [settings.location], "restrictions": []}
     restricted = [fault for fault in faults if fault.restricted]
     listed = (size for size in catalogue() if size not in compute.absent)
-    return {"value": [disk, *(_sku(size, compute, restricted, settings.location) for size in listed)]}
+    return {"value": [disk, *(_sku(size, compute, restricted, settings) for size in listed)]}
 
 
-def _sku(size: str, compute: Compute, restricted: Iterable[Fault], location: str) -> dict[str, Any]:
-    found = sizes.find(size) or sizes.Size()
+def _sku(size: str, compute: Compute, restricted: Iterable[Fault], settings: AzureSettings) -> dict[str, Any]:
+    found, location = sizes.find(size) or sizes.Size(), settings.location
+    local = settings.local_disks_gib.get(size, 0)
     capabilities = {
-        "MaxResourceVolumeMB": 65536,
+        "MaxResourceVolumeMB": local * 1024 or 65536,
+        **({"EphemeralOSDiskSupported": True} if local else {}),
         "vCPUs": found.vcpus,
         "HyperVGenerations": "V1,V2",
         "MemoryGB": found.memory_gib,

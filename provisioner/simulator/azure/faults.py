@@ -39,11 +39,11 @@ class Failure:
 class Fault:
     """One rule. Empty matchers match everything.
 
-    Match: `verb` (as in `routing.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` of the pool (of the body,
-    for a PUT); the first `skip` matches pass, the next `times` are affected. Effect: return `answer`; `drop` the
-    connection "before" or "after" the request took effect; delay by `slow_seconds` ("before" or "after" it, by
-    `slow`); let the accepted operation end with `failure`, or last `operation_seconds`. `restricted`: the reason with
-    which the list of sizes has `size`, or its `zone`, as restricted.
+    Match: `verb` (as in `routing.py`, or "*"), `pool` (glob), `size`, `zone`, `priority` and `subnet` ("": that of the
+    cluster) of the pool (of the body, for a PUT); the first `skip` matches pass, the next `times` are affected.
+    Effect: return `answer`; `drop` the connection "before" or "after" the request took effect; delay by `slow_seconds`
+    ("before" or "after" it, by `slow`); let the accepted operation end with `failure`, or last `operation_seconds`.
+    `restricted`: the reason with which the list of sizes has `size`, or its `zone`, as restricted.
     """
 
     verb: str = "*"
@@ -51,6 +51,7 @@ class Fault:
     size: str = ""
     zone: str = ""
     priority: str = ""
+    subnet: str | None = None
     skip: int = 0
     times: int = 1
     answer: Answer | None = None
@@ -71,6 +72,8 @@ class Fault:
         if self.zone and self.zone not in (properties.get("availabilityZones") or ()):
             return False
         if self.priority and (properties.get("scaleSetPriority") or "Regular") != self.priority:
+            return False
+        if self.subnet is not None and (properties.get("vnetSubnetID") or "") != self.subnet:
             return False
         self.seen += 1
         return self.skip < self.seen <= self.skip + self.times

@@ -24,7 +24,9 @@ class AzureSettings:
     writes during its duration (`list_seconds`). `delete_preempts`: whether DELETE of a
     busy pool is accepted (AKSOperationPreemptedByDelete) instead of refused with 409.
     `kubernetes_version`: of the control plane, and of new pools. `node_image_release`: the newest one.
+    `network_plugin` and `network_plugin_mode`: of the cluster; they decide how many pods a Node takes by default.
     `throttle`: AKS's token buckets; `arm_throttle`: ARM's, in front of them.
+    `local_disks_gib`: sizes whose OS disk can be ephemeral, with their temporary disk; other sizes do not state it.
     `family_cores` (by the family's name), `regional_cores`, `low_priority_cores`: quotas, none unless set.
     `ignore_preconditions`: ignore If-Match and If-None-Match. `token`: the only accepted bearer token.
     `oidc_issuer`, `workload_identity`, `managed_prometheus`: features of the cluster.
@@ -43,6 +45,7 @@ class AzureSettings:
     node_image_release: str = "202608.10.0"
     max_agent_pools: int = 100
     network_plugin: str = "azure"
+    network_plugin_mode: str = "overlay"
     page_size: int = 100
     create_seconds: Range = (180.0, 300.0)
     delete_seconds: Range = (120.0, 240.0)
@@ -57,6 +60,7 @@ class AzureSettings:
     ignore_preconditions: bool = False
     throttle: bool = True
     arm_throttle: bool = True
+    local_disks_gib: Mapping[str, int] = field(default_factory=dict)
     family_cores: Mapping[str, int] = field(default_factory=dict)
     regional_cores: int | None = None
     low_priority_cores: int | None = None
@@ -82,6 +86,8 @@ class AzureSettings:
     machines_may_empty: bool = True
     # Recorded responses to accepted writes have none.
     accepted_retry_after_seconds: int | None = None
+    # The zone label of a machine outside all zones, "" for none. A Node of AKS showed 0, its fault domain.
+    regional_zone: str = "0"
     # The Compute API lists 1 for sizes with a fraction of an RTX PRO 6000.
     rtx_pro_fraction_gpus: int = 1
 

@@ -96,6 +96,10 @@ class Store:
             if not namespace or key[0] == namespace:
                 yield collection.objects[key].obj
 
+    def each_served(self, resource: str) -> Iterator[Json]:
+        """As `each`; none while the kind is not served, because its CRD was deleted."""
+        yield from self.each(resource) if resource in self._collections else ()
+
     def subscribe(self, callback: Subscriber) -> None:
         """Call `callback(type, resource, object, object before)` after every write; both objects are shared."""
         self._subscribers.append(callback)

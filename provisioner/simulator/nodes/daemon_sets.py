@@ -1,9 +1,11 @@
 """The DaemonSet controller: one pod of each DaemonSet on each Node that it selects, and whose taints it tolerates.
 
-A pod is bound when it is created, and created again when it is gone and its Node is not being deleted. A DaemonSet
-without a template has no pods.
+A pod is bound when it is created, and created again when it is gone and its Node is not being deleted. One that the
+Node has no room for stays pending with an affinity to it, for kube-scheduler. A DaemonSet without a template has no
+pods.
 
-Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations.
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#how-daemon-pods-are-scheduled,
+https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations.
 """
 
 from collections.abc import Iterator
@@ -13,10 +15,12 @@ from provisioner.simulator.kube.store import Store
 from provisioner.simulator.kube.watch_cache import EventType
 from provisioner.simulator.scheduler import Scheduler
 from provisioner.simulator.scheduling.matching import selects, untolerated
+from provisioner.simulator.scheduling.requests import amounts, pod_requests
 
 Json = dict[str, Any]
 
 KIND = "daemonsets.apps"
+REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 _PRESSURE = ("disk-pressure", "memory-pressure", "pid-pressure", "unschedulable")
 TOLERATIONS = [
     *({"key": f"node.kubernetes.io/{key}", "operator": "Exists", "effect": "NoSchedule"} for key in _PRESSURE),
@@ -48,12 +52,24 @@ class DaemonSets:
 
     def _create(self) -> None:
         self._due = False
-        running = {(_owner(pod), pod["spec"].get("nodeName")) for pod in self._store.each("pods")}
+        existing = {(_owner(pod), _target(pod)) for pod in self._store.each("pods")}
         for owner in list(self._templates()):
             for node in list(self._store.each("nodes")):
                 body = _pod(owner, node["metadata"]["name"])
-                if (owner["metadata"]["uid"], node["metadata"]["name"]) not in running and _belongs(body, node):
-                    self._store.create("pods", body, owner["metadata"]["namespace"])
+                if (owner["metadata"]["uid"], node["metadata"]["name"]) not in existing and _belongs(body, node):
+                    made = body if self._has_room(body, node) else _unbound(body)
+                    self._store.create("pods", made, owner["metadata"]["namespace"])
+
+    def _has_room(self, pod: Json, node: Json) -> bool:
+        """Whether the Node has the resources; one whose kubelet has not stated any counts as large enough."""
+        room = amounts((node.get("status") or {}).get("allocatable"))
+        wanted = {name: amount for name, amount in pod_requests(pod["spec"]).items() if name in room}
+        for other in self._store.each("pods"):
+            if other["spec"].get("nodeName") == node["metadata"]["name"]:
+                for name, amount in pod_requests(other["spec"]).items():
+                    if name in wanted:
+                        wanted[name] += amount
+        return all(amount <= room[name] for name, amount in wanted.items())
 
 
 def _pod(owner: Json, node: str) -> Json:
@@ -65,6 +81,26 @@ def _pod(owner: Json, node: str) -> Json:
         "metadata": {**head, "ownerReferences": [{**reference, "controller": True}]},
         "spec": {**spec, "nodeName": node},
     }
+
+
+def _unbound(pod: Json) -> Json:
+    """The pod with an affinity to its Node in place of the binding."""
+    spec = {key: value for key, value in pod["spec"].items() if key != "nodeName"}
+    affinity = spec.get("affinity") or {}
+    required = ((affinity.get("nodeAffinity") or {}).get(REQUIRED) or {}).get("nodeSelectorTerms") or [{}]
+    fields = [{"key": "metadata.name", "operator": "In", "values": [pod["spec"]["nodeName"]]}]
+    terms = {REQUIRED: {"nodeSelectorTerms": [{**one, "matchFields": fields} for one in required]}}
+    return {**pod, "spec": {**spec, "affinity": {**affinity, "nodeAffinity": terms}}}
+
+
+def _target(pod: Json) -> str | None:
+    """The Node of a pod of a DaemonSet."""
+    spec = pod["spec"]
+    affinity = (spec.get("affinity") or {}).get("nodeAffinity") or {}
+    terms = (affinity.get(REQUIRED) or {}).get("nodeSelectorTerms") or ()
+    fields = [field for term in terms for field in term.get("matchFields") or ()]
+    name: str | None = spec.get("nodeName") or (fields[0]["values"][0] if fields else None)
+    return name
 
 
 def _belongs(pod: Json, node: Json) -> bool:

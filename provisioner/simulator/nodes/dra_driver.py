@@ -20,7 +20,9 @@ Json = dict[str, Any]
 
 KIND = "resourceslices.resource.k8s.io"
 DRIVERS = {sizes.NVIDIA: ("gpu.nvidia.com", "gpu"), sizes.AMD: ("gpu.amd.com", "amdgpu")}
-LOST = {"key": "gpu.example.com/unhealthy", "value": "true", "effect": "NoExecute"}
+# What NVIDIA's driver writes after a fatal Xid
+# (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/gpu-kubelet-plugin/device_health.go).
+LOST = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
 # A part of the size's name, and what NVIDIA's management library reports of its GPU.
 MODELS = (
     ("_T4_", "Tesla T4", "15360Mi"),

@@ -4,7 +4,8 @@ Pure; plain JSON. `registration` is the object that the kubelet creates (labels,
 ones, no providerID), `status` its first status, `initialization` what the cloud node manager adds.
 
 Source: docs/references/agent-pools.md#names-and-ids, docs/references/agent-pools.md#labels-and-taints,
-docs/references/kaito.md#end-to-end-checks (osImage), https://kubernetes.io/docs/reference/labels-annotations-taints/.
+docs/references/nodes.md, docs/references/kaito.md#end-to-end-checks (osImage),
+https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
 from typing import Any
@@ -61,14 +62,18 @@ def node_labels(settings: AzureSettings, pool: Pool, name: str) -> dict[str, str
         "nodepool-type": str(pool.properties["type"]),
         "sku-cpu": str(size.vcpus),
         "sku-memory": str(size.memory_gib * 1024),
-        "storageprofile": "managed",
+        "storageprofile": str(pool.properties["osDiskType"]).lower(),
         "storagetier": "Premium_LRS",
         "priority": pool.priority.lower(),
     }
+    if settings.network_plugin_mode == "overlay":
+        aks |= {"azure-cni-overlay": "true", "podnetwork-type": "overlay"}
+    if subnet := pool.properties.get("vnetSubnetID"):
+        aks["network-subnet"] = str(subnet).rpartition("/")[2]
     if size.vendor:
         aks["accelerator"] = size.vendor
     found = {**pool.labels, **{_AKS + key: value for key, value in aks.items()}}
-    found[labels.AGENTPOOL] = pool.name
+    found |= {labels.AGENTPOOL: pool.name, "storageprofile": aks["storageprofile"], "storagetier": aks["storagetier"]}
     if size.vendor:
         found["accelerator"] = size.vendor
     return found | default_labels(pool, name)
@@ -83,11 +88,11 @@ def initialization(settings: AzureSettings, pool: Pool, instance: int) -> tuple[
     """The cloud node manager's part: providerID, with the group in lower case, and the labels from Azure."""
     group = settings.machine_group
     machine = bodies.machine_id(settings, pool.name, instance).replace(f"/{group}/", f"/{group.lower()}/")
-    zone = f"{settings.location}-{pool.zones[instance % len(pool.zones)]}" if pool.zones else "0"
+    zone = f"{settings.location}-{pool.zones[instance % len(pool.zones)]}" if pool.zones else settings.regional_zone
     return f"azure://{machine}", {
         labels.INSTANCE_TYPE: pool.size,
         labels.REGION: settings.location,
-        labels.ZONE: zone,
+        **({labels.ZONE: zone} if zone else {}),
     }
 
 
@@ -95,6 +100,8 @@ def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> 
     """Capacity, allocatable, addresses and nodeInfo, without GPUs."""
     size = sizes.find(pool.size) or sizes.Size()
     memory_kib = int(size.memory_gib * 1024 * 1024 * 0.985)
+    # The kubelet keeps memory for each pod that the Node may run, and 100 MiB below which it evicts pods.
+    kept_kib = min(20 * int(pool.properties["maxPods"]) + 50, size.memory_gib * 1024 // 4) * 1024 + 100 * 1024
     disk_kib = int(pool.properties["osDiskSizeGB"] * 1024 * 1024 * 0.96)
     plain = {"hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": str(pool.properties["maxPods"])}
     return {
@@ -107,7 +114,7 @@ def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> 
         "allocatable": {
             **plain,
             "cpu": f"{size.vcpus * 1000 - 180}m",
-            "memory": f"{memory_kib - 2 * 1024 * 1024}Ki",
+            "memory": f"{memory_kib - kept_kib}Ki",
             "ephemeral-storage": str(int(disk_kib * 1024 * 0.9)),
         },
         "addresses": [

@@ -1,6 +1,6 @@
 """Claims for devices: the controller that creates them from templates, and their allocation by kube-scheduler.
 
-Devices are allocated first fit, from complete pools of one Node at their highest generation.
+Devices are allocated first fit, from those of one Node that are free (`node_devices`).
 Constraints between devices and consumable capacity are not modelled.
 
 Source: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource-allocation/,
@@ -21,17 +21,16 @@ from provisioner.simulator.kube.objects import Json
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.kube.watch_cache import EventType
 
-from .requests import quantity
+from .node_devices import SLICES, NodeDevices, Place
+from .requests import pod_requests, quantity
 
 CLAIMS = "resourceclaims.resource.k8s.io"
 TEMPLATES = "resourceclaimtemplates.resource.k8s.io"
-SLICES = "resourceslices.resource.k8s.io"
 CLASSES = "deviceclasses.resource.k8s.io"
 KINDS = (CLAIMS, SLICES, CLASSES)
+# In the name of the claim that kube-scheduler creates for the extended resources of a pod.
+SPECIAL = "extended-resources"
 REASON = "cannot allocate all claims"
-
-# Driver, pool and device.
-Place = tuple[str, str, str]
 
 
 class ResourceClaims:
@@ -81,11 +80,17 @@ class ResourceClaims:
 
 
 class Allocator:
-    """The devices that one scheduling pass can allocate; allocations of the pass count."""
+    """The devices that one scheduling pass can allocate; allocations of the pass count.
+
+    `extended`: the extended resources that DeviceClasses name, each with the newest of these.
+    """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._taken = {place for claim in store.each(CLAIMS) for place in _allocated(claim)}
+        ordered = sorted(store.each(CLASSES), key=lambda one: str(one["metadata"]["creationTimestamp"]))
+        named = {one["spec"].get("extendedResourceName"): one["metadata"]["name"] for one in ordered}
+        self.extended = {name: of for name, of in named.items() if name}
 
     def plan(self, pod: Json, node: str) -> dict[str, list[Place]] | None:
         """The devices for each unallocated claim of the pod on this Node; None if they cannot be allocated."""
@@ -95,7 +100,7 @@ class Allocator:
             if claim is None:
                 return None
             pools = {place[1] for place in _allocated(claim)}
-            if pools and not pools <= {pool for _, pool, _ in self._devices(node)}:
+            if pools and not pools <= {pool for _, pool, _ in NodeDevices(self._store, node).devices}:
                 return None
             if pools:
                 continue
@@ -104,6 +109,11 @@ class Allocator:
                 return None
             found[claim["metadata"]["name"]] = [place for place in places if place is not None]
             taken.update(found[claim["metadata"]["name"]])
+        if special := self._special(pod, node):
+            places = list(self._choose(special, node, taken))
+            if None in places:
+                return None
+            found[SPECIAL] = [place for place in places if place is not None]
         return found
 
     def allocate(self, pod: Json, node: str) -> None:
@@ -120,6 +130,31 @@ class Allocator:
                 status["allocation"] = {"devices": {"results": results}}
                 self._taken.update(places)
             _write(self._store, claim, status)
+        if places := planned.get(SPECIAL):
+            self._taken.update(places)
+            self._allocate_special(pod, node, places, user)
+
+    def _special(self, pod: Json, node: str) -> Json | None:
+        """A claim for the extended resources of the pod that no device plugin offers on the Node; None without them."""
+        if not self.extended:
+            return None
+        found = self._store.get("nodes", node) or {}
+        allocatable = (found.get("status") or {}).get("allocatable") or {}
+        requests = [
+            {"name": f"r{number}", "exactly": {"deviceClassName": self.extended[name], "count": int(amount)}}
+            for number, (name, amount) in enumerate(pod_requests(pod["spec"]).items())
+            if name in self.extended and not quantity(allocatable.get(name, 0))
+        ]
+        return {"spec": {"devices": {"requests": requests}}} if requests else None
+
+    def _allocate_special(self, pod: Json, node: str, places: list[Place], user: Json) -> None:
+        meta = pod["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Pod", "name": meta["name"], "uid": meta["uid"], "controller": True}
+        notes = {"resource.kubernetes.io/extended-resource-claim": "true"}
+        head = {"generateName": f"{meta['name']}-{SPECIAL}-", "ownerReferences": [owner], "annotations": notes}
+        made = self._store.create(CLAIMS, {"metadata": head, **(self._special(pod, node) or {})}, meta["namespace"])
+        results = [{"request": "r0", "driver": d, "pool": p, "device": name} for d, p, name in places]
+        _write(self._store, made, {"reservedFor": [user], "allocation": {"devices": {"results": results}}})
 
     def _claims(self, pod: Json) -> Iterator[Json | None]:
         known = (pod.get("status") or {}).get("resourceClaimStatuses") or []
@@ -129,40 +164,30 @@ class Allocator:
             yield self._store.get(CLAIMS, name, pod["metadata"]["namespace"])
 
     def _choose(self, claim: Json, node: str, taken: set[Place]) -> Iterator[Place | None]:
-        """The devices of a claim; None for one that is missing."""
+        """The devices of a claim; None for one that is missing. Of alternatives, the first one that is free counts."""
         mine: set[Place] = set()
         for request in claim["spec"]["devices"].get("requests") or ():
-            exactly = request["exactly"]
-            known = self._store.get(CLASSES, exactly["deviceClassName"])
-            selectors = [*((known or {"spec": {}})["spec"].get("selectors") or ()), *(exactly.get("selectors") or ())]
-            fitting = [
-                place for place, one in self._devices(node).items() if known and _selected(selectors, one, place)
-            ]
-            free = [place for place in fitting if place not in taken | mine]
-            every = exactly.get("allocationMode") == "All"
-            wanted = len(fitting) if every else exactly.get("count", 1)
-            if not fitting or len(free) < wanted:
+            alternatives = [request["exactly"]] if "exactly" in request else request.get("firstAvailable") or ()
+            chosen = (self._free(one, node, taken | mine) for one in alternatives)
+            found = next((places for places in chosen if places), ())
+            if not found:
                 yield None
                 return
-            mine.update(free[:wanted])
-            yield from free[:wanted]
+            mine.update(found)
+            yield from found
 
-    def _devices(self, node: str) -> dict[Place, Json]:
-        pools: dict[tuple[str, str], list[Json]] = {}
-        for one in self._store.each(SLICES):
-            spec = one["spec"]
-            if spec.get("nodeName") == node:
-                pools.setdefault((spec["driver"], spec["pool"]["name"]), []).append(spec)
-        found: dict[Place, Json] = {}
-        for (driver, pool), specs in sorted(pools.items()):
-            newest = max(spec["pool"]["generation"] for spec in specs)
-            kept = [spec for spec in specs if spec["pool"]["generation"] == newest]
-            if len(kept) != kept[0]["pool"]["resourceSliceCount"]:
-                continue
-            for device in (device for spec in kept for device in spec.get("devices") or ()):
-                if not device.get("taints"):
-                    found[driver, pool, device["name"]] = device
-        return found
+    def _free(self, wanted: Json, node: str, taken: set[Place]) -> list[Place]:
+        """The devices that one alternative gets on this Node; none if it lacks some."""
+        known = self._store.get(CLASSES, wanted["deviceClassName"])
+        selectors = [*((known or {"spec": {}})["spec"].get("selectors") or ()), *(wanted.get("selectors") or ())]
+        on_node = NodeDevices(self._store, node)
+        fitting = [one for one, device in on_node.devices.items() if known and _selected(selectors, device, one)]
+        count = len(fitting) if wanted.get("allocationMode") == "All" else wanted.get("count", 1)
+        chosen: list[Place] = []
+        for place in fitting:
+            if len(chosen) < count and on_node.is_free(place, wanted, (*taken, *chosen)):
+                chosen.append(place)
+        return chosen if fitting and len(chosen) == count else []
 
 
 def _allocated(claim: Json) -> Iterator[Place]:

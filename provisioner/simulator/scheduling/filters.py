@@ -8,6 +8,7 @@ Source: https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugi
 https://github.com/kubernetes/kubernetes/tree/v1.34.4/pkg/scheduler/framework/plugins.
 """
 
+from collections.abc import Container, Mapping
 from decimal import Decimal
 
 from .matching import selects, tolerates, untolerated
@@ -21,14 +22,25 @@ _EVERY_ADDRESS = "0.0.0.0"  # noqa: S104 - a host port without an address
 
 
 class Filters:
-    """The filters of one pod, prepared once for all Nodes of a pass."""
+    """The filters of one pod, prepared once for all Nodes of a pass. `namespaces`: the labels of each by name.
 
-    def __init__(self, pod: Json, requests: Amounts, infos: list[NodeInfo]) -> None:
+    `extended`: the extended resources for which devices are allocated where a Node does not have them.
+    """
+
+    def __init__(
+        self,
+        pod: Json,
+        requests: Amounts,
+        infos: list[NodeInfo],
+        namespaces: Mapping[str, dict[str, str]],
+        extended: Container[str] = (),
+    ) -> None:
+        self._extended = extended
         self._pod = pod
         self._requests = requests
         self._ports = list(host_ports(pod))
         self._spread = Spread(pod, infos)
-        self._affinity = Affinity(pod, infos)
+        self._affinity = Affinity(pod, infos, namespaces)
 
     def reject(self, info: NodeInfo) -> Rejection | None:
         """The reasons of the first filter that rejects the Node; None if the pod fits."""
@@ -49,6 +61,8 @@ class Filters:
             reasons.append("Too many pods")
         for name, amount in self._requests.items():
             allocatable = info.allocatable.get(name, none)
+            if name in self._extended and not allocatable:
+                continue
             if amount > allocatable - info.requested.get(name, none):
                 reasons.append(f"Insufficient {name}")
                 resolvable = resolvable and amount <= allocatable

@@ -52,6 +52,7 @@ class PodScheduler:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._events = 0
+        self._namespaces: dict[str, dict[str, str]] = {}
         ResourceClaims(store)
         store.subscribe(self._notice)
 
@@ -72,7 +73,7 @@ class PodScheduler:
         if resource == "pods":
             self._pod_changed(kind, obj, before)
         elif self._pending and (
-            resource in device_claims.KINDS or (resource == "nodes" and _may_matter(kind, obj, before))
+            resource in (*device_claims.KINDS, "namespaces") or (resource == "nodes" and _may_matter(kind, obj, before))
         ):
             self._run_after(DELAY_SECONDS)
 
@@ -108,6 +109,8 @@ class PodScheduler:
         found = [self._store.get("pods", name, namespace) for namespace, name in self._pending]
         waiting = sorted((pod for pod in found if pod is not None), key=_order)
         infos = snapshot(self._store.each("nodes"), self._store.each("pods"))
+        each = (one["metadata"] for one in self._store.each("namespaces"))
+        self._namespaces = {meta["name"]: meta.get("labels") or {} for meta in each}
         allocator = Allocator(self._store)
         # Pods that scheduling cannot tell apart, and that did not fit since the last binding.
         rejected: dict[bytes, list[Rejection]] = {}
@@ -124,12 +127,12 @@ class PodScheduler:
 
     def _place(self, pod: Json, infos: list[NodeInfo], allocator: Allocator) -> list[Rejection] | None:
         """Bind the pod; the reason of each Node if it fits none."""
-        filters = Filters(pod, pod_requests(pod["spec"]), infos)
+        filters = Filters(pod, pod_requests(pod["spec"]), infos, self._namespaces, allocator.extended)
         rejections, fitting = [], []
         for info in infos:
             if rejection := filters.reject(info):
                 rejections.append(rejection)
-            elif pod["spec"].get("resourceClaims") and allocator.plan(pod, info.name) is None:
+            elif allocator.plan(pod, info.name) is None:
                 rejections.append(Rejection((device_claims.REASON,)))
             else:
                 fitting.append(info)

@@ -5,7 +5,7 @@ https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/#inter-p
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 from provisioner.simulator.kube.selectors import label_selector
 
@@ -68,7 +68,8 @@ def _matching_pods(
     """The number of selected pods in each domain."""
     counts: dict[str, int] = {}
     # An empty selector counts no pod, although it selects all.
-    counted = constraint.get("labelSelector") or constraint.get("matchLabelKeys")
+    keys = [key for key in constraint.get("matchLabelKeys") or () if key in _labels(pod)]
+    counted = keys or any((constraint.get("labelSelector") or {}).values())
     for info in infos:
         value = info.labels[constraint["topologyKey"]]
         counts[value] = counts.get(value, 0) + sum(
@@ -85,21 +86,25 @@ def _matching_pods(
 class Affinity:
     """Required affinity and anti-affinity between one pod and all bound pods.
 
-    A `namespaceSelector` counts as one that selects all namespaces.
+    `namespaces`: the labels of each Namespace by name.
     """
 
-    def __init__(self, pod: Json, infos: list[NodeInfo]) -> None:
+    def __init__(self, pod: Json, infos: list[NodeInfo], namespaces: Mapping[str, Labels]) -> None:
         self._pod = pod
+        self._namespaces = namespaces
         self._near = _terms(pod, "podAffinity")
         self._apart = _terms(pod, "podAntiAffinity")
         self._near_counts: Counter[Pair] = Counter()
         self._apart_counts: Counter[Pair] = Counter()
         self._others_apart: Counter[Pair] = Counter()
         for info, other in [(one, other) for one in infos for other in one.pods]:
-            if self._near and all(_term_matches(term, pod, other) for term in self._near):
+            theirs = _terms(other, "podAntiAffinity")
+            if not (theirs or self._near or self._apart):
+                continue
+            if self._near and all(self._matches(term, pod, other) for term in self._near):
                 self._near_counts.update(_pairs(self._near, info))
-            self._apart_counts.update(_pairs([t for t in self._apart if _term_matches(t, pod, other)], info))
-            reverse = [t for t in _terms(other, "podAntiAffinity") if _term_matches(t, other, pod)]
+            self._apart_counts.update(_pairs([t for t in self._apart if self._matches(t, pod, other)], info))
+            reverse = [t for t in theirs if self._matches(t, other, pod)]
             self._others_apart.update(_pairs(reverse, info))
 
     def reject(self, info: NodeInfo) -> Rejection | None:
@@ -117,7 +122,23 @@ class Affinity:
         if all(self._near_counts[pair] for pair in _pairs(self._near, info)):
             return True
         # The first pod of a group with affinity to itself may be anywhere.
-        return not self._near_counts and all(_term_matches(term, self._pod, self._pod) for term in self._near)
+        return not self._near_counts and all(self._matches(term, self._pod, self._pod) for term in self._near)
+
+    def _matches(self, term: Json, owner: Json, other: Json) -> bool:
+        """Whether the term of its owner selects the other pod."""
+        if not self._is_of(term, owner["metadata"]["namespace"], other["metadata"]["namespace"]):
+            return False
+        found, own = _labels(other), _labels(owner)
+        same = all(found.get(key) == own[key] for key in term.get("matchLabelKeys") or () if key in own)
+        differs = all(found.get(key) != own[key] for key in term.get("mismatchLabelKeys") or () if key in own)
+        return same and differs and label_selector(term.get("labelSelector"))(found)
+
+    def _is_of(self, term: Json, own: str, namespace: str) -> bool:
+        named, selector = term.get("namespaces") or [], term.get("namespaceSelector")
+        if namespace in (named or ([own] if selector is None else [])):
+            return True
+        labels = {"kubernetes.io/metadata.name": namespace, **self._namespaces.get(namespace, {})}
+        return label_selector(selector)(labels)
 
 
 def _terms(pod: Json, kind: str) -> list[Json]:
@@ -129,17 +150,6 @@ def _pairs(terms: list[Json], info: NodeInfo) -> Iterator[Pair]:
     for term in terms:
         if (value := info.labels.get(term["topologyKey"])) is not None:
             yield term["topologyKey"], value
-
-
-def _term_matches(term: Json, owner: Json, other: Json) -> bool:
-    """Whether the term of its owner selects the other pod."""
-    if term.get("namespaceSelector") is None:
-        namespaces = term.get("namespaces") or [owner["metadata"]["namespace"]]
-        if other["metadata"]["namespace"] not in namespaces:
-            return False
-    own = _labels(owner)
-    same = all(_labels(other).get(key) == own[key] for key in term.get("matchLabelKeys") or () if key in own)
-    return same and label_selector(term.get("labelSelector"))(_labels(other))
 
 
 def _labels(pod: Json) -> Labels:

@@ -1,0 +1,78 @@
+"""What the operating system, the kubelet and the number of pods leave of a VM size: formulas, until a Node was seen.
+
+Pure. The published formulas, with a margin where hardware varies: memory and file systems. Quantities are those of
+Kubernetes, or MiB.
+
+Source: docs/references/nodes.md#reserved-resources, docs/references/nodes.md#pods,
+docs/references/nodes.md#ephemeral-storage.
+"""
+
+from cloudprovider.interface import ResourceSku
+
+# What AKS sets if a pool does not state it, by network plugin; MAX_PODS for a cluster that is not known.
+MAX_PODS = 110
+NODE_SUBNET_PODS = 30
+OVERLAY_PODS = 250
+# The least size of the OS disk of a pool that does not state it, and that of a managed one from these numbers of vCPUs.
+DISK_GIB = 128
+_MANAGED_GIB = ((64, 1024), (16, 512), (8, 256), (0, DISK_GIB))
+# kube-reserved: a share of each part of the cores in thousandths; the parts end at these numbers of cores.
+_CPU_SHARES = ((1, 60), (2, 40), (4, 20))
+_CPU_REST = 10
+_EVICTION_MIB = 100
+_VM_OVERHEAD = 0.075
+# The share of a disk that its file system has, and the part of that which is left before the kubelet evicts pods.
+_FILE_SYSTEM = 0.96
+_EVICTION_SHARE = 0.9
+
+
+def default_max_pods(plugin: str, mode: str) -> int:
+    """How many pods a Node of a pool without `maxPods` takes, by the network plugin of the cluster and its mode."""
+    match plugin.casefold(), mode.casefold():
+        case ("azure", "overlay") | ("none", _):
+            return OVERLAY_PODS
+        case ("azure", _):
+            return NODE_SUBNET_PODS
+    return MAX_PODS
+
+
+def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:
+    """What the VM, the system and the kubelet take of a machine, as quantities."""
+    milli, before = 0, 0
+    for cores, share in _CPU_SHARES:
+        milli += max(0, min(vcpus, cores) - before) * share
+        before = cores
+    milli += max(0, vcpus - before) * _CPU_REST
+    mib = memory_gib * 1024
+    taken = int(mib * _VM_OVERHEAD) + kube_reserved_mib(mib, max_pods) + _EVICTION_MIB
+    return {"cpu": f"{milli}m", "memory": f"{taken}Mi"}
+
+
+def kube_reserved_mib(memory_mib: int, max_pods: int) -> int:
+    """The memory that the kubelet reserves: 20 MiB for each possible pod and 50 MiB, or a quarter if that is less."""
+    return min(20 * max_pods + 50, memory_mib // 4)
+
+
+def managed_disk_gib(vcpus: int) -> int:
+    """The size of the managed OS disk of a pool that does not state it."""
+    return next(gib for least, gib in _MANAGED_GIB if vcpus >= least)
+
+
+def default_disk_gib(vcpus: int, sku: ResourceSku | None) -> int:
+    """The size of the OS disk of a pool that states neither its size nor its kind; the least that it can be.
+
+    `sku`: what is known of the size; None if nothing is.
+    """
+    if sku is None or sku.ephemeral is None:
+        return DISK_GIB
+    if sku.ephemeral and sku.temp_gib >= DISK_GIB:
+        return sku.temp_gib
+    if sku.ephemeral and max(sku.cache_gib, sku.nvme_gib) >= DISK_GIB:
+        return DISK_GIB  # AKS may use either of these, or a managed disk
+    return managed_disk_gib(vcpus)
+
+
+def ephemeral_storage(disk_gib: int) -> tuple[int, int]:
+    """Capacity and allocatable ephemeral storage of an OS disk, in bytes."""
+    size = int(disk_gib * 2**30 * _FILE_SYSTEM)
+    return size, int(size * _EVICTION_SHARE)

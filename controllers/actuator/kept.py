@@ -1,0 +1,99 @@
+"""What the reads of the actuator keep of objects of tenants: the fields that their users read, within budgets of bytes.
+
+Source: docs/adr/0066-budget-of-each-object.md.
+"""
+
+from collections.abc import Callable
+
+import msgspec
+
+from controllers.node.health.admission_errors import is_rejected
+from controllers.node.health.plugins import may_offer_gpus
+from provisioner.api.bounded_digest import BoundedDigest
+from provisioner.api.deviceclaim import ResourceClaim, ResourceClaimTemplate
+from provisioner.api.gpu_pods import RunningPod, RunningPodSpec, has_ended, uses_gpus
+from provisioner.api.schedulable import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm
+from provisioner.api.volume import BIND_COMPLETED, ONE_POD, PersistentVolumeClaim
+from provisioner.api.workload import DaemonSetWorkload, WorkloadPod, WorkloadPodSpec
+
+OWNERS_MAX, TERMS_MAX, UID_CHARACTERS = 10, 10, 64
+
+
+def running(found: RunningPod) -> RunningPod | None:
+    """The grace period of a pod that has not ended, and whether it uses GPUs."""
+    if has_ended(found):
+        return None
+    spec = RunningPodSpec(termination_grace_period_seconds=found.spec.termination_grace_period_seconds)
+    return RunningPod(metadata=found.metadata.identity(), spec=spec, with_gpus=uses_gpus(found))
+
+
+def rejected(found: WorkloadPod) -> WorkloadPod | None:
+    """The status of a pod that the kubelet rejected."""
+    return _without_spec(found) if is_rejected(found) else None
+
+
+def on_node(found: WorkloadPod) -> WorkloadPod:
+    """The status of a pod, and the DaemonSets that own it."""
+    return _without_spec(found)
+
+
+def unbound(found: WorkloadPod) -> WorkloadPod | None:
+    """A pod of a DaemonSet, with the Node that it was created for."""
+    kept = _without_spec(found)
+    if not kept.metadata.owner_references:
+        return None
+    affinity = found.spec.affinity.node_affinity.required if found.spec.affinity is not None else None
+    terms = affinity.node_selector_terms if affinity is not None else ()
+    fields = tuple(NodeSelectorTerm(match_fields=one.match_fields[:1]) for one in terms if one.match_fields)
+    nodes = NodeAffinity(required=NodeSelector(node_selector_terms=fields[:TERMS_MAX]))
+    return msgspec.structs.replace(kept, spec=WorkloadPodSpec(affinity=Affinity(node_affinity=nodes)))
+
+
+def _without_spec(found: WorkloadPod) -> WorkloadPod:
+    owners = [one for one in found.metadata.owner_references if one.kind == "DaemonSet"][:OWNERS_MAX]
+    references = tuple(
+        msgspec.structs.replace(one, api_version="", name="", uid=one.uid[:UID_CHARACTERS]) for one in owners
+    )
+    meta = msgspec.structs.replace(found.metadata.identity(), owner_references=references)
+    return WorkloadPod(metadata=meta, spec=WorkloadPodSpec(node_name=found.spec.node_name), status=found.status)
+
+
+def plugins() -> Callable[[DaemonSetWorkload], DaemonSetWorkload | None]:
+    """DaemonSets that may offer GPUs. One that is too large to be kept is none."""
+    digest = BoundedDigest()
+
+    def kept(found: DaemonSetWorkload) -> DaemonSetWorkload | None:
+        if not may_offer_gpus(found):
+            return None
+        one = digest(found)
+        return None if one.metadata.unreadable else one
+
+    return kept
+
+
+def resource_claims() -> Callable[[ResourceClaim], ResourceClaim]:
+    """Claims with the devices that they have; one that is too large lacks what it requests, and says so."""
+    digest = BoundedDigest()
+
+    def kept(found: ResourceClaim) -> ResourceClaim:
+        one = digest(found)
+        return msgspec.structs.replace(one, status=found.status) if one.metadata.unreadable else one
+
+    return kept
+
+
+def resource_claim_templates() -> Callable[[ResourceClaimTemplate], ResourceClaimTemplate]:
+    """Templates; one that is too large lacks what it requests, and says so."""
+    return BoundedDigest()
+
+
+def volume_claim(found: PersistentVolumeClaim) -> PersistentVolumeClaim:
+    """A claim with the volume and class, and whether one pod uses it alone and its binding is complete."""
+    meta, spec = found.metadata, found.spec
+    notes = {key: "" for key in meta.annotations if key == BIND_COMPLETED}
+    modes = (ONE_POD,) if ONE_POD in spec.access_modes else ()
+    return msgspec.structs.replace(
+        found,
+        metadata=msgspec.structs.replace(meta.identity(), annotations=notes),
+        spec=msgspec.structs.replace(spec, access_modes=modes),
+    )

@@ -1,0 +1,1 @@
+"""The gate before each deletion of a NodeClaim or an agent pool."""

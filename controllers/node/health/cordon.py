@@ -1,0 +1,109 @@
+"""A Node that is to get no new pods: it is marked as unschedulable, until what was found is gone.
+
+Rows of the repair policy cordon with the action Cordon, and before the repair of a machine that still works, also with
+some of its GPUs from the start. What a row cordons for is reported by the condition of the claim. `spec.unschedulable`
+is used instead of a taint, because the pods of every DaemonSet tolerate it: a device plugin that was restarted can run,
+and its GPUs return. A Node that a user or another controller cordoned is left as it is. A Node that has lost some of
+its GPUs takes pods for the others while it is kept because no other machine can be had, or because others of its size
+failed in the same way.
+
+Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#taints-and-tolerations.
+"""
+
+import math
+
+from controllers.model.facts import Facts
+from controllers.model.node_for_claim import node_for_claim
+from controllers.model.patches import add_keys
+from controllers.model.steps import PatchNode
+from controllers.nodeclaim.lifecycle.gpu_resources import gpu_state
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.time import parse_rfc3339, rfc3339
+
+from . import another, limits
+
+
+def step(f: Facts, *, enabled: bool) -> PatchNode | None:
+    """Cordon the Node, or undo that; None if it is as it should be."""
+    node = node_for_claim(f)
+    if node is None or "PatchNode" in f.refused:
+        return None
+    keeps_serving = serves_on(f)
+    wanted = enabled and _wanted_at(f) < math.inf and not keeps_serving
+    if wanted and not node.spec.unschedulable:
+        return _cordon(f, node) if seconds_left(f) <= 0 and not blocked(f) and f.kube_current else None
+    if (
+        labels.CORDONED_AT in node.metadata.annotations
+        and not wanted
+        and (not enabled or keeps_serving or is_over(f, node))
+    ):
+        why = another.obstacle(f) or "its repair is suspended"
+        return _uncordon(node, why if keeps_serving else "its condition is gone")
+    return None
+
+
+def serves_on(f: Facts) -> bool:
+    """Whether the Node is to take pods although GPUs are lost: it is kept, because no other one can be had or helps.
+
+    The kubelet gives pods none of the GPUs that its device plugin reports as unhealthy, or omits. Other signals are
+    about all of the Node. Until it is known whether another machine can be had, a Node that takes pods goes on.
+    """
+    unhealthy, state, node = f.unhealthy, gpu_state(f), node_for_claim(f)
+    if unhealthy is None or node is None or not node.ready or not unhealthy.only_lost_gpus:
+        return False
+    if state is None or state.driver or state.holding or state.unknown or not state.allocatable:
+        return False
+    if limits.suspended(f):
+        return True
+    found = another.place(f)
+    return found == "Scarce" or (found == "Unknown" and not node.spec.unschedulable)
+
+
+def age(f: Facts, node: Node) -> float:
+    """Seconds since this controller cordoned the Node; inf if it did not."""
+    since = parse_rfc3339(node.metadata.annotations.get(labels.CORDONED_AT, ""))
+    return math.inf if since is None else max(0.0, (f.now - since).total_seconds())
+
+
+def is_over(f: Facts, node: Node) -> bool:
+    """Whether what the Node was cordoned for is known to be over.
+
+    No signal is no proof: while the Node is not Ready, after a restart of its kubelet, and for minutes after a start of
+    this process, missing GPUs are none. Those that are missing by a setting were not lost.
+    """
+    state = gpu_state(f)
+    lacks = state is not None and state.short and state.disagrees is None
+    return node.ready and not (lacks or (state is not None and (state.holding or state.unknown)))
+
+
+def blocked(f: Facts) -> bool:
+    """Whether so many Nodes have the signal that a cordon of each would leave none."""
+    counts = f.counts.unhealthy_counts
+    return limits.fail_together(f.policy, counts) or bool(limits.rolls_out(f.policy, counts))
+
+
+def seconds_left(f: Facts) -> float:
+    """Seconds until the Node is cordoned; inf if it is not to be."""
+    return _wanted_at(f) - f.loop_now
+
+
+def _wanted_at(f: Facts) -> float:
+    return f.unhealthy.cordon_at if f.unhealthy is not None else math.inf
+
+
+def _cordon(f: Facts, node: Node) -> PatchNode:
+    patch = (
+        {"op": "add", "path": "/spec/unschedulable", "value": True},
+        *add_keys("/metadata/annotations", node.metadata.annotations, {labels.CORDONED_AT: rfc3339(f.now)}),
+    )
+    why = f.unhealthy.policy.name if f.unhealthy is not None else ""
+    return PatchNode(node=node, patch=patch, why=f"cordon the Node: {why}")
+
+
+def _uncordon(node: Node, why: str) -> PatchNode:
+    key = labels.CORDONED_AT.replace("/", "~1")
+    annotation = {"op": "remove", "path": f"/metadata/annotations/{key}"}
+    schedulable = {"op": "remove", "path": "/spec/unschedulable"}
+    patch = (schedulable, annotation) if node.spec.unschedulable else (annotation,)
+    return PatchNode(node=node, patch=patch, why=f"uncordon the Node: {why}")

@@ -1,0 +1,59 @@
+"""What the conditions of a claim state of the repair of its machine: why it is delayed, and that it begins."""
+
+import msgspec
+
+from controllers.model.conditions import ConditionUpdate, clock_text
+from controllers.model.deadlines import MARK
+from controllers.model.facts import Facts
+from provisioner.api import labels, reasons
+from provisioner.api.conditions import MESSAGE_BYTES, truncate
+
+from . import limits, messages, repair, signals
+from .repairable import is_enabled
+
+# The reasons of conditions that report what repair waits for.
+REPORTED = (
+    reasons.NODE_NOT_READY,
+    reasons.NODE_LOST,
+    reasons.GPU_UNAVAILABLE,
+    reasons.NODE_NOT_FOUND,
+    *signals.FOR_GPUS,
+)
+
+
+def with_blocked_repair(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:
+    """The condition of a claim's Node, with the cause appended if a repair is due and delayed."""
+    if update is None or update.reason not in REPORTED or f.unhealthy is None:
+        return update
+    text = f"; repair delayed: {why}" if (why := repair.blocked(f)) else _replaced_text(f)
+    if not text and limits.suspended(f) and repair.is_due(f):
+        text = "; repair suspended: see condition NodeHealthy"
+    if not text:
+        return update
+    # What is added is not cut, nor the word by which a passed deadline is reported once; the cause can be.
+    cause, mark, deadline = update.message.partition(MARK)
+    room = MESSAGE_BYTES - len((text + mark + deadline).encode())
+    return msgspec.structs.replace(update, message=truncate(cause, room) + text + mark + deadline)
+
+
+def taken_back(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:
+    """The Initialized condition, False for a machine that is about to be replaced.
+
+    KAITO's RAGEngine creates a second claim while one without a Node is Initialized
+    (docs/references/kaito.md#ragengine).
+    """
+    replacing = f.claim is not None and labels.REPAIR_DRAIN_UNTIL in f.claim.metadata.annotations
+    if update is None or update.status != "True" or not replacing or f.unhealthy is None or not f.unhealthy.replaces:
+        return update
+    reason, message = reasons.NODE_CONDITION_UNHEALTHY, messages.conditions(f, f.unhealthy)
+    return ConditionUpdate(status="False", reason=reason, message=message, warning=True)
+
+
+def _replaced_text(f: Facts) -> str:
+    """By when a claim whose Node is gone is replaced; "" if AKS is changing its pool."""
+    unhealthy = f.unhealthy
+    if f.claim is None or unhealthy is None or unhealthy.replaced_at is None:
+        return ""
+    if not is_enabled(f.policy, f.claim):
+        return "; its repair is disabled: delete the claim to stop paying for the machine"
+    return f"; the claim is deleted at {clock_text(unhealthy.replaced_at)} if no Node returns"

@@ -1,0 +1,33 @@
+"""Whether a NodePool allows another machine in the place of one that is deleted, as a pure function.
+
+The machine counts out first: a limit that is just used up is free again then, one that was lowered is not.
+
+Source: docs/references/karpenter.md#nodepool.
+"""
+
+from collections.abc import Iterable
+
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.quantity import parse_quantity
+
+from .counter import usage
+
+
+def exceeded_limit(pool: NodePool, claim: NodeClaim, machines: Iterable[tuple[NodeClaim, Node | None]]) -> str:
+    """The first limit that another machine in the place of this one exceeds, with both amounts; "" if none is.
+
+    `machines`: all of the NodePool. The other machine counts by the estimate that this one was created with. A limit
+    that cannot be read is a condition of the NodePool.
+    """
+    after = usage([*((one, node) for one, node in machines if one.uid != claim.uid), (claim, None)])
+    for resource, limit in sorted(pool.spec.limits.items()):
+        used = after.get(resource, "0")
+        try:
+            exceeded = parse_quantity(used) > parse_quantity(limit)
+        except ValueError:
+            continue
+        if exceeded:
+            return f"limit {resource}: {limit}, needed {used}"
+    return ""

@@ -1,0 +1,108 @@
+"""The machines that count as capacity: Nodes, and NodeClaims whose Node has not appeared yet.
+
+An object that cannot be read is left out and does not stop the others.
+
+Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
+"""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from cloudprovider.interface import ON_DEMAND
+from controllers.nodeclaim.lifecycle.dra import DRA
+from provisioner.api import labels
+from provisioner.api.conditions import INITIALIZED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim, Requirement
+from provisioner.api.requirements import allowed_values
+from provisioner.api.zones import REGIONAL, is_regional
+
+from .bought_state import START_SECONDS
+from .existing import existing_node
+from .free_devices import allocated_devices, slices_by_node, with_devices
+from .observed import Observed
+from .offered import DEFAULTS, settings_of
+from .pods import bound
+from .solver import model
+
+
+def machines(
+    observed: Observed, types: tuple[model.InstanceType, ...]
+) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
+    """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
+    pods = bound(observed.pods)
+    by_uid = {claim.uid: claim for claim in observed.claims}
+    by_node = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
+    found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
+    unreadable = list[tuple[Node | NodeClaim, str]]()
+    slices, allocated = slices_by_node(observed.slices), allocated_devices(observed.storage.devices)
+    for node in observed.nodes:
+        claim = by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, "")) or by_node.get(node.name)
+        if claim is not None:
+            with_node.add(claim.uid)
+        leaving = node.deleting or (claim is not None and (claim.deleting or claim.uid in observed.replaced))
+        try:
+            settings = settings_of(claim.spec.node_class_ref, observed.node_classes) if claim else DEFAULTS
+            bound_pods, overdue = tuple(pods.get(node.name, ())), _is_overdue(observed, node)
+            expected, kept = None if claim is None else _expected(claim, types), _keeps_gpus(observed, claim)
+            machine = existing_node(
+                node, expected, bound_pods, types, settings, keeps_gpus=kept and not overdue, overdue=overdue
+            )
+            if claim is not None and settings.gpu.mode == DRA:
+                size = next((one for one in types if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
+                own = slices.get(node.name, ())
+                machine = with_devices(machine, node, claim, size=size, slices=own, allocated=allocated)
+            found.append((machine, leaving))
+        except ValueError as error:
+            unreadable.append((node, str(error)))
+    for claim in observed.claims:
+        if claim.uid not in with_node:
+            try:
+                settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
+                found.append((existing_node(None, _expected(claim, types), (), types, settings), claim.deleting))
+            except ValueError as error:
+                unreadable.append((claim, str(error)))
+    return tuple(found), tuple(unreadable)
+
+
+def _is_overdue(observed: Observed, node: Node) -> bool:
+    """Whether a Node has not been initialized in time: a GPU, its driver or an agent is missing for good."""
+    if observed.now is None or node.metadata.labels.get(labels.INITIALIZED) == "true":
+        return False
+    return (observed.now - node.metadata.creation_timestamp).total_seconds() >= START_SECONDS
+
+
+def _keeps_gpus(observed: Observed, claim: NodeClaim | None) -> bool:
+    """Whether GPUs that the Node does not show count as there.
+
+    Until its NodeClaim states that they are lost they are expected within minutes, as when a device plugin starts or
+    restarts: pods that became pending meanwhile are to wait for them.
+    """
+    if claim is None or claim.condition(INITIALIZED, "False") is not None:
+        return False
+    mode = claim.metadata.annotations.get(labels.GPU_READINESS, "require" if observed.gpus_required else "report")
+    return mode != "report"
+
+
+def _expected(claim: NodeClaim, types: Sequence[model.InstanceType]) -> NodeClaim:
+    """The claim with what its Node will have, as `cloudprovider.azure.offerings` reads its requirements.
+
+    Without a requirement on the zone, Azure places it outside all zones; of several zones the first one is requested
+    first, and pods that need another one must not count on it. Without one on the capacity type it is on demand.
+    """
+    required = {one.key for one in claim.spec.requirements}
+    added = list[Requirement]()
+    if labels.ZONE not in required:
+        zones = (offering.zone for kind in types for offering in kind.offerings)
+        outside = next((zone for zone in zones if is_regional(zone)), REGIONAL)
+        operator, values = ("In", (outside,)) if outside else ("DoesNotExist", ())
+        added.append(Requirement(key=labels.ZONE, operator=operator, values=values))
+    elif listed := allowed_values(claim.spec.requirements, labels.ZONE):
+        added.append(Requirement(key=labels.ZONE, operator="In", values=listed[:1]))
+    if labels.CAPACITY_TYPE not in required:
+        added.append(Requirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,)))
+    if not added:
+        return claim
+    spec = msgspec.structs.replace(claim.spec, requirements=(*claim.spec.requirements, *added))
+    return msgspec.structs.replace(claim, spec=spec)

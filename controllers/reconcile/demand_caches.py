@@ -1,0 +1,108 @@
+"""The caches that decisions about machines of NodePools read."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cloudprovider.interface import QuotaLeft
+from controllers.disruption.queue import replaced
+from controllers.model.storage import Storage
+from controllers.nodeclaim.lifecycle.dra import publishes_gpus
+from controllers.provisioning.brake import Brake
+from controllers.provisioning.daemons import daemon_specs
+from controllers.provisioning.launchable import Refusals
+from controllers.provisioning.observed import Observed
+from controllers.provisioning.offered import settings_of
+from controllers.provisioning.solver import model
+from provisioner.api.namespace import Namespace, labels_of
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec, ObservedDaemonSet, is_own
+from provisioner.api.nodepool import NodePool
+from provisioner.api.resourceslice import ResourceSlice
+from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.runtime.reflector import Reflector
+
+NO_REFUSALS: Mapping[str, Refusals] = {}
+NO_QUOTAS: Mapping[str, QuotaLeft] = {}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DemandCaches:
+    """The caches that a decision reads. `node_pools`: those of this controller. `slices` is empty while not needed.
+
+    `node_class(name)`: None if it does not exist or is not known. `gpus_required`: machines are not initialized without
+    their GPUs.
+    """
+
+    node_pools: Callable[[], Sequence[NodePool]]
+    node_class: Callable[[str], AgentPoolNodeClass | None]
+    claims: Reflector[NodeClaim]
+    nodes: Reflector[Node]
+    pods: Reflector[SchedulablePod]
+    daemon_sets: Reflector[DaemonSet]
+    namespaces: Reflector[Namespace]
+    slices: Reflector[ResourceSlice]
+    gpus_required: bool = True
+
+    @property
+    def current(self) -> bool:
+        """Whether all of them were listed and are being watched; a failed list of Namespaces concerns few pods."""
+        caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
+        known = self.namespaces.synced or self.namespaces.last_error is not None
+        return known and all(cache.synced and cache.last_error is None for cache in caches)
+
+    def observed(
+        self,
+        claims: Sequence[NodeClaim],
+        max_new: int | None,
+        storage: Storage,
+        refused: Mapping[str, Refusals] = NO_REFUSALS,
+        *,
+        brake: Brake | None = None,
+        quotas: Mapping[str, QuotaLeft] = NO_QUOTAS,
+    ) -> Observed:
+        """What a decision reads of them now. `claims`: those that count. `refused`: what NodePools cannot launch."""
+        return Observed(
+            node_pools=self.node_pools(),
+            nodes=self.nodes.items(),
+            claims=claims,
+            pods=self.pods.items(),
+            daemons=self.daemons(),
+            max_new=max_new,
+            storage=storage,
+            node_classes=self.node_classes_of(claims),
+            gpus_required=self.gpus_required,
+            slices=self.slices.items(),
+            refused=refused,
+            brake=brake,
+            quotas=quotas,
+            replaced=replaced(claims),
+            namespaces={one.metadata.name: labels_of(one) for one in self.namespaces.items()},
+            namespaces_error="" if self.namespaces.synced else str(self.namespaces.last_error),
+            now=None if brake is None else brake.now,
+        )
+
+    def daemons(self) -> tuple[model.PodSpec, ...]:
+        """The constraints of the pods that DaemonSets create on a machine."""
+        known = self.observed_daemon_sets()
+        return daemon_specs(self.daemon_sets.items(), self.pods.items(), known)
+
+    def observed_daemon_sets(self) -> tuple[ObservedDaemonSet, ...]:
+        """What the node classes state of them."""
+        return tuple(one for of in self.node_classes_of(()).values() for one in of.status.observed_daemon_sets)
+
+    @property
+    def of_drivers(self) -> bool:
+        """Whether a DRA driver publishes the GPUs of machines of a NodePool."""
+        return any(map(publishes_gpus, self.node_classes_of(()).values()))
+
+    def settings_of(self, pool: NodePool) -> NodeClassSpec:
+        """The properties of the machines of this NodePool."""
+        return settings_of(pool.spec.template.spec.node_class_ref, self.node_classes_of(()))
+
+    def node_classes_of(self, claims: Sequence[NodeClaim]) -> dict[str, AgentPoolNodeClass]:
+        """The known node classes of these claims and of all NodePools, by name."""
+        references = {one.spec.template.spec.node_class_ref for one in self.node_pools()}
+        references |= {one.spec.node_class_ref for one in claims}
+        found = (self.node_class(one.name) for one in references if is_own(one))
+        return {one.name: one for one in found if one is not None}

@@ -1,0 +1,38 @@
+"""How old NodeClaims are, by the clock of the event loop: a wall clock that is set makes none of them older.
+
+Only the ages of NodeClaims that existed when the process began come from the wall clock.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+
+from controllers.disruption.queue import Age
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.clock import Clock
+
+# After its creation a NodeClaim does not show at once that its machine is being created.
+SETTLING_SECONDS = 5.0
+
+
+class ObservedAges:
+    """`all`: by the UID of the NodeClaim, as of the last look."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._first: dict[str, tuple[float, float]] | None = None
+        self.all: Mapping[str, Age] = {}
+
+    def settling(self, claims: Iterable[NodeClaim]) -> float:
+        """Seconds until it is known of each of these whether it has a machine."""
+        ages = (self.all.get(claim.uid, Age()).observed for claim in claims if not claim.deleting)
+        return max((SETTLING_SECONDS - age for age in ages if age < SETTLING_SECONDS), default=0.0)
+
+    def look(self, claims: Iterable[NodeClaim]) -> None:
+        """These exist now. Those of the first look have existed before."""
+        wall, now, known = self._clock.now(), asyncio.get_running_loop().time(), self._first or {}
+        began = self._first is None
+        self._first = {}
+        for claim in claims:
+            age = (wall - claim.metadata.creation_timestamp).total_seconds() if began else 0.0
+            self._first[claim.uid] = known.get(claim.uid, (max(0.0, age), now))
+        self.all = {uid: Age(before=age, observed=now - since) for uid, (age, since) in self._first.items()}

@@ -1,0 +1,57 @@
+"""Marks of disruption commands that the API server does not let go: the next attempt comes later each time.
+
+The user reads the cause in an Event of the NodeClaim. A restart begins with the first delay.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Iterable
+
+from provisioner.api import reasons
+from provisioner.api.nodeclaim import NodeClaim
+
+from .claim_creator import FENCED_SECONDS
+from .command_marks import NotWritten
+from .disruption_events import DisruptionEvents
+
+FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
+
+
+class RefusedMarks:
+    """By the UID of the NodeClaim; times are loop times in seconds."""
+
+    def __init__(self, events: DisruptionEvents) -> None:
+        self._events = events
+        self._refused: dict[str, tuple[int, float]] = {}
+
+    def delay(self, claims: Iterable[NodeClaim]) -> float:
+        """Seconds until the next attempt for all of these."""
+        now = _now()
+        return max((self._refused[one.uid][1] - now for one in claims if self._lasts(one, now)), default=0.0)
+
+    def forget_others(self, claims: Iterable[NodeClaim]) -> None:
+        """These exist."""
+        self._refused = {one.uid: self._refused[one.uid] for one in claims if one.uid in self._refused}
+
+    async def left(self, claim: NodeClaim, write: Awaitable[None]) -> float:
+        """0 once it is written, or nothing need be written any more; otherwise the seconds until the next attempt."""
+        try:
+            await write
+        except NotWritten as error:
+            if error.fenced:
+                return FENCED_SECONDS
+            if error.refused:
+                times, now = self._refused.get(claim.uid, (0, 0.0))[0], _now()
+                seconds = min(FIRST_SECONDS * 2.0 ** min(times, 16), MOST_SECONDS)
+                self._refused[claim.uid] = times + 1, now + seconds
+                message = f"failed to undo its disruption, which is repeated: {error}"
+                self._events.record(claim, reasons.DISRUPTION_BLOCKED, message, now)
+                return seconds
+        self._refused.pop(claim.uid, None)
+        return 0.0
+
+    def _lasts(self, claim: NodeClaim, now: float) -> bool:
+        return self._refused.get(claim.uid, (0, now))[1] > now
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

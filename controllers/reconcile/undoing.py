@@ -1,0 +1,106 @@
+"""Undoes disruption commands: unused replacements are deleted, the others stay, and the old machines take pods again.
+
+What the API server refuses is repeated with growing delays. A replacement whose deletion is refused stays.
+
+Source: docs/references/karpenter.md#disruption-queue.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable
+
+import structlog
+
+from controllers.actuator.actuator import Actuator
+from controllers.disruption.queue import Replacement, Undo, under_way
+from controllers.gate.gate import Evidence
+from controllers.model.conditions import was_usable
+from controllers.model.ownership import managed
+from controllers.model.results import ReadClaims, answer
+from controllers.model.steps import Event, LookUpClaims
+from provisioner.api import reasons
+from provisioner.api.nodeclaim import NodeClaim
+
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_deletion import Deletion, delete_claim
+from .command_marks import CommandMarks
+from .disruption_events import DisruptionEvents
+from .disruption_observer import DisruptionObserver
+from .machines import Leaving
+from .refused_marks import RefusedMarks
+
+log = structlog.get_logger("disruption")
+
+
+class Undoing:
+    """`ended(command, why)`: a command was undone with this cause."""
+
+    def __init__(
+        self,
+        actuator: Actuator,
+        marks: CommandMarks,
+        *,
+        leaving: Leaving,
+        observer: DisruptionObserver,
+        events: DisruptionEvents,
+        ended: Callable[[Replacement, str], None],
+    ) -> None:
+        self._actuator = actuator
+        self._marks = marks
+        self._leaving = leaving
+        self._observer = observer
+        self._events = events
+        self._ended = ended
+        self._refusals = RefusedMarks(events)
+
+    def delay(self, command: Replacement) -> float:
+        """Seconds for which the command is not undone, because the API server refused that; 0 if it may be."""
+        return self._refusals.delay((*command.old, *command.new))
+
+    async def undo(
+        self, old: Iterable[NodeClaim], undo_of: Callable[[Replacement], Undo | None], *, failed: bool = True
+    ) -> float:
+        """Undo the commands of these NodeClaims that a fresh LIST shows; the seconds until the next look.
+
+        `undo_of(command)`: the undo of this command, None if it goes on. `failed`: whether that counts as a failure.
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        uids = {claim.uid for claim in old}
+        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
+        self._refusals.forget_others(listed.claims)
+        again = STALE_SECONDS
+        for command in under_way(listed.claims):
+            step = undo_of(command) if any(claim.uid in uids for claim in command.old) else None
+            if step is not None:
+                again = max(again, await self._undo(step, failed=failed))
+        return again
+
+    async def _undo(self, step: Undo, *, failed: bool) -> float:
+        for claim in step.unused:
+            if await self._delete(claim, step.why) is Deletion.FENCED:
+                return FENCED_SECONDS
+        message = f"The machine is kept: {step.why}"
+        event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
+        events = (event,) if failed else ()
+        left = [await self._refusals.left(claim, self._marks.release(claim)) for claim in step.kept]
+        left += [await self._refusals.left(claim, self._marks.unmark(claim, events)) for claim in step.command.old]
+        if any(left):
+            return max(left)
+        self._leaving.release(step.command.old)
+        log.warning("disruption undone", NodeClaims=[one.name for one in step.command.old], cause=step.why)
+        if failed:
+            self._observer.undone(step.command)
+            self._ended(step.command, step.why)
+        return STALE_SECONDS
+
+    async def _delete(self, claim: NodeClaim, why: str) -> Deletion:
+        """Delete a replacement that took no pod. One whose deletion is refused becomes an ordinary machine."""
+        event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=f"Deleted: {why}")
+        unused = Evidence(cause="replacement-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
+        deletion = await delete_claim(self._actuator, claim, unused, event)
+        if deletion is Deletion.REFUSED:
+            await self._refusals.left(claim, self._marks.release(claim))
+        return deletion
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
