@@ -97,6 +97,15 @@ CLAIMS = (
         " NodeClaims: " + CLAIMS_WITH_REASON + "- the controller retries; another zone or size may be available now.",
     ),
     Alert(
+        name="PurchaseBrake",
+        meaning="Machines that were bought for pods did not take them; no other is bought for these pods.",
+        signal=f"max by ({BY}) ({R.own('gpu_provisioner_purchase_brake_pods')})",
+        severities=(("warning", "5m"),),
+        summary="{{ $value }} pods did not run on the machines that were bought for them",
+        description="No other machine is bought for these pods. The Event MachineDoesNotFit of each pod and NodePool"
+        " states how its Node differs from what was predicted.",
+    ),
+    Alert(
         name="PodsUnschedulable",
         meaning="Pods are pending, and no Node and no machine of a NodePool can take them.",
         signal=R.most("karpenter_scheduler_unschedulable_pods_count", BY),
@@ -275,6 +284,17 @@ CONTROLLER = (
         description="Replicas are running and none holds the Lease: no machine is created or removed.",
     ),
     Alert(
+        name="Restarting",
+        meaning="A replica was restarted again and again (restarts within half an hour).",
+        signal=f"max by ({BY}, instance) ({R.restarts('30m')})",
+        threshold=2,
+        severities=(("critical", "5m"),),
+        summary="{{ $labels.instance }} restarted {{ $value }} times within half an hour",
+        description="The controller ends soon after each start, so that machines are created and removed late or not at"
+        " all. `kubectl describe pod` shows the reason: OOMKilled, a failed liveness probe, or an exit code with the"
+        " cause at the end of `kubectl logs --previous`.",
+    ),
+    Alert(
         name="ControllerErrors",
         meaning="Reconciliations fail (share of the reconciliations).",
         signal=FAILED,
@@ -312,6 +332,20 @@ CONTROLLER = (
         severities=(("warning", "5m"),),
         summary="The cache of {{ $labels.resource }} is {{ $value | humanizeDuration }} old",
         description="The server does not respond, or rejects the requests. Steps that depend on this cache wait.",
+    ),
+    Alert(
+        name="ObjectsSetAside",
+        meaning="Objects are left out because they are too large or cannot be evaluated.",
+        signal="({} or {} or {})".format(
+            R.most("gpu_provisioner_cache_unreadable_objects", f"{BY}, resource"),
+            R.most("gpu_provisioner_pods_set_aside", BY),
+            R.events("gpu_provisioner_object_errors_total", "15m", f"{BY}, kind"),
+        ),
+        severities=(("warning", "5m"),),
+        summary="{{ printf `%.0f` $value }} objects{{ with $labels.resource }} of the cache of {{ . }}{{ end }}"
+        "{{ with $labels.kind }} of kind {{ . }}{{ end }} are left out",
+        description="Each is too large, or caused an error; everything else is served. The controller's log and an"
+        " Event name the object and the cause.",
     ),
 )
 

@@ -55,6 +55,15 @@ class Scope:
         mark = _selector(MARK, self.ours)
         return f"({_selector(name, self.ours, **labels)} and on (cluster, namespace, job, instance) {mark})"
 
+    def restarts(self, window: str) -> str:
+        """How often each process of this program was replaced by another one of its container within the window.
+
+        A process that ends within a scrape interval is not counted; one that is down now is.
+        """
+        mark = f"last_over_time({_selector(MARK, self.ours)}[{window}])"
+        starts = f"changes({_selector('process_start_time_seconds', self.ours)}[{window}])"
+        return f"({starts} and on (cluster, namespace, job, instance) {mark})"
+
     def acting(self, name: str, /, **labels: str) -> str:
         """Like `alone`, without replicas that are not the leader; their queues are not processed."""
         waiting = f"({_selector('leader_election_master_status', self.ours)} == 0)"

@@ -12,7 +12,21 @@ from tools.dashboards.claim import NODECLAIM
 from tools.dashboards.fleet import FLEET
 from tools.dashboards.grafana import render as dashboard
 
-from . import alerts, charts, commands, conditions, crds, errors, events, examples, labels, metrics, settings, values
+from . import (
+    alerts,
+    charts,
+    commands,
+    conditions,
+    crds,
+    deletion_gate,
+    errors,
+    events,
+    examples,
+    labels,
+    metrics,
+    settings,
+    values,
+)
 
 ROOT = Path(__file__).parents[2]
 COMMAND = "make generate"
@@ -27,6 +41,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/alerts.md": alerts.render,
     "docs/reference/commands.md": commands.render,
     "docs/reference/conditions.md": conditions.render,
+    "docs/reference/deletion-gate.md": deletion_gate.render,
     "docs/reference/errors.md": errors.render,
     "docs/reference/events.md": events.render,
     "docs/reference/examples.md": examples.render,

@@ -32,7 +32,7 @@ Conditions behave as in Karpenter: the transition time changes only with the sta
 and a NodeClaim always has `Ready`, `Launched`, `Registered` and `Initialized`. A message contains the cause, the
 time of the transition (UTC) and the remedy, and does not change while the state lasts. When a state exceeds its
 deadline, `; overdue: …` is appended to the message, a Warning Event is recorded, and a metric is incremented. A
-deadline never deletes a machine.
+deadline never deletes a machine by itself; rows of the repair policy do.
 
 Each change of a status or a reason is also recorded as an [Event](events.md) with the same reason. The reason of
 Launched and InstanceTerminating can also be an error code of ARM or AKS: see [Errors of Azure](errors.md)."""

@@ -105,7 +105,8 @@ ANNOTATIONS = (
         k.REPAIR,
         ("NodeClaim",),
         USER,
-        "`disabled`: the machine is never repaired. `enabled`: it is, even while repair is suspended.",
+        "`disabled`: the machine is never repaired. A time (RFC 3339, at most a day ahead): until then it is, even"
+        " while repair is suspended.",
     ),
     Mark(
         k.REPAIR_DRAIN_UNTIL,
@@ -127,10 +128,28 @@ ANNOTATIONS = (
         "The UID of a deleted NodeClaim whose agent pool this one adopts.",
     ),
     Mark(
+        k.DISRUPTION_COMMAND,
+        ("NodeClaim", "Node"),
+        CONTROLLER,
+        "The disruption command under way. The taint of the Node belongs to it; both are removed when it is undone.",
+    ),
+    Mark(
+        k.REPLACEMENT_COMMAND,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The disruption command that created this one as a replacement.",
+    ),
+    Mark(
         k.REPLACES,
         ("NodeClaim",),
         CONTROLLER,
         "The UIDs of the NodeClaims that are deleted once this one is Initialized.",
+    ),
+    Mark(
+        k.BOUGHT_FOR,
+        ("NodeClaim",),
+        CONTROLLER,
+        "The UIDs of the pods that the machine was bought for, and what it was to offer, as JSON.",
     ),
     Mark(k.REPLACEMENTS, ("NodeClaim",), CONTROLLER, "How many NodeClaims replace these together."),
     Mark(
@@ -150,14 +169,21 @@ ANNOTATIONS = (
         k.RECENT_REPAIRS,
         ("Lease",),
         CONTROLLER,
-        "The repairs of young machines of the last hour, for the next leader.",
+        "The repairs of the last days, for the next leader.",
     ),
     Mark(
         k.CORDONED_AT,
         ("Node",),
         CONTROLLER,
-        "When the Node was cordoned because some of its GPUs are missing; removed with `spec.unschedulable` once they"
-        " are back.",
+        "When the Node was cordoned for a signal of the repair policy; removed with `spec.unschedulable` once the"
+        " signal is gone.",
+    ),
+    Mark(
+        k.REJECTS_PODS,
+        ("Node",),
+        CONTROLLER,
+        "When the Node was cordoned because it rejects pods with GPUs although it shows them; `released` and when, once"
+        " its device plugin has restarted, or a user has uncordoned it.",
     ),
     Mark(
         k.PLUGIN_RESTARTED,
@@ -204,6 +230,12 @@ LABELS = (
         ("NodeClaim", "Node"),
         f"AKS; {CONTROLLER} on the NodeClaim",
         "The zone, as `<location>-<number>`.",
+    ),
+    Mark(
+        k.LEADER_WORKER_SET,
+        ("Pod",),
+        "LeaderWorkerSet",
+        "With GPUs, the pod blocks disruption, because the whole group restarts when one of its pods goes.",
     ),
     Mark(k.CAPACITY_TYPE, ("NodeClaim",), CONTROLLER, "`spot` or `on-demand`. A value set by a user is kept."),
     Mark(

@@ -13,6 +13,11 @@
 {{- end -}}
 {{- end -}}
 
+{{- /* The name of the Pod of `helm test`, which is the value of a label too. */ -}}
+{{- define "gpu-provisioner.testName" -}}
+{{- printf "%s-check" (include "gpu-provisioner.fullname" . | trunc 57 | trimSuffix "-") -}}
+{{- end -}}
+
 {{- define "gpu-provisioner.serviceAccountName" -}}
 {{- if .Values.serviceAccount.create -}}
 {{- default (include "gpu-provisioner.fullname" .) .Values.serviceAccount.name -}}
@@ -22,7 +27,7 @@
 {{- end -}}
 
 {{- define "gpu-provisioner.leaseNamespace" -}}
-{{- default .Release.Namespace .Values.leaderElection.namespace -}}
+{{- default "kube-system" .Values.leaderElection.namespace -}}
 {{- end -}}
 
 {{- /* The same selector as in Azure/gpu-provisioner's chart: a Deployment's selector is immutable, and its releases can be upgraded to this chart. */ -}}

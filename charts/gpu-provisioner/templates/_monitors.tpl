@@ -15,6 +15,11 @@
 {{- /* A ServiceMonitor or PodMonitor: (dict "root" $ "kind" … "endpoints" "endpoints" or "podMetricsEndpoints" "given" the values of the monitor). */ -}}
 {{- define "gpu-provisioner.monitor" -}}
 {{- $group := include "gpu-provisioner.monitorGroup" .root -}}
+{{- /* A token that may only get /metrics, from the Secret that Kubernetes fills. */ -}}
+{{- $token := dict -}}
+{{- if .root.Values.controller.metrics.authentication -}}
+{{- $token = dict "authorization" (dict "credentials" (dict "name" (include "gpu-provisioner.metricsReader" .root) "key" "token")) -}}
+{{- end -}}
 apiVersion: {{ $group }}/v1
 kind: {{ .kind }}
 metadata:
@@ -31,5 +36,9 @@ spec:
     matchLabels:
       {{- include "gpu-provisioner.selectorLabels" .root | nindent 6 }}
   {{ .endpoints }}:
-    - {{- toYaml (merge dict (default dict .given.endpointConfig) (dict "port" "http-metrics" "path" "/metrics")) | nindent 6 }}
+    - {{- toYaml (merge dict (default dict .given.endpointConfig) (dict "port" "http-metrics" "path" "/metrics") $token) | nindent 6 }}
+{{- end -}}
+
+{{- define "gpu-provisioner.metricsReader" -}}
+{{- printf "%s-metrics-reader" (include "gpu-provisioner.fullname" .) -}}
 {{- end -}}

@@ -14,6 +14,7 @@
   "LOG_LEVEL" (default $values.logLevel $values.controller.logLevel)
   "LOG_ENCODING" (default $values.logEncoding $values.controller.logEncoding)
   "METRICS_PORT" ($values.controller.metrics.port | int | toString)
+  "METRICS_AUTHENTICATION" ($values.controller.metrics.authentication | ternary "true" "")
   "HEALTH_PROBE_PORT" ($values.controller.healthProbe.port | int | toString)
   "DISABLE_LEADER_ELECTION" ($values.leaderElection.enabled | ternary "" "true")
   "NODE_POOLS" ($values.nodePools.enabled | ternary "" "false")
@@ -30,6 +31,7 @@
 {{- range $name, $given := omit $values.settings "azure" -}}
 {{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
 {{- if kindIs "slice" $given -}}{{- $given = empty $given | ternary "" ($given | toJson) -}}{{- end -}}
+{{- if kindIs "map" $given -}}{{- $given = empty $given | ternary "" ($given | toJson) -}}{{- end -}}
 {{- if not (or (kindIs "invalid" $given) (eq ($given | toString) "")) -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}
 {{- end -}}
 {{- range $name, $given := $values.controller.extraEnv -}}

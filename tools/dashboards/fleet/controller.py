@@ -75,6 +75,15 @@ ROW = Row(
             runbooks=("CacheStale",),
         ),
         Panel(
+            title="Objects that are left out",
+            description="Objects of which a part is too large or cannot be decoded, and pods that need too much work.",
+            queries=(
+                Query(S.most("gpu_provisioner_cache_unreadable_objects", "resource"), "{{resource}}"),
+                Query(S.most("gpu_provisioner_pods_set_aside"), "pods of the last decision"),
+            ),
+            runbooks=("ObjectsSetAside",),
+        ),
+        Panel(
             title="Requests to the API server, by status code",
             description="A 409 is retried; a 403 or a 422 needs a change of permissions, policies or the object.",
             unit="reqps",
@@ -143,7 +152,7 @@ ROW = Row(
                 ),
             ),
             colors=FAILURES,
-            runbooks=("Down", "NoLeader"),
+            runbooks=("Restarting", "Down", "NoLeader"),
         ),
         Panel(
             title="CPU",

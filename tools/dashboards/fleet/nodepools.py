@@ -11,19 +11,21 @@ BOUND = "karpenter_pods_provisioning_bound_duration_seconds"
 STARTUP = "karpenter_pods_provisioning_startup_duration_seconds"
 USAGE, LIMIT = "karpenter_nodepools_usage", "karpenter_nodepools_limit"
 BY_POOL, BY_RESOURCE = "cluster, nodepool", "cluster, nodepool, resource_type"
-UNSCHEDULABLE = ("PodsUnschedulable",)
+UNSCHEDULABLE = ("PodsUnschedulable", "PurchaseBrake")
 
 ROW = Row(
     title="NodePools and pending pods",
     panels=(
         Panel(
             title="Pending pods",
-            description="Pods of the last scheduling decision, those among them that no machine can take, and pods"
-            " without a Node that are ignored, such as those with a scheduling gate.",
+            description="Pods of the last scheduling decision, those among them that no machine can take, pods"
+            " without a Node that are ignored, such as those with a scheduling gate, and pods whose constraints are too"
+            " large.",
             queries=(
                 Query(S.most("karpenter_scheduler_queue_depth"), "pending"),
                 Query(S.most("karpenter_scheduler_unschedulable_pods_count"), "unschedulable"),
                 Query(S.most("karpenter_scheduler_ignored_pods_count"), "ignored"),
+                Query(S.most("gpu_provisioner_pods_set_aside"), "set aside"),
             ),
             colors=PODS,
             runbooks=UNSCHEDULABLE,

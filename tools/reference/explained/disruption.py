@@ -40,7 +40,7 @@ DISRUPTION: tuple[Reason, ...] = (
     ),
     _drifted(
         r.IMAGE_DRIFT,
-        "AKS has released a newer node image than that of the agent pool.",
+        "An agent pool that was created later has the newest node image, which this one lacks.",
         "None. Deny the reason `Drifted` in a budget of the NodePool to keep its machines for now.",
     ),
     _drifted(

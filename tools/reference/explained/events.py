@@ -121,6 +121,16 @@ EVENTS = (
         meaning="All offerings of the NodeClaim failed; it is deleted because other machines take its pods.",
     ),
     Event(
+        name=r.LAUNCH_FAILED,
+        kind="Warning",
+        about=("NodeClaim", "NodePool"),
+        meaning="Of a NodePool: Azure or the API server refuses what it would launch, so that these sizes are not"
+        " requested for it for a while. Of a NodeClaim: it cannot be launched and is deleted, because other machines"
+        " take its pods, or no pod waits for it.",
+        remedy="Correct what the message names: an Azure Policy, the node class, the NodePool. A changed NodePool or"
+        " node class is tried at once.",
+    ),
+    Event(
         name=r.SCALED_DOWN,
         kind="Normal",
         about=("NodeClaim",),
@@ -173,9 +183,27 @@ EVENTS = (
         name=r.FAILED_SCHEDULING,
         kind="Warning",
         about=("Pod",),
-        meaning="Why no NodePool has a machine for the pending pod, one cause for each NodePool.",
-        remedy="Change what the message names: a taint, a label, a request or a volume of the pod, or a limit or a"
-        " condition of the NodePool.",
+        meaning="Why no NodePool has a machine for the pending pod, one cause for each NodePool; or how much more work"
+        " the constraints of the pod need than one pod may cost.",
+        remedy="Change what the message names: a taint, a label, a request or a volume of the pod, the number of its"
+        " terms, or a limit or a condition of the NodePool.",
+    ),
+    Event(
+        name=r.MACHINE_DOES_NOT_FIT,
+        kind="Warning",
+        about=("Pod", "NodeClaim", "NodePool"),
+        meaning="A machine does not take the pods that it was bought for. The message names the NodeClaim, and how its"
+        " Node differs from what was predicted. Its instance type is not bought for such pods again, and after two"
+        " machines none is.",
+        remedy="See [The purchase brake](../how-to/purchase-brake.md).",
+    ),
+    Event(
+        name=r.PRICE_UNKNOWN,
+        kind="Normal",
+        about=("NodePool",),
+        meaning="A NodeClaim was created for a size without a list price in the region of the cluster. Such"
+        " sizes are chosen after all others; in a region without prices they are ordered by their prices elsewhere.",
+        remedy="None, or name the sizes that may be bought in the requirements of the NodePool.",
     ),
     Event(
         name=r.NO_COMPATIBLE_INSTANCE_TYPES,
@@ -183,6 +211,14 @@ EVENTS = (
         about=("NodePool",),
         meaning="No size with an offering that is available now satisfies the requirements of the NodePool.",
         remedy="Relax the requirements. `gpu-provisioner schedule` names sizes that are not known.",
+    ),
+    Event(
+        name=r.POOL_LIMIT_REACHED,
+        kind="Normal",
+        about=("NodePool",),
+        meaning="The static NodePool has fewer NodeClaims than `spec.replicas`, because no further agent pool may be"
+        " created.",
+        remedy="Lower `spec.replicas`, delete NodeClaims that are not needed, or raise `--max-agent-pools`.",
     ),
     Event(
         name=r.EVICTED,

@@ -129,8 +129,9 @@ INITIALIZATION = (
         "The Node reports some of its GPUs. The message contains the reported and the expected number.",
         "`kubectl get node NODE -o jsonpath='{.status.allocatable}'`, `nvidia-smi` and Xid errors in the kernel log of"
         " that Node, and `spec.gpu` of the AgentPoolNodeClass.",
-        "If MIG or time-slicing is configured otherwise than the AgentPoolNodeClass states, correct either. If a GPU is"
-        " defective, delete the NodeClaim; its owner creates a new one.",
+        "If MIG or time-slicing is configured otherwise than the AgentPoolNodeClass states, correct either. A machine"
+        " whose device plugin runs and omits a GPU is cordoned 20 minutes after Registered, and replaced once no pod"
+        " with GPUs runs there, for at most a day. See [Node repair](../references/karpenter.md#node-repair).",
     ),
     is_false(
         INITIALIZED,

@@ -125,6 +125,14 @@ LAUNCH = (
     ),
     is_unknown(
         LAUNCHED,
+        r.WRONG_CLUSTER,
+        "The Nodes of this API server are in other resource groups than the machines of the managed cluster that the"
+        " settings name. Nothing is created or deleted until they match.",
+        "`gpu-provisioner check`; `az aks show --name CLUSTER --resource-group GROUP --query nodeResourceGroup`.",
+        "Correct `azure.subscriptionId`, `azure.resourceGroup` and `azure.clusterName` in the values of the chart.",
+    ),
+    is_unknown(
+        LAUNCHED,
         r.POOL_LIMIT_REACHED,
         "The number of agent pools is at its limit: `--max-agent-pools`, or AKS's limit minus the reserve for other"
         " pools. The message contains the position in the queue.",

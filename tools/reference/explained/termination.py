@@ -41,6 +41,14 @@ TERMINATION = (
     ),
     is_unknown(
         INSTANCE,
+        r.WRONG_CLUSTER,
+        "The Nodes of this API server are in other resource groups than the machines of the managed cluster that the"
+        " settings name. Nothing is deleted until they match.",
+        "`gpu-provisioner check`; `az aks show --name CLUSTER --resource-group GROUP --query nodeResourceGroup`.",
+        "Correct `azure.subscriptionId`, `azure.resourceGroup` and `azure.clusterName` in the values of the chart.",
+    ),
+    is_unknown(
+        INSTANCE,
         r.POOL_FAILED,
         "Azure accepted the deletion of the agent pool, and its operation ended without effect and without a cause.",
         "`az aks nodepool show --name POOL`, and the activity log.",
