@@ -14,9 +14,9 @@ RUN ln -s /usr/local/bin/python${PYTHON} /usr/bin/python${PYTHON} \
     && /usr/bin/python${PYTHON} -m venv --without-pip /opt/build
 COPY requirements-image.lock requirements-build.lock ./
 RUN pip --python /opt/gpu-provisioner/bin/python install \
-        --no-cache-dir --no-compile --only-binary :all: --require-hashes -r requirements-image.lock \
+        --no-cache-dir --no-compile --only-binary :all: --no-deps --require-hashes -r requirements-image.lock \
     && pip --python /opt/build/bin/python install \
-        --no-cache-dir --no-compile --only-binary :all: --require-hashes -r requirements-build.lock
+        --no-cache-dir --no-compile --only-binary :all: --no-deps --require-hashes -r requirements-build.lock
 COPY pyproject.toml README.md LICENSE ./
 COPY provisioner provisioner
 COPY cloudprovider cloudprovider

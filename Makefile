@@ -10,22 +10,24 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle format bench bench-simulator generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz format bench bench-simulator bench-quarter generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
+# A lock is complete, so pip resolves nothing: pip 23 refuses a lock whose `name[extra]` has a newer release than the pin.
 $(LOCK_RUN): requirements.lock pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is required: set it with make PYTHON=python3.12"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
 	@touch $@
 
 $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
 	@echo "installing the locked test dependencies into $(VENV)"
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock -r requirements-dev.lock
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock -r requirements-dev.lock
+	@$(BIN)/python -m pip --disable-pip-version-check check
 	@touch $@
 
 demo: $(LOCK_RUN)  ## on an embedded cluster: NodeClaims, then pods, become GPU nodes and are removed (about a minute)
@@ -38,13 +40,15 @@ test: check  ## what a newcomer needs: representatives of each matrix; Python an
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 test-all: export FIRST := cluster-tools
-# Most cases run on virtual time; the suites beside them wait for real programs.
-test-all: export NICE := nice
-test-all:  ## every suite and every case, two suites at a time; needs Go and Prometheus besides; what .ci/run runs
-	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-every-case test-image test-monitoring test-oracle
+# Most cases run on virtual time and take all processors; the suites before them wait for real programs, which leaves
+# one processor to as many cases as last as long as test-cluster.
+BESIDE := tests/unit tests/properties tests/fuzz
+test-all:  ## every suite, two at a time, then every case; needs Go and Prometheus besides; what .ci/run runs
+	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-image test-monitoring test-oracle test-every-case CASES="$(BESIDE)" JOBS=1; \
+	failed=$$?; $(MAKE) --no-print-directory test-every-case CASES="$(addprefix --ignore=,$(BESIDE))" && exit $$failed
 
-test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring
-	@$(NICE) $(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case
+test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring (CASES=tests/unit)
+	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case $(CASES)
 
 coverage: $(LOCK_DEV)  ## branch coverage of what ships, by the tests of make test-every-case; no gate
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case --cov --cov-report=term:skip-covered --cov-report=html:dist/coverage
@@ -59,7 +63,11 @@ test-cluster: cluster-tools  ## run stories, API suite, kubectl and Helm on a re
 	@$(BIN)/python -m pytest -m "cluster or not cluster" tests/cluster
 
 # With FIRST=cluster-tools, make starts the longest suite, whose tools take minutes to build, before the short ones.
-test-image test-monitoring test-oracle: | $(FIRST)
+test-image test-monitoring test-oracle test-every-case: | $(FIRST)
+
+fuzz: export MINUTES ?= 60
+fuzz: $(LOCK_DEV)  ## draw objects at the API server's limits against the controller, under its memory limit (MINUTES=60 SEEDS=1-)
+	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seeds $(or $(SEEDS),1-)
 
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image
@@ -84,6 +92,12 @@ bench: cluster-tools  ## whole lives on a real API server: counts are asserted, 
 bench-simulator: $(LOCK_DEV)  ## more measurements, on the simulated API server (needs Python only)
 	@$(BIN)/python -m tests.bench simulator
 
+bench-quarter: export MACHINES ?= 60
+bench-quarter: export DAYS ?= 14
+bench-quarter: export SEED ?= 1
+bench-quarter: $(LOCK_DEV)  ## what a simulated quarter deletes, reports and buys (MACHINES=200 DAYS=90 SEED=1)
+	@$(BIN)/python -m tests.bench quarter
+
 generate: $(LOCK_DEV)  ## write the generated files: CRDs, reference pages, dashboards, alerts
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates
 	@$(BIN)/python -m tools.reference
@@ -96,7 +110,7 @@ dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, reproducib
 
 sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Python packages into dist/
 	@$(PYTHON) -m venv --clear --without-pip $(VENV)/image
-	@$(BIN)/python -m pip --python $(VENV)/image/bin/python install --quiet --disable-pip-version-check --only-binary :all: --require-hashes -r requirements-image.lock
+	@$(BIN)/python -m pip --python $(VENV)/image/bin/python install --quiet --disable-pip-version-check --only-binary :all: --no-deps --require-hashes -r requirements-image.lock
 	@mkdir -p $(DIST)
 	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(DIST)/sbom.cdx.json $(VENV)/image
 

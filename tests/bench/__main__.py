@@ -5,6 +5,7 @@ python -m tests.bench simulator     more measurements, on the simulated API serv
 python -m tests.bench solver        scheduling decisions alone
 python -m tests.bench disruption    emptied and drifted machines alone, on a real API server
 python -m tests.bench consolidation decisions of consolidation alone
+python -m tests.bench quarter       what is deleted in a simulated quarter (MACHINES=200 DAYS=90)
 python -m tests.bench stalls        stalls of the event loop while a large cluster is consolidated, simulated API server
 """
 
@@ -28,6 +29,7 @@ from . import (
     figures,
     footprint,
     lives,
+    quarter,
     scheduling,
     solving,
     stalls,
@@ -69,6 +71,8 @@ def _figures(arguments: list[str], console: Console) -> list[figures.Figure]:
         return solving.measure()
     if "consolidation" in arguments:
         return consolidating.measure()
+    if "quarter" in arguments:
+        return quarter.measure(console)
     if "stalls" in arguments:
         return asyncio.run(stalls.measure())
     if "disruption" in arguments:

@@ -103,7 +103,7 @@ class Environment:
             "LOCATION": azure.location,
             "ARM_ENDPOINT": self.arm_url,
             "KUBECONFIG": str(self._cp.kubeconfig(self.folder / "kubeconfig", "controller")),
-            "LEADER_ELECTION_NAMESPACE": NAMESPACE,
+            "LEADER_ELECTION_NAMESPACE": "kube-system",
             "METRICS_PORT": "0",
             "HEALTH_PROBE_PORT": "0",
             "MAX_AGENT_POOLS": str(MOST_POOLS - 10),

@@ -5,6 +5,7 @@ They retry while the API server is unavailable.
 
 import asyncio
 import os
+import uuid
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Any
@@ -79,6 +80,8 @@ async def user_client(cp: ControlPlane) -> AsyncIterator[Hand]:
     Each descriptor is compared, not their number: descriptors that earlier tests left to be closed (Helm keeps
     connections in this process) would hide as many that outlive this loop, and fail a later test.
     """
+    # azure-core takes request IDs from uuid1, for which libuuid keeps its clock file open from the first one on.
+    uuid.uuid1()
     before = open_files()
     async with cp.session() as session:
         yield Hand(session)
@@ -130,8 +133,11 @@ async def _boot(hand: Hand, settings: AzureSettings, pool: Pool) -> None:
     """Create the Node, and remove the not-ready taint, which admission adds to each Node, as the node controller does
     for a Ready Node.
     """
-    node = await hand.demand("POST", NODES_PATH, _node(settings, pool))
-    path = f"{NODES_PATH}/{node['metadata']['name']}"
+    body = _node(settings, pool)
+    path = f"{NODES_PATH}/{body['metadata']['name']}"
+    # A request is repeated if its answer was lost in a restart of the server, and the Node then exists.
+    await hand.demand("POST", NODES_PATH, body)
+    node = await hand.demand("GET", path)
     while True:
         # A request whose answer was lost in a restart of the server may have removed the last one.
         kept = [taint for taint in node["spec"].get("taints", ()) if taint["key"] != labels.NOT_READY_TAINT]

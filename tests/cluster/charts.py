@@ -43,7 +43,7 @@ COLLECTIONS = {
     "RoleBinding": "/apis/rbac.authorization.k8s.io/v1/namespaces/{namespace}/rolebindings",
 }
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-ESTABLISHED_SECONDS = 20.0
+ESTABLISHED_SECONDS = 300.0
 
 
 def rendered(chart: str, *, namespace: str, values: Json | None = None, release: str = RELEASE) -> list[Json]:
@@ -60,7 +60,7 @@ async def install_rbac(cp: "ControlPlane", namespace: str, values: Json | None =
     assert status in {201, 409}, answer
     objects = rendered("gpu-provisioner", namespace=namespace, values={**VALUES, **(values or {})})
     for obj in sorted((o for o in objects if o["kind"] in RIGHTS), key=lambda o: RIGHTS.index(o["kind"])):
-        collection = COLLECTIONS[obj["kind"]].format(namespace=namespace)
+        collection = COLLECTIONS[obj["kind"]].format(namespace=obj["metadata"].get("namespace", namespace))
         await cp.request("DELETE", f"{collection}/{obj['metadata']['name']}")
         await cp.demand("POST", collection, obj)
 

@@ -8,7 +8,8 @@ turn; only the real one is marked `cluster`, so the simulated one runs in `make 
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Generator, Iterator
+from collections.abc import AsyncGenerator, Callable, Generator, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -105,19 +106,21 @@ def all_results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPat
     """The results of the scenarios of every selected module, by the module's name, from one concurrent run.
 
     The scenarios mostly wait, each in a cluster of its own: one after another they would take three times as long. A
-    module runs its own in `run_all(folder)`; `folder` creates a new directory.
+    module runs its own in `run_all(folder)`, on an event loop in a thread of its own: machines write synchronously, and
+    those of one module would block Azure of all others. `folder` creates a new directory.
     """
     chosen = [item for item in request.session.items if item.get_closest_marker("cluster")]
     modules = dict.fromkeys(getattr(item, "module", None) for item in chosen)
     runners = {module.__name__: module.run_all for module in modules if hasattr(module, "run_all")}
 
-    async def at_once() -> dict[str, Any]:
-        ended = await asyncio.gather(
-            *(run(tmp_path_factory.mktemp) for run in runners.values()), return_exceptions=True
-        )
-        return dict(zip(runners, ended, strict=True))
+    def results_of(run: Callable[..., Any]) -> Any:
+        try:
+            return asyncio.run(run(tmp_path_factory.mktemp))
+        except Exception as failure:  # noqa: BLE001 - raised by the tests of that module
+            return failure
 
-    return _Results(asyncio.run(at_once()))
+    with ThreadPoolExecutor(max(1, len(runners))) as threads:
+        return _Results(zip(runners, threads.map(results_of, runners.values()), strict=True))
 
 
 class _Results(dict[str, Any]):

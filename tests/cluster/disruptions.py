@@ -27,7 +27,7 @@ QUICK = "5s"
 class Fleet:
     """The NodeClaims, Nodes and pods of a NodePool, as watches show them.
 
-    `fewest_ready`, `most`: of its NodeClaims since the last `begin`.
+    `fewest_ready`, `most`: of its NodeClaims since the last `begin`, besides those whose instance is being deleted.
     """
 
     def __init__(self, scene: Scene) -> None:
@@ -83,7 +83,7 @@ class Fleet:
         assert not self.tainted()
 
     def begin(self) -> None:
-        self.fewest_ready, self.most = len(self.usable()), len(self.claims)
+        self.fewest_ready, self.most = len(self.usable()), self._counted()
 
     def usable(self) -> set[str]:
         """The UIDs of those that are Ready and not being deleted."""
@@ -145,7 +145,10 @@ class Fleet:
             objects.pop(meta["uid"], None)
         else:
             objects[meta["uid"]] = obj
-        self.fewest_ready, self.most = min(self.fewest_ready, len(self.usable())), max(self.most, len(self.claims))
+        self.fewest_ready, self.most = min(self.fewest_ready, len(self.usable())), max(self.most, self._counted())
+
+    def _counted(self) -> int:
+        return sum(condition(one, "InstanceTerminating").get("status") != "True" for one in self.claims.values())
 
 
 def of_sizes(*names: str) -> Json:

@@ -33,7 +33,6 @@ from .controlplane import CONTROLLERS, ControlPlane
 from .inprocess import Pod, proven
 from .rights import Used, used
 
-SOON_SECONDS = 60.0
 # An unhealthy Node is handled after seconds, not minutes.
 IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0, gpu_loss_seconds=2.0, diagnosis_seconds=1.0)
 
@@ -84,11 +83,11 @@ async def up(made: Pod, hand: Hand, name: str, *finalizers: str) -> None:
     claim = node_claim(name)
     claim["metadata"]["finalizers"] = list(finalizers)
     await hand.demand("POST", CLAIMS_PATH, claim)
-    await made.until(lambda: made.ready() == 1, SOON_SECONDS, f"{name} is Ready")
+    await made.until(lambda: made.ready() == 1, f"{name} is Ready")
 
 
 async def gone(made: Pod, name: str) -> None:
-    await made.until(lambda: not made.app.claims.items(), SOON_SECONDS, f"{name} is gone")
+    await made.until(lambda: not made.app.claims.items(), f"{name} is gone")
 
 
 async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
@@ -96,7 +95,7 @@ async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
     await up(made, hand, "silent")
     silence.begin()
     await hand.demand("DELETE", f"{CLAIMS_PATH}/silent")
-    await made.until(lambda: made.answers["get", "nodes", 200], SOON_SECONDS, "it asks for the Node")
+    await made.until(lambda: made.answers["get", "nodes", 200], "it asks for the Node")
     silence.end()
     await gone(made, "silent")
 
@@ -125,17 +124,17 @@ async def a_plugin_is_kept_away(made: Pod, hand: Hand) -> None:
         await hand.demand("POST", f"/apis/apps/v1/namespaces/{namespace}/daemonsets", manifest)
     claim = node_claim("kept", taints=[TAINT])
     await hand.demand("POST", CLAIMS_PATH, claim)
-    await made.until(lambda: made.ready() == 1, SOON_SECONDS, "kept is Ready")
+    await made.until(lambda: made.ready() == 1, "kept is Ready")
     (node,) = made.app.nodes.items()
     gone_gpus = {"status": {"allocatable": {"nvidia.com/gpu": "0"}}}
     await hand.demand("PATCH", f"{NODES_PATH}/{node.name}/status", gone_gpus, MERGE)
     why = f"DaemonSet kube-system/{PLUGIN} does not tolerate taint sku=gpu:NoSchedule"
-    await made.until(lambda: why in made.describe(), SOON_SECONDS, "the claim names the taint")
+    await made.until(lambda: why in made.describe(), "the claim names the taint")
     out, err = io.StringIO(), io.StringIO()
     wanted = Namespace(name="kept", output="table")
     code = await doctor.run(made.kube, IMPATIENT, SystemClock(), wanted, Console(out, err))
     assert (code, err.getvalue()) == (doctor.CLOSED, "")
-    added = '    tolerations:\n    - key: sku\n      operator: Equal\n      value: "gpu"\n      effect: NoSchedule\n'
+    added = '    tolerations:\n    - key: "sku"\n      operator: Equal\n      value: "gpu"\n      effect: NoSchedule\n'
     assert f"  cause: PluginKeptAway: {why}\n" in out.getvalue()
     assert added in out.getvalue()
     assert "    DaemonSet default/gkm-agent does not tolerate taint sku=gpu:NoSchedule\n" in out.getvalue()
@@ -151,5 +150,5 @@ async def a_node_is_unhealthy(made: Pod, hand: Hand) -> None:
     away = {"type": "Ready", "status": "Unknown", "reason": "NodeStatusUnknown", "message": "no heartbeat"}
     status = {"conditions": [{**away, "lastHeartbeatTime": now, "lastTransitionTime": now}]}
     await hand.demand("PATCH", f"{NODES_PATH}/{node.name}/status", {"status": status}, MERGE)
-    await made.until(lambda: made.answers["list", "events", 200], SOON_SECONDS, "it reads the Node's Events")
+    await made.until(lambda: made.answers["list", "events", 200], "it reads the Node's Events")
     await gone(made, "unhealthy")

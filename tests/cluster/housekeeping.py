@@ -52,7 +52,7 @@ KINDS = (
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 NAMESPACES = "/api/v1/namespaces"
 SYSTEM_LEASES = ("apiserver-",)
-GONE_SECONDS = 30.0
+GONE_SECONDS = 300.0
 AT_ONCE = 50
 AGAIN_SECONDS = 0.5
 

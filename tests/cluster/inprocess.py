@@ -32,6 +32,7 @@ from provisioner.operator.operator import Operator
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.compute import ThreadCompute
 from provisioner.runtime.connection import Connection, build_api_client
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.runtime.metrics import Metrics
@@ -42,6 +43,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 
 from .bystanders import Hand, machines
 from .controlplane import NAMESPACE, ControlPlane
+from .processes import PATIENCE_SECONDS
 
 Json = dict[str, Any]
 T = TypeVar("T")
@@ -49,7 +51,7 @@ T = TypeVar("T")
 LEASE = "gpu-provisioner-leader-election"
 LOOK_SECONDS = 0.1
 TOLD_LINES = 60
-WATCHES = 5  # claims, Nodes, CRDs, NodePools and their node classes
+WATCHES = 7  # claims, Nodes, NodePools, their node classes, and each of three CRDs
 
 
 class Passes:
@@ -59,7 +61,7 @@ class Passes:
         self.count = 0
         self.held = 0
         self.behind: list[str] = []
-        self._written: dict[str, int] = {}
+        self._written: dict[str, tuple[int, str]] = {}
         write = KubernetesActuator.write
 
         def observed(key: str, **sources: Any) -> Facts:
@@ -70,7 +72,7 @@ class Passes:
         async def written(acts: KubernetesActuator, step: Any) -> Wrote | Evicted:
             outcome = await write(acts, step)
             if isinstance(outcome, Wrote) and outcome.resource_version:
-                self._written[outcome.uid] = int(outcome.resource_version)
+                self._written[outcome.uid] = (int(outcome.resource_version), type(step).__name__)
             return outcome
 
         patch.setattr(reconciler, "observe", observed)
@@ -89,8 +91,9 @@ class Passes:
             return
         for obj in (*facts.claims, *facts.nodes):
             version = int(obj.metadata.resource_version)
-            if version < self._written.get(obj.uid, 0):
-                self.behind.append(f"{facts.key}: {obj.name} at {version}, ours is {self._written[obj.uid]}")
+            ours, step = self._written.get(obj.uid, (0, ""))
+            if version < ours:
+                self.behind.append(f"{facts.key}: {obj.name} at {version}, ours is {ours}, by {step}")
 
 
 @dataclass
@@ -171,7 +174,7 @@ class Pod:
                     policy=self.policy,
                     elect=True,
                     lease_name=LEASE,
-                    lease_namespace=NAMESPACE,
+                    lease_namespace="kube-system",
                     identity=f"pod-{self.lives}",
                     poll_seconds_busy=2.0,
                 ),
@@ -195,13 +198,13 @@ class Pod:
         connector = requests._session.connector
         return len(connector._acquired)
 
-    async def equals_a_fresh_list(self, within_seconds: float = 20.0) -> None:
+    async def equals_a_fresh_list(self) -> None:
         """Compare the caches to a fresh list, up to the resourceVersion. Raises AssertionError with the differences."""
         caches: tuple[tuple[Any, Any], ...] = ((self.app.claims, NODECLAIMS), (self.app.nodes, NODES))
         for cache, resource in caches:
-            deadline = asyncio.get_running_loop().time() + within_seconds
+            deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
             while True:
-                fresh = {item.metadata.name: item for item in (await self.kube.list(resource)).items}
+                fresh = {item.metadata.name: item for item in (await self.kube.list(resource, digest=whole)).items}
                 cached = {item.metadata.name: item for item in cache.items()}
                 if cached == fresh:
                     break
@@ -209,18 +212,18 @@ class Pod:
                 assert asyncio.get_running_loop().time() < deadline, f"{resource.plural}: {len(odd)} differ: {odd[:5]}"
                 await asyncio.sleep(LOOK_SECONDS)
 
-    async def until(self, true: Callable[[], T], within_seconds: float, what: str) -> T:
+    async def until(self, true: Callable[[], T], what: str) -> T:
         """Wait until the condition is met; returns its value."""
-        deadline = asyncio.get_running_loop().time() + within_seconds
+        deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
         while not (found := true()):
             late = asyncio.get_running_loop().time() >= deadline
-            assert not late, f"not within {within_seconds:g} s: {what}\n{self.describe()}"
+            assert not late, f"not within {PATIENCE_SECONDS:g} s: {what}\n{self.describe()}"
             await asyncio.sleep(LOOK_SECONDS)
         return found
 
     def describe(self) -> str:
         """The conditions of every claim, and the pools."""
-        lines = [f"life {self.lives}"]
+        lines = [f"life {self.lives}, {self.in_use} connections in use, {WATCHES} watches"]
         for claim in self.app.claims.items():
             conditions = [
                 f"{c.type}={c.status} {c.reason}: {c.message}" for c in claim.status.conditions if c.status != "True"
@@ -249,7 +252,7 @@ async def proven(cp: ControlPlane, folder: Path, policy: Policy | None = None) -
         async with _begun(cp, folder, policy or Policy(), passes, log) as made:
             yield made
             await made.equals_a_fresh_list()
-            await made.until(lambda: made.in_use == WATCHES, 20, "a connection for each watch and no other")
+            await made.until(lambda: made.in_use == WATCHES, "a connection for each watch and no other")
     assert len(asyncio.all_tasks()) == tasks, asyncio.all_tasks()
     assert not passes.behind, passes.behind[:5]
     assert passes.count, "no pass was looked at"
@@ -267,7 +270,7 @@ async def _begun(cp: ControlPlane, folder: Path, policy: Policy, passes: Passes,
         made.arm_url = f"http://127.0.0.1:{runner.addresses[0][1]}"
         async with cp.session() as session, asyncio.TaskGroup() as tasks:
             running = [tasks.create_task(work) for work in (cloud.run(), machines(Hand(session), cloud), made.run())]
-            await made.until(lambda: made.lives and made.app.claims.synced and made.app.nodes.synced, 60, "it began")
+            await made.until(lambda: made.lives and made.app.claims.synced and made.app.nodes.synced, "it began")
             yield made
             for task in running:
                 task.cancel()

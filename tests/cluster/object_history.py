@@ -5,6 +5,7 @@ that moment. So "the pool was gone before the Node" does not depend on a race of
 """
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 from provisioner.api import labels
@@ -19,12 +20,13 @@ KINDS = {"nodes": "node", "nodeclaims.karpenter.sh": "claim"}
 
 
 class Gone(NamedTuple):
-    """A deleted object; `uid` is that of its claim."""
+    """A deleted object; `uid` is that of its claim. `at`: when this process learned of it, on the wall clock."""
 
     revision: int
     kind: str
     name: str
     uid: str
+    at: datetime
 
 
 class ObjectHistory:
@@ -41,19 +43,27 @@ class ObjectHistory:
         """The order in which the pools, Nodes and the claim of a claim's UID were deleted."""
         return [gone.kind for gone in sorted(self._gone) if gone.uid == uid]
 
+    def deletions_of(self, name: str) -> list[str]:
+        """The order in which the pool and the claim of this name and their Nodes were deleted."""
+        return [gone.kind for gone in sorted(self._gone) if gone.name == name or gone.name.startswith(f"aks-{name}-")]
+
     def tail(self) -> str:
         """All deletions, one in a line."""
-        return "\n".join(f"revision {gone.revision}: {gone.kind} {gone.name} gone" for gone in sorted(self._gone))
+        return "\n".join(
+            f"revision {gone.revision}, {gone.at:%H:%M:%S.%f}: {gone.kind} {gone.name} gone"
+            for gone in sorted(self._gone)
+        )
 
     def _object_changed(self, change: str, resource: str, obj: Json, _: Json | None) -> None:
         kind = KINDS.get(resource)
         if kind is not None and change == "DELETED":
             name, uid = obj["metadata"]["name"], obj["metadata"]["uid"]
             owner = uid if kind == "claim" else labels_of(obj).get(labels.CLAIM_UID, "")
-            self._gone.append(Gone(version_of(obj), kind, name, owner))
+            self._gone.append(Gone(version_of(obj), kind, name, owner, datetime.now(UTC)))
         self._on_change()
 
     def _pool_changed(self, event: str, pool: Pool) -> None:
         if event == "gone":
-            self._gone.append(Gone(self._store.revision(), "pool", pool.name, pool_mark(pool)))
+            now = datetime.now(UTC)
+            self._gone.append(Gone(self._store.revision(), "pool", pool.name, pool_mark(pool), now))
         self._on_change()

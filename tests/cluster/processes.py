@@ -6,6 +6,7 @@ lines of its log. Nothing here is bound to the loop that started it.
 
 import asyncio
 import http.client
+import json
 import signal
 import ssl
 import subprocess
@@ -13,11 +14,27 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-READY_SECONDS = 90.0
+READY_SECONDS = 300.0
 STOP_SECONDS = 20.0
 ANSWER_SECONDS = 5.0
-RUN_SECONDS = 60.0
+RUN_SECONDS = 300.0
+# How long a condition is waited for, in real seconds: machines differ in speed.
+PATIENCE_SECONDS = 600.0
 TAIL_LINES = 25
+LINE_LENGTH = 300
+# What a failure shows of a structured line; the log file has the rest.
+SHOWN = ("time", "level", "logger", "message", "name", "step", "outcome", "why", "pool", "status", "error", "gate")
+
+
+def brief(line: str) -> str:
+    """A line of a log, shortened: of a JSON object the values of the keys in `SHOWN`."""
+    try:
+        fields = json.loads(line)
+    except ValueError:
+        fields = None
+    if isinstance(fields, dict):
+        line = " ".join(str(fields[key]) for key in SHOWN if fields.get(key) not in (None, ""))
+    return line[:LINE_LENGTH]
 
 
 def answers(port: int, path: str, *, trust: ssl.SSLContext | None = None, token: str = "") -> bool:
@@ -119,8 +136,15 @@ class Program:
 
     def tail(self) -> str:
         """The last lines of its log."""
+        return "\n".join(brief(line) for line in self._lines()[-TAIL_LINES:])
+
+    def lines_about(self, name: str) -> list[str]:
+        """The last lines of its log that contain this name."""
+        return [brief(line) for line in self._lines() if name in line][-TAIL_LINES:]
+
+    def _lines(self) -> list[str]:
         text = self.log.read_text(encoding="utf-8", errors="replace") if self.log.exists() else ""
-        return "\n".join(text.splitlines()[-TAIL_LINES:])
+        return text.splitlines()
 
     def _end(self, number: signal.Signals) -> None:
         if self._process is None or not self.running:

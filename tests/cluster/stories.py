@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from provisioner.api import labels
+from provisioner.simulator.azure.faults import Fault
 from tests.world.claims import CLAIMS, condition, events, ready, removed, versions, wait_for_condition, word
 from tests.world.demand import node_class, node_pool
 from tests.world.demand import pod as pending_pod
@@ -24,6 +25,7 @@ Stage = Sim | RealWorld
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
 WHOLE = ["pool", "node", "claim"]
 LONG = 900.0
+SLOW_SECONDS = 1800.0
 # More objects than this are read in one LIST.
 ONE_BY_ONE = 10
 
@@ -41,12 +43,15 @@ class Scene:
         await self.stage.apply(node_claim(self.name))
         return await ready(self.stage, self.name)
 
-    async def went(self, uid: str, order: list[str]) -> None:
+    async def went(self, uid: str, order: list[str], *, within_seconds: float = LONG) -> None:
         """Check that it is deleted in this order, and that nothing of it is left."""
         await self.stage.until(
-            lambda: len(self.stage.audit_log.deletion_order(uid)) == len(order), LONG, f"{self.name} and its machine go"
+            lambda: len(self.stage.audit_log.deletion_order(uid)) == len(order),
+            within_seconds,
+            f"{self.name} and its machine go",
         )
-        assert self.stage.audit_log.deletion_order(uid) == order, self.stage.describe()
+        found = self.stage.audit_log.deletion_order(uid)
+        assert found == order, f"{self.name}: {found}\n{self.stage.describe(about=self.name)}"
         assert self.stage.claim(self.name) is None
         assert not self.stage.nodes_of(self.name)
         assert not self.stage.pools_of(uid)
@@ -128,10 +133,12 @@ async def foreign_pool(scene: Scene) -> None:
 async def orphan_pool(scene: Scene) -> None:
     """When a claim is deleted without its finalizers, pool and Node are collected."""
     uid = await scene.up()
+    # The claim is gone before its pool, however late the second request is.
+    scene.stage.cloud.faults.append(Fault(verb="DELETE", pool=scene.name, operation_seconds=SLOW_SECONDS))
     await scene.stage.delete_claim(scene.name)
     body, merge = {"metadata": {"finalizers": None}}, "application/merge-patch+json"
     await scene.stage.request("PATCH", f"/apis/karpenter.sh/v1/nodeclaims/{scene.name}", body, content_type=merge)
-    await scene.went(uid, ["claim", "pool", "node"])
+    await scene.went(uid, ["claim", "pool", "node"], within_seconds=SLOW_SECONDS + LONG)
     scene.deleted_once()
 
 
@@ -263,7 +270,10 @@ def disk_claim(scene: Scene, number: int, *, bound: bool) -> str:
         of_class = {"provisioner": "disk.csi.azure.com", "volumeBindingMode": "WaitForFirstConsumer"}
         store.create("storageclasses.storage.k8s.io", {"metadata": {"name": name}, **of_class})
         spec |= {"storageClassName": name}
-    store.create("persistentvolumeclaims", {"metadata": {"name": name}, "spec": spec}, "default")
+    # No controller of volumes runs on the real server.
+    complete = {"pv.kubernetes.io/bind-completed": "yes"} if bound else {}
+    body = {"metadata": {"name": name, "annotations": complete}, "spec": spec}
+    store.create("persistentvolumeclaims", body, "default")
     return name
 
 

@@ -71,7 +71,7 @@ async def test_a_thousand_claims_and_two_thousand_nodes(
             listed = asyncio.get_running_loop().time() - begun
             assert (len(made.app.claims.items()), len(made.app.nodes.items())) == (CROWD_CLAIMS, CROWD_NODES)
             ours = CROWD_CLAIMS // OURS_EVERY
-            await made.until(lambda: reporting(made) == ours and made.ready() == 2, 120, "all of ours report")
+            await made.until(lambda: reporting(made) == ours and made.ready() == 2, "all of ours report")
             served = asyncio.get_running_loop().time() - begun
             await at_once(
                 [partial(hand.demand, "DELETE", f"{NODES_PATH}/{crowd_name(n)}") for n in range(0, CROWD_NODES, 10)]
@@ -122,7 +122,7 @@ async def test_concurrent_writers_keep_each_others_labels(
                         await asyncio.sleep(TURN_SECONDS)
 
             await at_once([partial(label, user) for user in range(users)], most=users)
-            await made.until(lambda: made.ready() == len(names), 90, "all are Ready")
+            await made.until(lambda: made.ready() == len(names), "all are Ready")
             for path, found in written.items():
                 meta = (await hand.demand("GET", path))["metadata"]
                 assert found.items() <= meta["labels"].items()

@@ -20,7 +20,7 @@ from tests.gotool import MissingError
 
 from . import assets, gpunode
 from .controlplane import CONTROLLERS, ControlPlane
-from .device_stories import PATIENCE_SECONDS, STORIES, Bench, Measured, counts, open_bench
+from .device_stories import STORIES, Bench, Measured, counts, open_bench
 from .gpunode import GpuNode
 from .realworld import RealWorld
 
@@ -58,7 +58,6 @@ async def run_all(folder: Callable[[str], Path]) -> Results:
             async with RealWorld.open(cp, workdir) as world:
                 # No simulated plugin starts.
                 world.nodes.plugin_delay_seconds = 1e9
-                world.patience_seconds = PATIENCE_SECONDS
                 await world.start_controller()
                 async with asyncio.TaskGroup() as tasks:
                     for name in STORIES:

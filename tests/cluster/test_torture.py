@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from provisioner.runtime.connection import build_api_client
+from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
@@ -45,7 +46,7 @@ async def test_a_paged_list_is_complete_under_compaction(
 
             disturbing = tasks.create_task(disturb())
             for _ in range(rounds):
-                listed = await made.kube.list(NODES, limit=20)
+                listed = await made.kube.list(NODES, digest=whole, limit=20)
                 assert sorted(node.name for node in listed.items) == [crowd_name(n) for n in range(count)]
                 versions = {int(node.metadata.resource_version) for node in listed.items}
                 assert max(versions) <= int(listed.resource_version)
@@ -77,7 +78,7 @@ async def test_an_expired_page_restarts_the_list(cluster: ControlPlane, tmp_path
         connection = await build_api_client(str(cluster.kubeconfig(tmp_path / "config")), version="test")
         try:
             kube = Kube(connection.api_client, timeout_seconds=120.0, on_request=answered)
-            listed = await kube.list(NODES, limit=2)
+            listed = await kube.list(NODES, digest=whole, limit=2)
         finally:
             await connection.close()
         assert sorted(node.name for node in listed.items) == [crowd_name(n) for n in range(1, count)]
@@ -99,8 +100,8 @@ async def test_expired_watches_relist(cluster: ControlPlane, tmp_path: Path) -> 
             await cluster.restart_apiserver()
             await cluster.compact_etcd()
             await hand.demand("DELETE", f"{NODES_PATH}/{crowd_name(3)}")
-            await made.until(lambda: made.app.nodes.get(crowd_name(3)) is None, 60, "the deletion is known")
-            await made.until(lambda: expired(made.log) >= {"nodeclaims", "nodes"}, 60, "both got a 410")
+            await made.until(lambda: made.app.nodes.get(crowd_name(3)) is None, "the deletion is known")
+            await made.until(lambda: expired(made.log) >= {"nodeclaims", "nodes"}, "both got a 410")
             await made.equals_a_fresh_list()
             assert made.lives == 1
             for kind, before in lists.items():
@@ -132,14 +133,12 @@ async def test_no_claim_is_lost_when_the_server_restarts_under_load(
                     await hand.demand("DELETE", f"{CLAIMS_PATH}/{name}")
 
             tasks.create_task(at_once([partial(own, name) for name in names], most=4))
-            await made.until(lambda: len(made.app.claims.items()) >= 8, 60, "eight claims")
+            await made.until(lambda: len(made.app.claims.items()) >= 8, "eight claims")
             await cluster.restart_apiserver()
-            await made.until(lambda: made.ready() >= 4, 120, "four are Ready")
+            await made.until(lambda: made.ready() >= 4, "four are Ready")
             await cluster.restart_apiserver(kill=True)
             kept = set(names[::2])
-            await made.until(
-                lambda: made.ready() == len(kept) == len(made.app.claims.items()), 150, "who is kept is Ready"
-            )
+            await made.until(lambda: made.ready() == len(kept) == len(made.app.claims.items()), "who is kept is Ready")
             assert {claim.name for claim in made.app.claims.items()} == kept
             assert {pool.name for pool in made.cloud.pools.values()} == kept
             assert {node.metadata.labels["agentpool"] for node in made.app.nodes.items()} == kept
@@ -161,20 +160,18 @@ async def test_token_rotation_and_revocation(cluster: ControlPlane, tmp_path: Pa
             made.mount(first)
             await made.connection.renew_credentials()
             await hand.demand("POST", CLAIMS_PATH, node_claim("token1"))
-            await made.until(lambda: made.ready() == 1, 60, "it is Ready")
+            await made.until(lambda: made.ready() == 1, "it is Ready")
             made.log.clear()
             made.mount(second)
             await revoke(cluster, hand, secrets[0], first)
             await hand.demand("POST", CLAIMS_PATH, node_claim("token2"))
-            await made.until(
-                lambda: made.ready() == 2, 60, "the second is Ready, with the token that was mounted in time"
-            )
+            await made.until(lambda: made.ready() == 2, "the second is Ready, with the token that was mounted in time")
             assert "reconcile failed" not in {line["event"] for line in made.log}
             await revoke(cluster, hand, secrets[1], second)
             await hand.demand("POST", CLAIMS_PATH, node_claim("token3"))
-            await made.until(lambda: unauthorized(made.log), 60, "the third gets a 401")
+            await made.until(lambda: unauthorized(made.log), "the third gets a 401")
             made.mount(third)
-            await made.until(lambda: made.ready() == 3, 90, "the third is Ready, once there is a token")
+            await made.until(lambda: made.ready() == 3, "the third is Ready, once there is a token")
         assert first not in str(made.log)
         assert second not in str(made.log)
 

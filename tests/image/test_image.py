@@ -87,7 +87,7 @@ def test_the_installed_program_runs_read_only_as_another_user(home: Path) -> Non
     environment, program, python = home / "opt", home / "opt/bin/gpu-provisioner", interpreter()
     done(python, "-m", "venv", "--without-pip", environment)
     install = (*PIP, "--python", environment / "bin/python", "install")
-    done(*install, "--only-binary", ":all:", "--require-hashes", "-r", LOCK)
+    done(*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", LOCK)
     done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home, cwd=ROOT)
     done(*install, "--no-deps", "--no-index", "--find-links", home, f"{DISTRIBUTION}=={own_version()}")
     done("chmod", "-R", "a-w", environment)

@@ -16,7 +16,22 @@ from .series import (
     waiting,
 )
 
+# A crash loop: a scrape each minute, two of a life of 40 s to 2 min each five minutes, another process each time.
+STARTS = " ".join(f"{1000 + 300 * life} {1000 + 300 * life} _x3" for life in range(24))
+ALIVE_AT_TIMES = " ".join(["0.01 0.01 _x3"] * 24)
+
 FIRING = (
+    Firing(
+        alert="Restarting",
+        series={
+            **ours("process_start_time_seconds", STARTS),
+            **ours("gpu_provisioner_event_loop_lag_seconds", ALIVE_AT_TIMES),
+        },
+        at=30,
+        severities=("critical",),
+        labels={"instance": "a"},
+        summary="a restarted 6 times within half an hour",
+    ),
     Firing(
         alert="ClaimStuck",
         series={
@@ -91,6 +106,13 @@ FIRING = (
         summary="1 NodeClaims are waiting for an unavailable size: ZonalAllocationFailed",
         description="Azure has no capacity for the size, or does not offer it to this subscription in this location."
         " NodeClaims: ws1 - the controller retries; another zone or size may be available now.",
+    ),
+    Firing(
+        alert="PurchaseBrake",
+        series=ours("gpu_provisioner_purchase_brake_pods", "0x5 2x60"),
+        at=12,
+        severities=("warning",),
+        summary="2 pods did not run on the machines that were bought for them",
     ),
     Firing(
         alert="PodsUnschedulable",
@@ -337,5 +359,21 @@ FIRING = (
         severities=("warning",),
         labels={"resource": "agentpools"},
         summary="The cache of agentpools is 12m 0s old",
+    ),
+    Firing(
+        alert="ObjectsSetAside",
+        series=ours("gpu_provisioner_cache_unreadable_objects", "1x60", resource="pods"),
+        at=6,
+        severities=("warning",),
+        labels={"resource": "pods"},
+        summary="1 objects of the cache of pods are left out",
+    ),
+    Firing(
+        alert="ObjectsSetAside",
+        series=ours("gpu_provisioner_object_errors_total", "_x9 1x60", kind="NodePool"),
+        at=16,
+        severities=("warning",),
+        labels={"kind": "NodePool"},
+        summary="1 objects of kind NodePool are left out",
     ),
 )

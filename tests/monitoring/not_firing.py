@@ -4,6 +4,22 @@ from .series import A100, ALIVE, H100, OTHER, SECOND, NotFiring, buckets, idle, 
 
 NOT_FIRING = (
     NotFiring(
+        alert="Restarting",
+        series={
+            **ours("process_start_time_seconds", "1000x20 2000x20 _x5 3000x140"),
+            **ours("gpu_provisioner_event_loop_lag_seconds", "0.01x180"),
+        },
+        why="two restarts, such as those of an upgrade of the node",
+    ),
+    NotFiring(
+        alert="Restarting",
+        series={
+            f"process_start_time_seconds{{{OTHER}}}": " ".join(f"{number}x1" for number in range(60)),
+            **ours("gpu_provisioner_event_loop_lag_seconds", "0.01x180"),
+        },
+        why="another program restarts",
+    ),
+    NotFiring(
         alert="ClaimStuck",
         series=ours(
             "gpu_provisioner_nodeclaims_not_ready_oldest_seconds",
@@ -32,6 +48,11 @@ NOT_FIRING = (
     NotFiring(alert="QuotaExhausted", series=waiting("QuotaExceeded", "0x200"), why="no claim is waiting"),
     NotFiring(alert="SkuUnavailable", series=waiting("QuotaExceeded", "5x200"), why="the claims are waiting for quota"),
     NotFiring(alert="SkuUnavailable", series=waiting("Creating", "5x200"), why="Azure is creating the machines"),
+    NotFiring(
+        alert="PurchaseBrake",
+        series=ours("gpu_provisioner_purchase_brake_pods", "0x200"),
+        why="each pod runs on the machine that was bought for it",
+    ),
     NotFiring(
         alert="PodsUnschedulable",
         series=ours("karpenter_scheduler_unschedulable_pods_count", "3x25 0x2 1x25 0x100", controller="provisioner"),
@@ -163,5 +184,10 @@ NOT_FIRING = (
         alert="CacheStale",
         series=ours("gpu_provisioner_cache_age_seconds", " ".join(["0+60x9"] * 20), resource="nodes"),
         why="the cache is updated every nine minutes",
+    ),
+    NotFiring(
+        alert="ObjectsSetAside",
+        series=ours("gpu_provisioner_cache_unreadable_objects", "0x200", resource="pods"),
+        why="every object is read whole",
     ),
 )

@@ -20,7 +20,7 @@ from .disruption_scenarios import (
     machine,
     requests,
 )
-from .scenarios import GPU, MODEL
+from .sizes import GPU, MODEL
 
 TRIES_MAX = 20_000
 

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from provisioner.api.quantity import parse_quantity
 
-from .scenarios import GPU, MODEL, SIZES, ZONES, instance_type
+from .sizes import GPU, MODEL, SIZES, ZONES, instance_type
 
 NOW = "2026-06-10T10:30:00Z"  # a Wednesday
 # Schedule, duration, whether it is active NOW.

@@ -11,7 +11,7 @@ import pytest
 from .disruption_cluster import NoPlaceError, apply, is_ready, price, violations
 from .disruption_scenarios import DO_NOT_DISRUPT, POOL, Kind, bind, draw, machine, set_condition
 from .programs import OURS, answers
-from .scenarios import GPU, MODEL
+from .sizes import GPU, MODEL
 
 pytestmark = pytest.mark.oracle
 DISRUPT = (OURS[0], "schedule", "--disrupt", "--json-lines")

@@ -5,6 +5,7 @@ Two NodePools with budgets of their own are emptied at the same time. After all 
 
 import pytest
 
+from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
 from tests.world.harness import CrashPoint, Sim, Story, simulate
 
@@ -17,7 +18,9 @@ BUDGET = {"consolidateAfter": "0s", "budgets": [{"nodes": "1"}]}
 
 
 def going(sim: Sim, pool: str) -> int:
-    return sum("deletionTimestamp" in claim["metadata"] for claim in claims_of(sim, pool))
+    """Machines that are removed, until their instance is being deleted."""
+    found = [one for one in claims_of(sim, pool) if "deletionTimestamp" in one["metadata"]]
+    return sum(condition(one, "InstanceTerminating").get("status") != "True" for one in found)
 
 
 def running(sim: Sim) -> bool:

@@ -15,6 +15,8 @@ from azure.core import MatchConditions
 from cloudprovider.azure import provider
 from controllers.actuator import actuator
 from controllers.garbagecollection import candidates, garbage
+from controllers.gate.causes import Cause
+from controllers.gate.gate import Evidence
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer
 from controllers.model.ownership import verdict as ownership_verdict
@@ -24,7 +26,8 @@ from controllers.nodeclaim.lifecycle import launch, registration
 from controllers.planner import plan
 from controllers.state import unavailable_offerings
 from controllers.state.memory import backoff
-from controllers.state.unavailable_offerings import UnavailableOffering, UnavailableOfferings
+from controllers.state.unavailable_offering import UnavailableOffering
+from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.operator import caches
 from provisioner.operator import controllers as wiring
 from provisioner.simulator.kube.errors import ApiError
@@ -89,6 +92,7 @@ def every_pool_is_ours(patch: Patch) -> None:
         return Verdict.PREVIOUS if found is Verdict.FOREIGN else found
 
     patch.setattr(candidates, "verdict", mutant)
+    patch.setattr(garbage, "verdict", mutant)
 
 
 def put_over_what_is_there(patch: Patch) -> None:
@@ -126,10 +130,20 @@ def random_names(patch: Patch) -> None:
     patch.setattr(caches, "pool_name", mutant)
 
 
+def no_fresh_reads(patch: Patch) -> None:
+    """Garbage is checked twice, but only in the caches, and the gate believes them."""
+    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
+
+    def believed(f: Facts, cause: Cause, uid: str, *, ours: bool, min_age: float) -> Evidence:
+        return Evidence(cause=cause, uid=uid, ours=ours, seen=True)
+
+    patch.setattr(garbage, "_evidence", believed)
+
+
 def garbage_after_one_look(patch: Patch) -> None:
     """Garbage is collected after one look, without fresh reads."""
     patch.setattr(garbage, "block_removal", lambda f, age, needed: None)
-    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
+    no_fresh_reads(patch)
 
 
 def no_circuit_breaker(patch: Patch) -> None:

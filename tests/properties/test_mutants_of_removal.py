@@ -17,11 +17,12 @@ from cloudprovider.errors import CloudError
 from cloudprovider.interface import InstanceState
 from controllers.actuator import cloud
 from controllers.garbagecollection import candidates, garbage
+from controllers.gate.gate import Go
 from controllers.model import adoption
 from controllers.model.facts import Facts
 from controllers.model.ownership import holds_finalizer, owned_by_another
 from controllers.model.steps import CreateInstance, DeleteInstance, ReleaseFinalizer, Wait
-from controllers.node.health import limits, repair
+from controllers.node.health import limits, repair, repair_removal
 from controllers.node.termination import drain, grace_period, termination, volumes
 from controllers.nodeclaim.lifecycle import launch
 from controllers.planner import plan
@@ -37,7 +38,7 @@ from tests.world.transcript import FAST
 
 from . import test_crash, test_dropped_events, test_time_travel
 from .stale import BOTH
-from .test_mutants import ACTED, Patch, crashes, must_fail, undisturbed
+from .test_mutants import ACTED, Patch, crashes, must_fail, no_fresh_reads, undisturbed
 
 
 def this_process() -> Process:
@@ -117,15 +118,10 @@ def a_second_delete(patch: Patch) -> None:
         if instance.state is InstanceState.DELETING and (
             f.delete_failed is None or f.delete_failed.retry_in(f.loop_now) <= 0
         ):
-            return DeleteInstance(instance=instance, cause="requested")
+            return DeleteInstance(instance=instance, go=Go(uid="", cause="requested", why="mutant"))
         return first(f, claim, instance, nodes)
 
     patch.setattr(termination, "_delete_instance", mutant)
-
-
-def no_fresh_reads(patch: Patch) -> None:
-    """Garbage is checked twice, but only in the caches."""
-    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
 
 
 def pools_by_a_stale_claim(patch: Patch) -> None:
@@ -167,7 +163,8 @@ def crd_deletion_is_a_user_request(patch: Patch) -> None:
 
 def repair_without_limits(patch: Patch) -> None:
     """Every unhealthy Node is replaced after its toleration, without limits."""
-    patch.setattr(repair, "blocked_by_limits", lambda policy, unhealthy_counts: "")
+    for module in (repair, repair_removal):
+        patch.setattr(module, "blocked_by_limits", lambda policy, unhealthy_counts: "")
 
 
 def repair_without_end(patch: Patch) -> None:

@@ -1,7 +1,7 @@
 """The controller, killed before or after each write while it replaces a drifted machine, or undoes that.
 
 A successor completes the replacement, or begins it again: at the end there is one machine, another than before, and no
-taint. While it lasts there are at most two NodeClaims.
+taint. While it lasts there are at most two NodeClaims. If the NodePool goes meanwhile, no mark is left.
 """
 
 from collections.abc import Callable, Coroutine
@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 
 from provisioner.simulator.azure import faults
+from tests.world.claims import condition
 from tests.world.demand import claims_of
+from tests.world.disruption.test_commands import marks
 from tests.world.disruption.test_drift import drift, live, ready, static, tainted
-from tests.world.harness import CrashPoint, Sim, simulate
+from tests.world.harness import CrashPoint, Json, Sim, simulate
 
 from .stale import QUICK, chosen
 
@@ -31,6 +33,21 @@ async def replaced(sim: Sim, began: Callable[[int], None] = lambda _: None) -> N
     await sim.settled()
     assert max(most) <= 2
     assert not tainted(sim)
+
+
+async def abandoned(sim: Sim, began: Callable[[int], None] = lambda _: None) -> None:
+    """The NodePool is deleted while the machine is replaced; its machines stay."""
+    await static(sim, 1)
+    began(sim.writes)
+    drift(sim, "gpu-1")
+    await sim.until(lambda: tainted(sim) or len(live(sim)) > 1, 1800.0, "it is being replaced")
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+    await sim.request("DELETE", "/apis/karpenter.sh/v1/nodepools/gpu", options)
+    await sim.until(lambda: sim.store.get("nodepools.karpenter.sh", "gpu") is None, 60.0, "the NodePool is gone")
+    end = sim.now + 300.0
+    await sim.until(lambda: sim.now >= end, 600.0, "five minutes")
+    assert "gpu-1" in ready(sim)
+    assert not marks(sim)
 
 
 async def undone(sim: Sim, began: Callable[[int], None] = lambda _: None) -> None:
@@ -52,9 +69,20 @@ async def undone(sim: Sim, began: Callable[[int], None] = lambda _: None) -> Non
 
 
 def count(sim: Sim) -> list[int]:
-    """The numbers of NodeClaims at all writes from now on."""
+    """The numbers of NodeClaims at all writes from now on, besides those of which nothing but the removal is left.
+
+    The instance of such a one is being deleted, or it was never launched.
+    """
     found = [1]
-    sim.store.subscribe(lambda *_: found.append(len(claims_of(sim))))
+
+    def leaves(one: Json) -> bool:
+        launched, terminating = (condition(one, kind).get("status") for kind in ("Launched", "InstanceTerminating"))
+        return terminating == "True" or ("deletionTimestamp" in one["metadata"] and launched != "True")
+
+    def look(*_: object) -> None:
+        found.append(sum(not leaves(one) for one in claims_of(sim)))
+
+    sim.store.subscribe(look)
     return found
 
 
@@ -66,7 +94,7 @@ def writes(story: Any) -> range:
 
 
 @pytest.mark.parametrize("phase", ["before", "after"])
-@pytest.mark.parametrize("story", [replaced, undone])
+@pytest.mark.parametrize("story", [replaced, undone, abandoned])
 def test_killed_at_every_write(story: Story, phase: str) -> None:
     for number in chosen(writes(story), 8):
         point = CrashPoint(number, "before" if phase == "before" else "after", reset=False)

@@ -301,6 +301,7 @@ async def story(sim: Sim) -> None:
     assert flips["DriftStarted"] == flips["DriftComplete"]
 
 
+@pytest.mark.matrix(quick=0)
 def test_a_year() -> None:
     """All pods run on current machines at the end of each week, and machines are bought only for a reason."""
     simulate(story, horizon_seconds=math.inf, **QUICK)

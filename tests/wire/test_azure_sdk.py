@@ -143,7 +143,7 @@ async def test_a_create_is_201_creating_and_ends_succeeded() -> None:
         assert "Retry-After" not in azure.last.headers
         assert created.provisioning_state == "Creating"
         assert "/resourcegroups/rg/" in created.id
-        assert (created.vm_size, created.max_pods, created.mode) == (SIZE, 110, "User")
+        assert (created.vm_size, created.max_pods, created.mode) == (SIZE, 250, "User")
         assert created.power_state.code == "Running"
         assert created.e_tag
 

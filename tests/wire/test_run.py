@@ -216,7 +216,11 @@ def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -
             assert await fetch(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
                 (200, "ok\n"),
                 (200, "ok\n"),
-                (200, "[+]claims ok\n[+]nodes ok\n[+]crd ok\n[+]shutdown ok\nreadyz check passed\n"),
+                (
+                    200,
+                    "".join(f"[+]{name} ok\n" for name in ("claims", "nodes", "crd", "cluster", "lease", "shutdown"))
+                    + "readyz check passed\n",
+                ),
             ]
             ((status, exposed),) = await fetch(metrics)
             assert status == 200

@@ -114,13 +114,13 @@ async def check(
         sessions.enter_context(_allowed(sim, besides))
         tools = await _tools(sim, sessions, policy or Policy())
         config = dataclasses.replace(tools.config, elect=elect)
-        section, claims = await kubernetes(tools.clients.kube, config, tools.clients.clock)
+        section, seen = await kubernetes(tools.clients.kube, config, tools.clients.clock)
         provider, inspector = await _azure(sim, sessions)
         azure_side = await azure(
             clients.Azure(provider, inspector),
             config.policy,
             config=msgspec.structs.replace(_config(sim.world.settings.azure), location=location),
-            claims=claims,
+            seen=seen,
             sizes=wanted.size,
         )
         code = print_results([*section.items, *azure_side.items], wanted, Console(out, err))

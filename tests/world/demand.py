@@ -86,10 +86,11 @@ def claims_of(sim: Sim, pool: str = "gpu") -> list[Json]:
 
 
 def pod_events(sim: Sim, name: str) -> list[tuple[str, str]]:
-    """Reason and message of the controller's Events of a pod."""
+    """Reason and message of the controller's Events of a pod, the oldest first."""
+    found = sim.store.list("events", fields=f"involvedObject.kind=Pod,involvedObject.name={name}")
     return [
         (event["reason"], event["message"])
-        for event in sim.store.list("events", fields=f"involvedObject.kind=Pod,involvedObject.name={name}")
+        for event in sorted(found, key=lambda event: str(event["metadata"]["creationTimestamp"]))
         if event.get("reportingComponent") != "default-scheduler"
     ]
 

@@ -244,8 +244,8 @@ class Sim:
         """The Nodes of a pool."""
         return self.store.list("nodes", labels=f"agentpool={pool}")
 
-    def describe(self) -> str:
-        """The last entries of the audit log, and the conditions of each claim."""
+    def describe(self, about: str = "") -> str:
+        """The last entries of the audit log, and the conditions of each claim, whatever it is `about`."""
         lines = [self.audit_log.tail(), f"at {self.now:.3f} s:"]
         for claim in self.store.list("nodeclaims.karpenter.sh"):
             meta = claim["metadata"]

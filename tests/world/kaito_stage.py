@@ -121,22 +121,25 @@ async def replaced_once(sim: Sim, owner: Owner, at_once: int = 1) -> AsyncIterat
 class Poised:
     """From now on, at every version of a claim of a Workspace's NodePool: the least number of those that KAITO counts
     as ready, the most that were being removed or replaced at the same time, and the most that existed.
+
+    One whose instance is being deleted has no machine any more and does not count, as in the budgets.
     """
 
     def __init__(self, sim: Stage, owner: PoolOwner) -> None:
         self._claims = {claim["metadata"]["uid"]: claim for claim in pool_claims_of(sim, owner)}
         self._pool = owner.pool
         self.least_ready = self._ready()
-        self.most, self.most_going = len(self._claims), self._going()
+        self.most, self.most_going = len(self._counted()), self._going()
         sim.store.subscribe(self._note)
 
     def _ready(self) -> int:
         return sum(kaito_predicates.is_ready(claim) for claim in self._claims.values())
 
+    def _counted(self) -> list[Json]:
+        return [one for one in self._claims.values() if not kaito_predicates.is_true(one, "InstanceTerminating")]
+
     def _going(self) -> int:
-        return sum(
-            is_deleting(claim) or kaito_predicates.is_true(claim, "DisruptionReason") for claim in self._claims.values()
-        )
+        return sum(is_deleting(one) or kaito_predicates.is_true(one, "DisruptionReason") for one in self._counted())
 
     def _note(self, event: str, resource: str, obj: Json, _: Json | None) -> None:
         if resource != CLAIMS or kaito_predicates.labels_of(obj).get(kaito_predicates.NODEPOOL) != self._pool:
@@ -147,4 +150,4 @@ class Poised:
             self._claims[obj["metadata"]["uid"]] = obj
         self.least_ready = min(self.least_ready, self._ready())
         self.most_going = max(self.most_going, self._going())
-        self.most = max(self.most, len(self._claims))
+        self.most = max(self.most, len(self._counted()))

@@ -22,9 +22,10 @@ from .process import Process
 async def launch_controller(process: Process) -> None:
     """Run the program over this process's network, with its lease over a separate connection.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`, `metrics` (a
-    Metrics, to read), `compute` (how decisions run, else inline), `prices` (a price table), `node_pools` (False:
-    disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel), `service_account` (a folder with its files, as in a pod).
+    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`,
+    `former_lease_namespace`, `identity`, `metrics` (a Metrics, to read), `compute` (how decisions run, else inline),
+    `prices` (a price table), `node_pools` (False: disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel),
+    `service_account` (a folder with its files, as in a pod), `tags` (of all agent pools).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -32,6 +33,7 @@ async def launch_controller(process: Process) -> None:
         resource_group=settings.azure.resource_group,
         cluster_name=settings.azure.cluster,
         location=settings.azure.location,
+        tags=options.get("tags", {}),
     )
     metrics = options.get("metrics") or Metrics()
     async with AsyncExitStack() as sessions:
@@ -58,7 +60,8 @@ async def launch_controller(process: Process) -> None:
                 elect=options.get("elect", True),
                 lease_name=options.get("lease_name", "gpu-provisioner"),
                 lease_namespace=options.get("lease_namespace", "kube-system"),
-                identity=process.name,
+                identity=options.get("identity", process.name),
+                former_lease_namespace=options.get("former_lease_namespace", ""),
                 prices=options.get("prices", ()),
                 node_pools=options.get("node_pools", True),
                 gkm_cleanup=options.get("gkm_cleanup", False),

@@ -206,7 +206,7 @@ async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[K
     try:
         for obj in objects:
             await cp.demand("POST", COLLECTIONS[obj["kind"]], obj)
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while len((await dry_run(kubectl, bad)).err.splitlines()) < 2:  # noqa: ASYNC110 - another process applies it
                 await asyncio.sleep(0.2)
             while not (await dry_run(kubectl, bad_pool)).err:  # noqa: ASYNC110 - as above
@@ -215,7 +215,7 @@ async def in_force(cp: ControlPlane, home: Path, action: str) -> AsyncIterator[K
     finally:
         for obj in objects:
             await cp.request("DELETE", f"{COLLECTIONS[obj['kind']]}/{obj['metadata']['name']}")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while (await dry_run(kubectl, bad)).err or (await dry_run(kubectl, bad_pool)).err:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.2)
 

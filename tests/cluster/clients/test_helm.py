@@ -45,13 +45,16 @@ KINDS = (
 )
 OBJECTS = [
     "clusterrole.rbac.authorization.k8s.io/gpu-provisioner",
-    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-claims-edit",
+    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-claims-admin",
     "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-claims-view",
+    "clusterrole.rbac.authorization.k8s.io/gpu-provisioner-metrics-reader",
     "clusterrolebinding.rbac.authorization.k8s.io/gpu-provisioner",
     "deployment.apps/gpu-provisioner",
     "poddisruptionbudget.policy/gpu-provisioner",
     "role.rbac.authorization.k8s.io/gpu-provisioner",
+    "role.rbac.authorization.k8s.io/gpu-provisioner-former-lease",
     "rolebinding.rbac.authorization.k8s.io/gpu-provisioner",
+    "rolebinding.rbac.authorization.k8s.io/gpu-provisioner-former-lease",
     "service/gpu-provisioner",
     "serviceaccount/gpu-provisioner",
 ]
@@ -108,7 +111,7 @@ async def some_claims(cp: ControlPlane) -> list[Json]:
 
 async def claims(cp: ControlPlane) -> list[Json]:
     """All claims, once they are served: the server answers 404, then 429, while it updates a CRD."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         while (found := await cp.request("GET", CLAIMS))[0] in {404, 429}:  # noqa: ASYNC110 - it has no event for that
             await asyncio.sleep(0.1)
     status, answer = found

@@ -29,7 +29,7 @@ RELEASE = "gpu-provisioner"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/{RELEASE}-check"
 MERGE = "application/merge-patch+json"
 READ_POOLS = "Microsoft.ContainerService/managedClusters/agentPools/read"
-PATIENCE_SECONDS = 60
+PATIENCE_SECONDS = 300
 
 
 async def play_kubelet(cp: ControlPlane, home: Path, arm_url: str) -> str:

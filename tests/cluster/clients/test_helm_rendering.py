@@ -2,13 +2,17 @@
 settings.
 """
 
+import re
 from typing import Any
 
 import helm_python
 import pytest
 import yaml
 
+from controllers.model.ownership import pool_of
 from provisioner import settings
+from provisioner.api.meta import ObjectMeta
+from provisioner.api.node import Node
 from tests.cluster.charts import CHARTS, VALUES, rendered
 
 Json = dict[str, Any]
@@ -58,14 +62,18 @@ def test_the_objects_of_the_chart() -> None:
     objects = everything()
     assert sorted((obj["kind"], obj["metadata"]["name"]) for obj in objects) == [
         ("ClusterRole", "gpu-provisioner"),
-        ("ClusterRole", "gpu-provisioner-claims-edit"),
+        ("ClusterRole", "gpu-provisioner-claims-admin"),
         ("ClusterRole", "gpu-provisioner-claims-view"),
+        ("ClusterRole", "gpu-provisioner-metrics-reader"),
         ("ClusterRoleBinding", "gpu-provisioner"),
         ("Deployment", "gpu-provisioner"),
+        ("NetworkPolicy", "gpu-provisioner"),
         ("Pod", "gpu-provisioner-check"),
         ("PodDisruptionBudget", "gpu-provisioner"),
         ("Role", "gpu-provisioner"),
+        ("Role", "gpu-provisioner-former-lease"),
         ("RoleBinding", "gpu-provisioner"),
+        ("RoleBinding", "gpu-provisioner-former-lease"),
         ("Service", "gpu-provisioner"),
         ("ServiceAccount", "gpu-provisioner"),
         ("ValidatingAdmissionPolicy", "gpu-provisioner-finalizers"),
@@ -75,8 +83,13 @@ def test_the_objects_of_the_chart() -> None:
     ]
     for obj in objects:
         assert obj["metadata"]["labels"]["app.kubernetes.io/managed-by"] == "Helm"
+        shared = obj["kind"] in ("Role", "RoleBinding") and obj["metadata"]["name"] == "gpu-provisioner"
         assert obj["metadata"].get("namespace") == (
-            None if obj["kind"].startswith(("Cluster", "Validating")) else "gpu-provisioner"
+            None
+            if obj["kind"].startswith(("Cluster", "Validating"))
+            else "kube-system"
+            if shared
+            else "gpu-provisioner"
         )
 
 
@@ -164,3 +177,71 @@ def test_two_releases_share_no_name() -> None:
         assert obj["metadata"]["name"] != two[kind]["metadata"]["name"]
     selectors = [objects["Deployment"]["spec"]["selector"]["matchLabels"] for objects in (one, two)]
     assert selectors[0] != selectors[1]
+
+
+def test_the_policy_and_the_controller_agree_on_names_of_machines() -> None:
+    """The policy takes for a machine of an agent pool exactly what the controller takes for one."""
+    (policy,) = (
+        one
+        for one in rendered("gpu-provisioner", namespace="gpu-provisioner", values=VALUES)
+        if one["kind"] == "ValidatingAdmissionPolicy" and one["metadata"]["name"].endswith("-nodes")
+    )
+    (pooled,) = (one["expression"] for one in policy["spec"]["variables"] if one["name"] == "pooled")
+    found = re.search(r"matches\('([^']+)'\)", pooled)
+    assert found is not None
+    pattern = re.compile(found[1])
+    machines = ("aks-ws1-12345678-vmss000000", "aks-ws1-12345678-vmss0000a1")
+    others = ("aks-default-abcde", "plain", "aks-a-1-vmss00000", "aks-default-1-vmss00-abcde", "x-aks-a-1-vmss000000")
+    for name in (*machines, *others):
+        node = Node(metadata=ObjectMeta(name=name))
+        assert bool(pattern.fullmatch(name)) == bool(pool_of(node)) == (name in machines), name
+
+
+def test_releases_share_one_lease() -> None:
+    """Whatever the name and the namespace of a release, its Lease is the one of the cluster."""
+    leases = set()
+    for release, namespace in (("gpu-provisioner", "gpu-provisioner"), ("gpu-provisioner-test", "test")):
+        env = {e["name"]: e.get("value") for e in container(template(release, namespace))["env"]}
+        leases.add((env["LEADER_ELECTION_NAMESPACE"], env["LEADER_ELECTION_NAME"]))
+    assert leases == {("kube-system", "gpu-provisioner-leader-election")}
+
+
+@pytest.mark.parametrize("kind", ["ServiceMonitor", "PodMonitor"])
+def test_the_monitors_send_a_token_for_the_metrics_only(kind: str) -> None:
+    """From a Secret of a service account that may get /metrics; the values can name another one, or none is needed."""
+    name = kind[0].lower() + kind[1:]
+    endpoints = "endpoints" if kind == "ServiceMonitor" else "podMetricsEndpoints"
+
+    def authorization(monitor: Json, **values: Any) -> Any:
+        objects = template(**{name: {"enabled": True, **monitor}, **values})
+        (found,) = objects[kind]["spec"][endpoints]
+        return found.get("authorization")
+
+    reader = "gpu-provisioner-metrics-reader"
+    assert authorization({}) == {"credentials": {"name": reader, "key": "token"}}
+    monitored: dict[str, Any] = {name: {"enabled": True}}
+    objects = {one["kind"]: one for one in everything(**monitored) if one["metadata"]["name"] == reader}
+    assert objects["Secret"]["metadata"]["annotations"]["kubernetes.io/service-account.name"] == reader
+    account = {"kind": "ServiceAccount", "name": reader, "namespace": "gpu-provisioner"}
+    assert objects["ClusterRoleBinding"]["subjects"] == [account]
+    own = {"credentials": {"name": "prometheus", "key": "secret"}}
+    assert authorization({"endpointConfig": {"authorization": own}}) == own
+    without: dict[str, Any] = {
+        "controller": {**VALUES["controller"], "metrics": {"port": 8080, "authentication": False}},
+    }
+    assert authorization({}, **without) is None
+    assert not [one for one in everything(**without) if one["metadata"]["name"] == reader]
+
+
+def test_readers_of_the_metrics_are_bound() -> None:
+    """Each of the values gets the ClusterRole; without authentication there is none."""
+    readers = [{"name": "prometheus-k8s", "namespace": "monitoring"}]
+    objects = [one for one in everything(metrics={"readers": readers}) if "metrics-reader" in one["metadata"]["name"]]
+    (role,) = (one for one in objects if one["kind"] == "ClusterRole")
+    (binding,) = (one for one in objects if one["kind"] == "ClusterRoleBinding")
+    assert role["rules"] == [{"nonResourceURLs": ["/metrics"], "verbs": ["get"]}]
+    assert binding["subjects"] == [{"kind": "ServiceAccount", **readers[0]}]
+    without: dict[str, Any] = {
+        "controller": {**VALUES["controller"], "metrics": {"port": 8080, "authentication": False}},
+    }
+    assert not [one for one in everything(**without) if "metrics-reader" in one["metadata"]["name"]]

@@ -24,7 +24,7 @@ RESTRICTED = {f"pod-security.kubernetes.io/{mode}": "restricted" for mode in ("e
 
 async def prepare(cp: ControlPlane) -> None:
     """Create the namespaces of the renderings, restricted, and the service accounts of their Pods."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         for namespace in (NAMESPACE, "leases"):
             await made(cp, "/api/v1/namespaces", {"name": namespace, "labels": RESTRICTED})
         for account in ("gpu-provisioner", "ours", "identity", "gpus", "our-gpus", "gpu-provisioner-gpus"):

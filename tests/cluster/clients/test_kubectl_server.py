@@ -118,8 +118,8 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         ("deviceclasses.resource.k8s.io", "[]", "[list]"),
         ("events", "[]", "[create get list patch]"),
         ("jobs.batch", "[]", "[list]"),
-        ("leases.coordination.k8s.io", "[]", "[create]"),
         ("leases.coordination.k8s.io", "[gpu-provisioner-leader-election]", "[get patch]"),
+        ("namespaces", "[]", "[list watch]"),
         ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete create]"),
         ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
         ("nodepools.karpenter.sh", "[]", "[list watch patch]"),
@@ -134,6 +134,8 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         ("resourceclaimtemplates.resource.k8s.io", "[]", "[get list]"),
         ("resourceslices.resource.k8s.io", "[]", "[list watch]"),
         ("storageclasses.storage.k8s.io", "[]", "[list]"),
+        ("subjectaccessreviews.authorization.k8s.io", "[]", "[create]"),
+        ("tokenreviews.authentication.k8s.io", "[]", "[create]"),
         ("volumeattachments.storage.k8s.io", "[]", "[list]"),
     ]
 
@@ -149,6 +151,7 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         "delete pods -A",
         "create events -n default",
         f"patch leases/gpu-provisioner-leader-election -n {NAMESPACE}",
+        "patch leases/gpu-provisioner-leader-election -n kube-system",
     ],
 )
 async def test_can_i_is_yes_for_what_the_controller_does(controller: Kubectl, operation: str) -> None:
@@ -178,7 +181,7 @@ async def test_can_i_is_yes_for_what_the_controller_does(controller: Kubectl, op
         "patch clusterroles",
         "impersonate users",
         f"patch leases/another -n {NAMESPACE}",
-        "patch leases/gpu-provisioner-leader-election -n kube-system",
+        "patch leases/another -n kube-system",
         "get leases -n kube-node-lease",
     ],
 )

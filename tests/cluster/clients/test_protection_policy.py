@@ -5,6 +5,7 @@ The requests are those of users whom RBAC permits them: the refusals are those o
 
 import asyncio
 import contextlib
+import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -27,18 +28,35 @@ CONTROLLER = ("--as", f"system:serviceaccount:{NAMESPACE}:{SERVICE_ACCOUNT}")
 TENANT = ("--as", "tenant")
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 OWNER = {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim", "name": "ws1", "uid": "5e3c"}
+POOLED = "aks-ws1-12345678-vmss000000"
+KARPENTER = "aks-default-abcde"
 # Nodes that the controller may change: its own, one of Azure/gpu-provisioner, and one whose labels AKS replaced.
 OURS: dict[str, Json] = {
     "marked": {"labels": {"gpu-provisioner.sh/nodeclaim-uid": "5e3c"}},
     "legacy": {"labels": {"kaito.sh/creation-timestamp": "2026-03-01T12-00-00Z"}},
-    "owned": {"ownerReferences": [OWNER]},
+    POOLED: {"ownerReferences": [OWNER]},
 }
 FOREIGN: dict[str, Json] = {
     "plain": {},
     "system": {"labels": {"kubernetes.azure.com/agentpool": "system"}},
     "daemon": {"ownerReferences": [{**OWNER, "apiVersion": "apps/v1", "kind": "DaemonSet"}]},
+    # Karpenter's: a virtual machine without an agent pool.
+    KARPENTER: {"labels": {"karpenter.azure.com/aksnodeclass": "default"}, "ownerReferences": [OWNER]},
+    "aks-gpu-12345678-vmss000001": {"labels": {"karpenter.azure.com/aksnodeclass": "gpu"}, "ownerReferences": [OWNER]},
 }
+RELEASE = '{"metadata": {"finalizers": null}}'
 OTHER_CLASS = {"nodeClassRef": {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}}
+
+# What Karpenter's chart for Azure grants it:
+# https://github.com/Azure/karpenter-provider-azure/blob/main/charts/karpenter/templates/clusterrole-core.yaml
+KARPENTER_RULES = [
+    {
+        "apiGroups": ["karpenter.sh"],
+        "resources": ["nodeclaims", "nodeclaims/status"],
+        "verbs": ["get", "list", "watch", "create", "delete", "update", "patch"],
+    },
+    {"apiGroups": [""], "resources": ["nodes"], "verbs": ["get", "list", "watch", "patch", "delete", "update"]},
+]
 
 
 @contextlib.asynccontextmanager
@@ -59,7 +77,7 @@ async def installed(home: Path, **policy: Any) -> AsyncIterator[tuple[ControlPla
             binding = {"metadata": {"name": name}, "roleRef": role, "subjects": [subject]}
             await cp.demand("POST", f"{RBAC}/clusterrolebindings", binding)
         await cp.demand("POST", NODES, {"metadata": {"name": "probe"}})
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while (await label(kubectl, "probe", *CONTROLLER)).code == 0:  # noqa: ASYNC110 - the server applies it later
                 await asyncio.sleep(0.2)
         yield cp, kubectl
@@ -72,8 +90,7 @@ async def label(kubectl: Kubectl, node: str, *who: str) -> Any:
 
 async def release(kubectl: Kubectl, thing: str, *who: str) -> Any:
     """kubectl's result for the removal of all finalizers."""
-    patch = '{"metadata": {"finalizers": null}}'
-    return await kubectl.run("patch", thing, "--type=merge", "-p", patch, "--dry-run=server", *who)
+    return await kubectl.run("patch", thing, "--type=merge", "-p", RELEASE, "--dry-run=server", *who)
 
 
 async def test_the_controller_writes_only_to_nodes_of_its_pools(tmp_path: Path) -> None:
@@ -124,18 +141,43 @@ async def test_only_the_controller_removes_its_finalizer(tmp_path: Path) -> None
         assert (await release(kubectl, "nodeclaim/others", *TENANT)).code == 0, "Karpenter's own NodeClaims"
 
 
+async def test_karpenter_removes_its_own_nodes(tmp_path: Path) -> None:
+    """Beside the default values, Karpenter with its own ClusterRole ends the life of its Nodes and NodeClaims."""
+    karpenter = ("--as", "system:serviceaccount:karpenter:karpenter")
+    async with installed(tmp_path) as (cp, kubectl):
+        await cp.demand(
+            "POST", f"{RBAC}/clusterroles", {"metadata": {"name": "karpenter-core"}, "rules": KARPENTER_RULES}
+        )
+        role = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "karpenter-core"}
+        subject = {"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": karpenter[1]}
+        binding = {"metadata": {"name": "karpenter-core"}, "roleRef": role, "subjects": [subject]}
+        await cp.demand("POST", f"{RBAC}/clusterrolebindings", binding)
+        metadata = {"name": KARPENTER, "finalizers": [TERMINATION], **FOREIGN[KARPENTER]}
+        await cp.demand("POST", NODES, {"metadata": metadata})
+        await cp.demand("POST", CLAIMS, claim("default-abcde", spec=OTHER_CLASS, finalizers=[TERMINATION]))
+        for thing, patch in ((f"node/{KARPENTER}", {"spec": {"unschedulable": True}}), ("nodeclaim/default-abcde", {})):
+            text = json.dumps({"metadata": {"labels": {"a": "b"}}, **patch})
+            for done in (
+                await kubectl.run("patch", thing, "--type=merge", "-p", text, *karpenter),
+                await kubectl.run("delete", thing, "--wait=false", *karpenter),
+                await kubectl.run("patch", thing, "--type=merge", "-p", RELEASE, *karpenter),
+            ):
+                assert done.code == 0, (thing, done)
+        assert (await cp.request("GET", f"{NODES}/{KARPENTER}"))[0] == 404
+        assert (await cp.request("GET", f"{CLAIMS}/default-abcde"))[0] == 404
+
+
 async def test_a_crd_can_be_deleted_with_its_claims(tmp_path: Path) -> None:
     """The API server deletes the NodeClaims of a deleted CRD; those with the finalizer wait for its removal."""
     async with installed(tmp_path) as (cp, kubectl):
         await cp.demand("POST", CLAIMS, claim("free"))
         await cp.demand("POST", CLAIMS, claim("held", finalizers=[TERMINATION]))
         await kubectl("delete", "crd", "nodeclaims.karpenter.sh", "--wait=false")
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(300):
             while (await cp.request("GET", f"{CLAIMS}/free"))[0] != 404:  # noqa: ASYNC110 - another process deletes it
                 await asyncio.sleep(0.2)
         assert (await cp.request("GET", f"{CLAIMS}/held"))[0] == 200
-        patch = '{"metadata": {"finalizers": null}}'
-        await kubectl("patch", "nodeclaim", "held", "--type=merge", "-p", patch)
-        async with asyncio.timeout(60):
+        await kubectl("patch", "nodeclaim", "held", "--type=merge", "-p", RELEASE)
+        async with asyncio.timeout(300):
             while (await cp.request("GET", f"{CLAIMS}/held"))[0] != 404:  # noqa: ASYNC110 - as above
                 await asyncio.sleep(0.2)

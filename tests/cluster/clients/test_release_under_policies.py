@@ -77,7 +77,7 @@ async def test_release_needs_the_permission_that_the_policies_name(tmp_path: Pat
 
                 role = f"{COLLECTIONS['ClusterRole']}/{USER}"
                 await cp.demand("PATCH", role, {"rules": [*RULES, EXEMPT]}, "application/merge-patch+json")
-                async with asyncio.timeout(30):
+                async with asyncio.timeout(300):
                     while (await world.command("release", NAME, KNOWN, token=token)).code:  # noqa: ASYNC110 - its authorizer has a cache
                         await asyncio.sleep(1)
                 for path in (f"{CLAIMS}/{NAME}", f"{NODES}/{NODE}"):

@@ -24,7 +24,7 @@ JSON_PATCH = "application/json-patch+json"
 STRATEGIC = "application/strategic-merge-patch+json"
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"
 # The real server's controllers act within seconds; a cache can take half a minute to start for a new kind.
-_PATIENCE_SECONDS = 60.0
+_PATIENCE_SECONDS = 300.0
 
 
 class Answer(NamedTuple):

@@ -151,7 +151,7 @@ async def legacy_claim(server: Server, reference: Json) -> tuple[str, Json]:
     made = await server.done("POST", collection, body)
     await server.patch(f"{CRDS}/nodeclaims.{group}", {"spec": crd["spec"]})
     probe = {**body, "metadata": {"name": server.name("probe")}}
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(300):
         # The new schema is in force when it refuses what the old one accepted.
         while (await server.request("POST", collection, probe, dryRun="All")).status != 422:
             pass

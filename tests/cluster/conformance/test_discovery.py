@@ -112,7 +112,7 @@ async def test_version_and_health(server: Server) -> None:
 
 async def test_openapi_of_a_claim(server: Server) -> None:
     """OpenAPI v3 has our descriptions, and shows kubectl that the server validates fields."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(300):
         # The real server publishes the documents of CRDs some time after it has accepted them.
         while "apis/karpenter.sh/v1" not in (index := await read(server, "/openapi/v3"))["paths"]:  # noqa: ASYNC110 - another process publishes it
             await asyncio.sleep(0.2)

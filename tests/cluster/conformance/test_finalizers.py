@@ -113,10 +113,13 @@ async def test_a_finalizer_has_a_domain(server: Server) -> None:
 
 
 async def test_a_dry_delete_deletes_nothing(server: Server) -> None:
-    """A dry run in the body or in the query deletes nothing."""
+    """A dry run in the body, in the query or in both deletes nothing; preconditions hold."""
     made = await claim(server)
     await server.delete(at(CLAIMS, made), {"dryRun": ["All"]})
     await server.delete(at(CLAIMS, made), dryRun="All")
+    own, other = ({"dryRun": ["All"], "preconditions": {"uid": uid}} for uid in (made["metadata"]["uid"], "other"))
+    await server.delete(at(CLAIMS, made), own, dryRun="All")
+    await server.refused(409, "Conflict", "DELETE", at(CLAIMS, made), other, dryRun="All")
     assert await server.get(at(CLAIMS, made)) == made
 
 

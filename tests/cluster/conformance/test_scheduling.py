@@ -325,7 +325,7 @@ async def test_where_a_pod_is_bound(server: Server, case: str) -> None:
 
     async with server.stream(PODS, fieldSelector=f"metadata.name={pod['metadata']['name']}") as watch:
         try:
-            async with asyncio.timeout(20):
+            async with asyncio.timeout(300):
                 await watch.until(is_settled)
         except TimeoutError:
             pass

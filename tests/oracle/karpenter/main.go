@@ -40,6 +40,7 @@ type offering struct {
 	Zone, CapacityType string
 	Price              float64
 	Available          bool
+	Labels             []corev1.NodeSelectorRequirement
 }
 
 type instanceType struct {
@@ -63,6 +64,8 @@ type scenario struct {
 	Nodes           []node         `json:"nodes"`
 	Pods            []*corev1.Pod  `json:"pods"`
 	WellKnownLabels []string       `json:"wellKnownLabels"`
+
+	Namespaces []*corev1.Namespace `json:"namespaces"`
 
 	// Of disruption only.
 	PodDisruptionBudgets []*policyv1.PodDisruptionBudget `json:"podDisruptionBudgets"`
@@ -162,6 +165,9 @@ func load(ctx context.Context, in scenario, clk clock.Clock, more ...client.Obje
 	for _, p := range in.Pods {
 		objects = append(objects, p)
 	}
+	for _, ns := range in.Namespaces {
+		objects = append(objects, ns)
+	}
 	kube := fakecr.NewClientBuilder().WithObjects(objects...).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string {
 			return []string{o.(*corev1.Pod).Spec.NodeName}
@@ -220,13 +226,15 @@ func convert(it instanceType) *cloudprovider.InstanceType {
 		Capacity:     it.Capacity,
 		Overhead:     &cloudprovider.InstanceTypeOverhead{KubeReserved: it.Overhead},
 		Offerings: lo.Map(it.Offerings, func(o offering, _ int) *cloudprovider.Offering {
+			labels := reqs.NewLabelRequirements(map[string]string{
+				v1.CapacityTypeLabelKey:  o.CapacityType,
+				corev1.LabelTopologyZone: o.Zone,
+			})
+			labels.Add(reqs.NewNodeSelectorRequirements(o.Labels...).Values()...)
 			return &cloudprovider.Offering{
-				Requirements: reqs.NewLabelRequirements(map[string]string{
-					v1.CapacityTypeLabelKey:  o.CapacityType,
-					corev1.LabelTopologyZone: o.Zone,
-				}),
-				Price:     o.Price,
-				Available: o.Available,
+				Requirements: labels,
+				Price:        o.Price,
+				Available:    o.Available,
 			}
 		}),
 	}

@@ -107,8 +107,15 @@ def test_a_full_class_is_accepted_and_decoded() -> None:
         ({"gpu": {"mode": "DRA", "migProfile": "MIG1g"}}, "mode DRA requires whole GPUs"),
         ({"gpu": {"mode": "DRA", "sharedReplicas": 2}}, "mode DRA requires whole GPUs"),
         ({"gpu": {"sharedResource": "nvidia.com/gpu.shared"}}, "requires sharedReplicas of 2 or more"),
-        ({"readiness": [{"taint": TAINT, "until": {}}]}, "set exactly one of condition, resource, pod, object"),
+        (
+            {"readiness": [{"taint": TAINT, "until": {}}]},
+            "set exactly one of condition, resource, devices",
+        ),
         ({"readiness": [{"taint": TAINT, "until": GPU_READY | {"resource": {"name": "a/b"}}}]}, "set exactly one of"),
+        (
+            {"gpu": {"mode": "DRA"}, "readiness": [{"taint": TAINT, "until": {"resource": {"name": "amd.com/gpu"}}}]},
+            "use until.devices in readiness",
+        ),
         ({"readiness": [{"taint": TAINT, "until": GPU_READY}] * 2}, "two rules are the same"),
         (
             {

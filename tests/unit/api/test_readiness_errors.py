@@ -45,6 +45,8 @@ INVALID = [
     ),
     ([_rule(until={"resource": {"name": "gpu"}})], "[0].until.resource.name: 'gpu': it is not an extended resource"),
     ([_rule(until={"resource": {"name": "a/b", "count": 0}})], "[0].until.resource.count: '0': it is out of range"),
+    ([_rule(until={"devices": {"driver": "a b"}})], "[0].until.devices.driver: 'a b': it is not a DRA driver"),
+    ([_rule(until={"devices": {"driver": "a.b", "count": 0}})], "[0].until.devices.count: '0': it is out of range"),
     (
         [_rule(until={"pod": {"namespace": "", "labelSelector": "a=b"}})],
         "[0].until.pod: '': namespace or labelSelector",

@@ -48,7 +48,7 @@ ACCEPTED = {
 # Settings with other keys than `settings.*`; the webhook of workload identity or extraEnv sets those of the last lines.
 BY_OTHER_KEYS = {
     "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
-    "tenant-id", "client-id", "metrics-port", "health-probe-port", "disable-leader-election", "leader-election-name",
+    "tenant-id", "client-id", "metrics-port", "metrics-authentication", "health-probe-port", "disable-leader-election", "leader-election-name",
     "leader-election-namespace", "log-level", "log-encoding", "node-pools", "readiness-rules", "gkm-cleanup",
     "nvsentinel",
     "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "arm-api-version",
@@ -145,7 +145,7 @@ def test_a_setting_is_passed_in_its_environment_variable(path: str) -> None:
     flag = next(o for o in OPTIONS if o.flag.replace("-", "") == path.removeprefix("settings.").lower())
     written = value_at(values, path)
     passed = environment(render(values))[flag.env[0]]
-    if isinstance(written, list):
+    if isinstance(written, list | dict):
         assert json.loads(passed) == written
     else:
         assert passed == (str(written).lower() if written is True else str(written))
@@ -280,11 +280,11 @@ def test_a_name_that_looks_like_another_yaml_type_stays_a_string(text: str) -> N
     values = {**NEEDED, "serviceAccount": {"name": text}, "leaderElection": {"name": text, "namespace": text}}
     values |= {"priorityClassName": text, "podLabels": {"l": text}, "controller": {"image": {"repository": IMAGE, "tag": text}}}
     objects = render({**values, "fullnameOverride": text}, release=text)
-    lease = next(rule for rule in named(objects, "Role")["rules"] if "resourceNames" in rule)
+    lease = next(rule for rule in named(objects, "Role", text)["rules"] if "resourceNames" in rule)
     spec = pod_of(objects)["spec"]
     assert [
         named(objects, "Deployment")["metadata"]["name"],
-        named(objects, "Role")["metadata"]["namespace"],
+        named(objects, "Role", text)["metadata"]["namespace"],
         pod_of(objects)["metadata"]["labels"]["app.kubernetes.io/instance"],
         pod_of(objects)["metadata"]["labels"]["l"],
         *lease["resourceNames"],
@@ -391,8 +391,8 @@ def test_keys_without_effect_in_azure_gpu_provisioner_have_an_effect() -> None:
     objects = render(WHOLE)
     found = environment(objects)
     assert (found["LOG_LEVEL"], found["LOG_ENCODING"]) == ("debug", "console")
-    assert named(objects, "ServiceAccount")["metadata"]["name"] == "theirs"
-    assert named(objects, "ServiceAccount")["metadata"]["annotations"]["example.com/note"] == "y"
+    assert named(objects, "ServiceAccount", "theirs")
+    assert named(objects, "ServiceAccount", "theirs")["metadata"]["annotations"]["example.com/note"] == "y"
     assert pod_of(objects)["spec"]["serviceAccountName"] == "theirs"
     assert named(objects, "PodDisruptionBudget")["metadata"]["name"] == "budget"
     monitor = named(objects, "ServiceMonitor")

@@ -27,6 +27,8 @@ HOSTILE = {
     "a merge": ("a: &a {b: c}\nd: {<<: *a}\n", "aliases are not supported"),
     "depth": ("[" * 100_000, "nested more than 100 levels deep"),
     "a long number": ("a: 1" + ":1" * 100_000 + "\n", "a number of 200001 characters"),
+    "depth of JSON": ("[" * 900 + "]" * 900, "nested more than 100 levels deep"),
+    "a long number in JSON": ('{"a": ' + "1" * 4_000 + "}", "a number of"),
     "size": ("a: " + "x" * 2**21 + "\n", "more than 1048576 characters"),
 }
 CLUSTER = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from controllers.state.indexes import NODECLAIM_CRD
+from controllers.model.crd_deletion import NODECLAIM_CRD
 from provisioner.cli.commands.check import FAILED_CHECK
 from provisioner.cli.main import FAILED, INTERRUPTED, OK, USAGE
 from provisioner.operator import controllers, health
@@ -54,7 +54,7 @@ def test_the_page_lists_the_checks_of_both_probes() -> None:
     """With the names that `?verbose` prints."""
     nothing: Any = None
     live = health.live(nothing, nothing, lambda: False)
-    ready = health.ready(nothing, nothing, nothing, lambda: False)
+    ready = health.ready(nothing, nothing, nothing, lambda: False, {"cluster": nothing, "lease": nothing})
     rows = re.findall(r"^\| `/(healthz|readyz)/(\w+)` \|", PAGE, re.MULTILINE)
     assert rows == [*(("healthz", name) for name in live), *(("readyz", name) for name in ready)]
     assert NODECLAIM_CRD in PAGE

@@ -42,10 +42,31 @@ def test_how_spot_is_priced_is_stated(fleet: str) -> None:
     file = Path(fleet)
     requirement = "- {key: karpenter.sh/capacity-type, operator: In, values: [on-demand, spot]}"
     text = file.read_text(encoding="utf-8")
-    file.write_text(text.replace("requirements:\n", f"requirements:\n        {requirement}\n"), encoding="utf-8")
+    text = text.replace("requirements:\n", f"requirements:\n        {requirement}\n")
+    toleration = "    - {key: kubernetes.azure.com/scalesetpriority, operator: Exists}"
+    file.write_text(text.replace("  tolerations:\n", f"  tolerations:\n{toleration}\n"), encoding="utf-8")
     lines = _run("-f", fleet, "--region", "eastus")[1].splitlines()
     assert lines[1].split()[1:4] == ["Standard_NC4as_T4_v3", "spot,on-demand", "0.526"]
     assert [line for line in lines if line.startswith("Spot prices are not known: ")]
+
+
+def test_daemon_sets_use_a_part_of_each_machine(fleet: str) -> None:
+    """A machine is large enough for the pods of DaemonSets besides, with --disrupt or without."""
+    agent = """
+---
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: agent, namespace: kube-system}
+spec:
+  template:
+    spec:
+      tolerations: [{operator: Exists}]
+      containers: [{name: agent, image: agent, resources: {requests: {cpu: "3"}}}]
+"""
+    file = Path(fleet)
+    file.write_text(file.read_text(encoding="utf-8") + agent, encoding="utf-8")
+    lines = _run("-f", fleet, "--region", "eastus")[1].splitlines()
+    assert lines[1].split()[1] == "Standard_NC8as_T4_v3"
 
 
 def test_programs_read_json(fleet: str) -> None:
@@ -77,6 +98,25 @@ def test_the_zones_in_the_manifests_name_the_region(zones: tuple[str, ...], expe
     Path(fleet).write_text("\n---\n".join([Path(fleet).read_text(encoding="utf-8"), *map(json.dumps, pods)]))
     assert f"(list prices of {expected}," in _run("-f", fleet)[1]
     assert "(list prices of uksouth," in _run("-f", fleet, "--region", "uksouth")[1]
+
+
+@pytest.mark.parametrize("stated", [True, False])
+def test_a_region_without_prices(fleet: str, *, stated: bool) -> None:
+    """Its machines have no prices, and a warning states by what they are compared; zones name such a region too."""
+    zone = {"kind": "Pod", "metadata": {"name": "z"}, "spec": {"nodeSelector": {"topology.kubernetes.io/zone": ZONE}}}
+    if not stated:
+        Path(fleet).write_text(f"{Path(fleet).read_text(encoding='utf-8')}\n---\n{json.dumps(zone)}")
+    words = ("--region", "usgovvirginia") if stated else ()
+    _, out, err = _run("-f", fleet, *words)
+    assert "warning: no list prices of usgovvirginia are known" in err
+    assert "(usgovvirginia has no list prices)" in out
+    assert "USD an hour" not in out
+    decided = json.loads(_run("-f", fleet, "-o", "json", *words)[1])
+    assert decided["newNodeClaims"]
+    assert all(one.get("price") is None for one in decided["newNodeClaims"])
+
+
+ZONE = "usgovvirginia-1"
 
 
 @pytest.mark.parametrize(
@@ -114,7 +154,11 @@ def test_each_line_is_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.parametrize(
     ("body", "words", "cause"),
     [
-        ("kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n", ("--region", "mars"), "no prices for this region"),
+        (
+            "kind: Pod\nmetadata: {name: p}\nspec: {containers: []}\n",
+            ("--region", "West Europe"),
+            "not the name of a region",
+        ),
         ("kind: NodePool\nmetadata: {name: p}\n", (), "no Pod found"),
         ("kind: Pod\nmetadata: {name: 7}\n", (), "$.metadata.name"),
         ("{]", (), "line 1"),

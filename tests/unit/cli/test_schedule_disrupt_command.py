@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from provisioner.cli.main import run_command
-from tests.unit.controllers.disruption.fleet import D4, D16, T4, UP, Fleet, pool
+from tests.unit.controllers.disruption.fleet import D2, D4, D16, T4, UP, Fleet, pool
 
 SPENT = "No allowed disruptions for disruption reason Underutilized due to blocking budget"
 
@@ -91,6 +91,17 @@ def test_drifted_machines_are_replaced(write: Any) -> None:
     assert commands == {"old": ("Drifted", 1), "fixed": ("Drifted", 1)}
 
 
+def test_a_static_machine_whose_pods_cannot_use_its_replacement(write: Any) -> None:
+    """The NodePool buys smaller machines now: what the controller keeps is not shown as replaced."""
+    small = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [D2]}]
+    fleet = Fleet(pool("static", replicas=1, requirements=small))
+    fleet.add("fixed", D4, of="static", up=(*UP[:-1], "Drifted"))
+    _, out, _ = _run("-f", write(_objects(fleet, _pod("api", "fixed", "3"))), "-o", "json")
+    found = json.loads(out)
+    assert found["commands"] == []
+    assert found["blocked"]["fixed"].startswith("not all pods would schedule, default/api => ")
+
+
 def test_each_line_is_answered_by_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A scenario with a PodDisruptionBudget that allows no eviction, then none at all."""
     fleet = Fleet().add("large", D16)
@@ -130,7 +141,7 @@ def test_each_line_is_answered_by_a_line(monkeypatch: pytest.MonkeyPatch) -> Non
     ("items", "words", "cause"),
     [
         ([_pod("p", "n")], (), "no NodeClaim found"),
-        ([], ("--region", "mars"), "no prices for this region"),
+        ([], ("--region", "West Europe"), "not the name of a region"),
         ([{"kind": "NodeClaim", "metadata": {"name": 7}}], (), "$.metadata.name"),
     ],
 )

@@ -60,7 +60,7 @@ def values(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def replaced(reason: str, *names: str) -> Replacement:
-    return Replacement(old=tuple(marked(name, reason) for name in names), wanted=1)
+    return Replacement(id="c", old=tuple(marked(name, reason) for name in names), wanted=1)
 
 
 def marked(name: str, reason: str) -> NodeClaim:

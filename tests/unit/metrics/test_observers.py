@@ -13,8 +13,8 @@ from prometheus_client import generate_latest
 
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.inventory import Inventory
+from controllers.gate.causes import CAUSES, Cause
 from controllers.model.steps import (
-    Cause,
     CreateInstance,
     LookUpPool,
     LookUpWorkloads,
@@ -26,7 +26,7 @@ from controllers.model.steps import (
     Step,
     Wait,
 )
-from controllers.planner.controller_names import OF_CAUSE, controller_name
+from controllers.planner.controller_names import controller_name
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.metrics.definitions import LABELS, karpenter, own
@@ -141,7 +141,7 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
     ("an orphan waits", {"instance": instance()}, Wait(after=1.0, why=""), "instance.garbagecollection"),
     ("a sick Node", {"claims": (claim(),)}, ReadRemedies(node=node()), "node.health"),
     ("a Node that rejects pods", {"claims": (claim(),)}, ReadFailedPods(node=node()), "node.health"),
-    ("a Node without GPUs", {"claims": (claim(),)}, LookUpWorkloads(node=node(), resource="r", since=NOW),
+    ("a Node without GPUs", {"claims": (claim(),)}, LookUpWorkloads(node=node(), source="r", since=NOW),
      "node.health"),
 ]  # fmt: skip
 
@@ -154,10 +154,10 @@ def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step
 
 def test_every_cause_of_a_removal_has_a_rule() -> None:
     """And every controller name is declared. A user's removals and those of NodePools are none by inference."""
-    decided = {"requested", "insufficient-capacity", "scaled-down", "empty", "expired"}
+    decided = {"requested", "insufficient-capacity", "launch-failed", "scaled-down", "empty", "expired"}
     decided |= {"drifted", "underutilized", "replacement-failed", "terminate-node"}
-    assert set(OF_CAUSE) == set(get_args(Cause)) == set(LABELS["cause"].values) | decided
-    assert set(OF_CAUSE.values()) <= set(CONTROLLERS)
+    assert set(CAUSES) == set(get_args(Cause)) == set(LABELS["cause"].values) | decided
+    assert {row.controller for row in CAUSES.values()} <= set(CONTROLLERS)
 
 
 # Nobody is disturbed

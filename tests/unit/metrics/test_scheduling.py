@@ -52,7 +52,7 @@ class Observed:
             existing={"n": (f"default/{existing}",)} if existing else {},
             errors={f"default/{failed}": "no"} if failed else {},
         )
-        self.observer.decided(decision, len(placed), 0, 0.1)
+        self.observer.decided(decision, len(placed), 0, 2, 0.1)
 
     def value(self, name: str) -> float:
         (found,) = (s for family in self.metrics.registry.collect() for s in family.samples if s.name == name)
@@ -152,6 +152,7 @@ def test_counts_end_with_the_pods() -> None:
     async def story(seen: Observed) -> None:
         seen.decided(failed="a")
         assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 1
+        assert seen.value("gpu_provisioner_pods_set_aside") == 2
         seen.observer.nothing_pending(ignored=3)
         assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 0
         assert seen.value(f"{SCHEDULER}ignored_pods_count") == 3

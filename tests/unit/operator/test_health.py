@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from controllers.state.indexes import NODECLAIM_CRD
+from controllers.model.crd_deletion import NODECLAIM_CRD
 from provisioner.operator import health
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.kube import Kube
@@ -65,7 +65,7 @@ async def test_a_cache_that_does_not_sync_reports_the_error() -> None:
     async with kube_server() as server, kube_client(server) as kube, asyncio.TaskGroup() as group:
         server.then(status(403, "Forbidden", "nodes is forbidden"), listing("Node", [obj("Node", "a")], "5"), silent())
         nodes = cache(kube, NODES)
-        checks = health.ready(cache(kube, NODECLAIMS), nodes, cache(kube, CRDS), lambda: False)
+        checks = health.ready(cache(kube, NODECLAIMS), nodes, cache(kube, CRDS), lambda: False, {})
         assert checks["nodes"]() == "not synced: no response yet"
         task = group.create_task(nodes.run())
         reasons = []
@@ -88,7 +88,7 @@ async def test_the_crd_check_requires_a_synced_cache(name: str, reason: str | No
         kind = "CustomResourceDefinition"
         server.then(status(403, "Forbidden", "no"), listing(kind, [obj(kind, name)], "5"), silent())
         definitions = cache(kube, CRDS)
-        check = health.ready(cache(kube, NODECLAIMS), cache(kube, NODES), definitions, lambda: False)["crd"]
+        check = health.ready(cache(kube, NODECLAIMS), cache(kube, NODES), definitions, lambda: False, {})["crd"]
         task = group.create_task(definitions.run())
         async with asyncio.timeout(5):
             while not definitions.synced:

@@ -15,8 +15,6 @@ ROOT = Path(__file__).parents[3]
 
 # Replaced name -> the name in use. Identifiers of Python code, whole or as a part between underscores.
 IDENTIFIERS = {
-    "brake": "circuit_breaker",
-    "braked": "restricted",
     "infirmary": "unhealthy_nodes",
     "patient": "unhealthy_node",
     "ward": "unhealthy_counts",
@@ -61,8 +59,6 @@ WORDS = (
     "removals_suspected",
     "infirmary",
     "onlooker",
-    "brake",
-    "braked",
 )
 PAST = ("docs/adr/", "CHANGELOG.md", "tests/unit/repository/test_vocabulary.py")
 
@@ -106,7 +102,7 @@ def test_no_text_contains_a_replaced_word() -> None:
 
 @pytest.mark.parametrize(
     ("source", "found"),
-    [("Shadow = 1", {"Shadow"}), ("def is_told(): ...", {"told"}), ("text = 'told'", set()), ("# the brake", set())],
+    [("Shadow = 1", {"Shadow"}), ("def is_told(): ...", {"told"}), ("text = 'told'", set()), ("# the ward", set())],
 )
 def test_a_replaced_name_is_found(source: str, found: set[str]) -> None:
     """In identifiers, not in strings and comments."""

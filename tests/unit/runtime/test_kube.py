@@ -12,6 +12,7 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.runtime.kept import identity, only, whole
 from provisioner.runtime.kube import Kube, KubeError, WatchEvent
 from provisioner.runtime.resources import NODECLAIMS, NODES, PODS
 
@@ -58,7 +59,7 @@ async def test_a_redirect_is_an_unexpected_response(code) -> None:
         async with kube_client(server) as kube:
             for request in (
                 kube.get(NODES, "n"),
-                kube.list(NODES),
+                kube.list(NODES, digest=whole),
                 kube.patch(NODES, "n", {"metadata": {"labels": {"a": "b"}}}, patch_type="merge"),
                 kube.delete(NODES, "n"),
             ):
@@ -153,7 +154,7 @@ async def test_retry_after_is_bounded() -> None:
         b'{"kind":"NodeClaim","metadata":{"name":"other"}}',
         b'{"kind":"NodeClaim","metadata":{"name":"ws1","labels":7}}',
         b"[" * 100_000,
-        b'{"kind":"NodeClaim","metadata":{"name":"ws1"},"x":' + b"[" * 100_000 + b"]" * 100_000 + b"}",
+        b'{"kind":"NodeClaim","metadata":{"name":"ws1"},"x":' + b"[" * 100_000 + b"]" * 99_900 + b"}",
     ],
 )
 async def test_another_body_is_not_decoded_as_the_object(body) -> None:
@@ -182,15 +183,15 @@ async def test_an_empty_response_is_not_an_empty_list(body) -> None:
     """Only a list may mean that there are no claims."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(raw(body, content_type="application/json"))
-        assert (await refused(kube.list(NODECLAIMS))).unexpected
+        assert (await refused(kube.list(NODECLAIMS, digest=whole))).unexpected
 
 
-async def test_a_three_mebibyte_object_is_refused_and_the_next_call_works() -> None:
+async def test_a_response_above_the_limit_is_refused_and_the_next_call_works() -> None:
     """An object above the limit is an error; the connection of the next request works."""
-    async with kube_server() as server, kube_client(server) as kube:
-        server.then(answer(obj("NodeClaim", "ws1", metadata={"annotations": {"a": "x" * (3 * 2**20)}})))
+    async with kube_server() as server, kube_client(server, bytes_max=2**20) as kube:
+        server.then(answer(obj("NodeClaim", "ws1", metadata={"annotations": {"a": "x" * 2**20}})))
         server.then(answer(obj("NodeClaim", "ws1")))
-        assert "more than 3145728 bytes" in (await refused(kube.get(NODECLAIMS, "ws1"))).message
+        assert "more than 1048576 bytes" in (await refused(kube.get(NODECLAIMS, "ws1"))).message
         assert (await kube.get(NODECLAIMS, "ws1")).name == "ws1"
 
 
@@ -235,10 +236,29 @@ async def test_a_list_is_read_in_pages_of_one_version() -> None:
         server.then(
             listing("Node", [obj("Node", "a")], "40", more="tok/en="), listing("Node", [obj("Node", "b")], "40")
         )
-        listed = await kube.list(NODES, label_selector="x=y", limit=1)
+        listed = await kube.list(NODES, digest=whole, label_selector="x=y", limit=1)
         assert [n.name for n in listed.items] == ["a", "b"]
         assert listed.resource_version == "40"
         assert server.seen[1].query == {"labelSelector": "x=y", "limit": "1", "continue": "tok/en="}
+
+
+async def test_a_list_keeps_what_its_digest_returns() -> None:
+    """Of each object in turn, before the next one is decoded; None leaves an object out."""
+    seen = list[str]()
+
+    def digest(found: Node) -> Node | None:
+        seen.append(found.name)
+        return only({"b", "c"}, identity)(found)
+
+    async with kube_server() as server, kube_client(server) as kube:
+        items = [obj("Node", name, metadata={"labels": {"a": "b"}}) for name in "abcd"]
+        bad = obj("Node", "bad", metadata={"labels": 7})
+        server.then(listing("Node", items[:2], "9", "t"), listing("Node", items[2:], "9"))
+        kept = await kube.list(NODES, digest=digest)
+        assert [(one.name, dict(one.metadata.labels)) for one in kept.items] == [("b", {}), ("c", {})]
+        server.then(listing("Node", [items[0], bad], "9"))
+        await refused(kube.list(NODES, digest=digest))
+        assert seen == [*"abcd", "a"]
 
 
 async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> None:
@@ -247,26 +267,26 @@ async def test_an_expired_page_restarts_the_whole_list_at_most_three_times() -> 
     expired = status(410, "Expired")
     async with kube_server() as server, kube_client(server) as kube:
         server.then(page, expired, listing("Node", [obj("Node", "b")], "41"))
-        assert [n.name for n in (await kube.list(NODES)).items] == ["b"]
+        assert [n.name for n in (await kube.list(NODES, digest=whole)).items] == ["b"]
         server.then(page, expired, page, expired, page, expired)
-        assert (await refused(kube.list(NODES))).gone
+        assert (await refused(kube.list(NODES, digest=whole))).gone
         assert not server.script
         server.then(page, status(500, "InternalError"))
-        assert (await refused(kube.list(NODES))).status == 500
+        assert (await refused(kube.list(NODES, digest=whole))).status == 500
 
 
 async def test_an_item_whose_metadata_does_not_fit_fails_the_list_by_name() -> None:
     """A list without that object would mean that it was deleted; other fields are left out of the object."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(listing("Node", [obj("Node", "a"), obj("Node", "bad", metadata={"labels": 3})], "40"))
-        assert "list nodes: bad: " in (await refused(kube.list(NODES))).message
+        assert "list nodes: bad: " in (await refused(kube.list(NODES, digest=whole))).message
 
 
 async def test_an_empty_list_may_be_null() -> None:
     """Go encodes an empty slice as null in places; that is an empty list."""
     async with kube_server() as server, kube_client(server) as kube:
         server.then(answer({"kind": "NodeList", "metadata": {"resourceVersion": "9"}, "items": None}))
-        assert (await kube.list(NODES)).items == ()
+        assert (await kube.list(NODES, digest=whole)).items == ()
 
 
 async def test_writes_send_what_kubernetes_expects() -> None:
@@ -278,14 +298,18 @@ async def test_writes_send_what_kubernetes_expects() -> None:
         await kube.patch(NODECLAIMS, "ws1", [{"op": "remove", "path": "/x"}], patch_type="json")
         await kube.create(NODECLAIMS, {"metadata": {"name": "ws1"}})
         await kube.delete(NODECLAIMS, "ws1", uid="u", resource_version="5", grace_seconds=0)
+        await kube.delete(NODECLAIMS, "ws1", uid="u", dry_run=True)
         await kube.evict(pod)
-        merge, patch, create, delete, evict = server.seen
+        merge, patch, create, delete, dry_run, evict = server.seen
         assert merge.path.endswith("/nodeclaims/ws1/status")
         assert (merge.headers["content-type"], merge.body) == ("application/merge-patch+json", {"a": None})
         assert (patch.headers["content-type"], patch.body[0]["op"]) == ("application/json-patch+json", "remove")
         assert (create.method, create.body["apiVersion"]) == ("POST", "karpenter.sh/v1")
         assert delete.body["preconditions"] == {"uid": "u", "resourceVersion": "5"}
         assert delete.body["gracePeriodSeconds"] == 0
+        assert "dryRun" not in delete.body
+        assert (dry_run.body["dryRun"], dry_run.body["preconditions"]) == (["All"], {"uid": "u"})
+        assert (dry_run.path, dry_run.query) == (delete.path, {"dryRun": "All"})
         assert evict.path == "/api/v1/namespaces/ns/pods/p/eviction"
         assert evict.body["apiVersion"] == "policy/v1"
         assert evict.body["deleteOptions"] == {"preconditions": {"uid": "u1"}}
@@ -304,12 +328,22 @@ async def test_the_user_name_comes_from_the_api_server() -> None:
         assert (await refused(kube.username())).unexpected
 
 
-@pytest.mark.parametrize("name", ["", ".", "..", "a/b", "%2e%2e"])
-async def test_an_invalid_name_is_never_sent(name) -> None:
-    """A DELETE without a valid name would delete the collection."""
+async def test_an_empty_name_is_never_sent() -> None:
+    """A DELETE without a name would delete the collection."""
     async with kube_server() as server, kube_client(server) as kube:
         with pytest.raises(ValueError, match="name"):
-            await kube.delete(NODECLAIMS, name)
+            await kube.delete(NODECLAIMS, "")
+        assert server.seen == []
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/b", "%2e%2e", "x" * 254, "a" * 1_000_000])
+async def test_a_name_that_no_object_has_is_not_found_and_never_sent(name: str) -> None:
+    """The URL would mean another object, or be too long; the name is a value of another object's field."""
+    async with kube_server() as server, kube_client(server) as kube:
+        for request in (kube.get(NODECLAIMS, name), kube.delete(NODECLAIMS, name)):
+            error = await refused(request)
+            assert error.not_found
+            assert len(str(error)) < 300
         assert server.seen == []
 
 
@@ -368,14 +402,18 @@ async def test_410_ends_a_watch_as_event_and_as_status() -> None:
         (b'{"type":"ADDED"}\n', "expected a Node"),
         (b'{"type":"ADDED","object":{"kind":"Pod","metadata":{"name":"p"}}}\n', "expected a Node"),
         (b'{"type":"ADDED","object":{"kind":"Node","metadata":{"name":"n","labels":[]}}}\n', "n: Expected"),
-        (b'{"type":"ADDED","object":{"x":' + b"[" * 9999 + b"]" * 9999 + b"}}\n", "not a watch event"),
-        (b'"' + b"x" * (3 * 2**20 + 10), "a line of more than 3145728 bytes"),
-        (b'{"type":"BOOKMARK","x":"' + b"x" * 3 * 2**20 + b'"}\n', "a line of more than 3145728 bytes"),
+        (b'{"type":"ADDED","object":{"x":' + b"[" * 9999 + b"]" * 9999 + b"}}\n", "expected a Node"),
+        (b'{"type":"ADDED","object":{"x":' + b"[" * 9999 + b"]" * 9000 + b"}}\n", "not a watch event"),
+        (b'{"type":"BOOKMARK","x":"' + b"x" * 2**20 + b'"}\n', "an event: more than 1048576 bytes"),
+        (
+            b'{"type":"ADDED","object":{"kind":"Node","metadata":{"name":"' + b"x" * 2**20 + b'"}}}\n',
+            "the metadata of an event: more than 1048576 bytes",
+        ),
     ],
 )
 async def test_an_invalid_watch_quotes_the_response(sent, quoted) -> None:
     """A page of a proxy, an unknown type, another kind or an oversized line is quoted and not passed on."""
-    async with kube_server() as server, kube_client(server) as kube:
+    async with kube_server() as server, kube_client(server, bytes_max=2**20) as kube:
         server.then(stream(sent))
         error = await refused(watched(kube))
         assert error.unexpected

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from provisioner.api.byte_budget import ByteBudget, Refusals
 from provisioner.api.node import Node
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
@@ -61,6 +62,10 @@ class Mirror:
         assert item is not None
         sign = "~" if old and new else "+" if new else "-"
         self.reported.append(f"{sign}{item.name}@{item.metadata.resource_version}")
+
+
+class Kept(Node, frozen=True, kw_only=True, weakref=True):
+    """A Node whose bytes are counted as long as it exists."""
 
 
 async def until(true: Callable[[], bool]) -> None:
@@ -126,6 +131,35 @@ async def test_a_digest_replaces_listed_and_watched_objects() -> None:
             assert [n.metadata.labels for n in mirror.reflector.items()] == [{}, {}]
             assert mirror.reflector.by_index("pool", "p1") == ()
             assert [one.query["fieldSelector"] for one in server.seen] == ["spec.unschedulable=false"] * 2
+
+
+async def test_what_was_refused_for_want_of_room_is_read_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second object is refused; it is kept once the first one is gone, although no event is about it."""
+    monkeypatch.setattr("provisioner.runtime.rereads.EVERY_SECONDS", 0.01)
+    refusals = Refusals(budget := ByteBudget(small=1, each=10, total=10, reserved=0))
+
+    def digest(found: Node) -> Node:
+        why = budget.refused(8, "")
+        kept = Kept(metadata=found.metadata.identity(*([why] if why else [])))
+        if why:
+            refusals.remember(kept, 8)
+        else:
+            budget.hold(kept, 8, "")
+        return kept
+
+    async with kube_server() as server:
+        server.then(listing("Node", [node("a", "1"), node("b", "2")], "5"))
+        server.then(stream(event("DELETED", node("a", "6")), end="silence"))
+        # Not there yet, and another version: neither replaces the cached one.
+        server.then(status(500, "InternalError"), listing("Node", [], "6"), listing("Node", [node("b", "7")], "7"))
+        server.then(listing("Node", [node("b", "2")], "8"))
+        async with running(server, digest=digest, refusals=refusals) as mirror:
+            await until(lambda: bool(refusals))
+            await until(lambda: mirror.reported == ["+a@1", "+b@2", "-a@1", "~b@2"])
+            (kept,) = mirror.reflector.items()
+            assert kept.metadata.unreadable == ()
+            assert not refusals
+            assert [one.query.get("fieldSelector") for one in server.seen[2:]] == ["metadata.name=b"] * 4
 
 
 async def test_a_relist_reports_missed_deletions() -> None:
@@ -396,3 +430,31 @@ async def test_namespaced_objects_are_named_with_their_namespace() -> None:
         assert cache.get("p") is None
         assert server.seen[0].query["labelSelector"] == "a=b"
         task.cancel()
+
+
+async def test_an_object_that_a_handler_or_a_digest_cannot_take_ends_nothing() -> None:
+    """It is logged and counted; the other objects and the other handlers are served."""
+
+    def digest(found: Node) -> Node:
+        if found.name == "odd":
+            raise OverflowError("odd")
+        return found
+
+    def fail(_: Node | None, new: Node | None) -> None:
+        if new is not None and new.name == "b":
+            raise KeyError("odd")
+
+    metrics = Metrics()
+    async with kube_server() as server:
+        server.then(listing("Node", [node("odd", "1"), node("a", "2")], "5"))
+        server.then(stream(event("ADDED", node("b", "6")), event("ADDED", node("c", "7")), end="silence"))
+        async with running(server, digest=digest, metrics=metrics.reflector("nodes")) as mirror:
+            mirror.reflector.add_event_handler(fail)
+            mirror.reflector.add_event_handler(mirror.record_change)
+            await until(lambda: len(mirror.reported) >= 8)
+            assert mirror.reported[::2] == mirror.reported[1::2] == ["+odd@1", "+a@2", "+b@6", "+c@7"]
+            odd = mirror.reflector.get("odd")
+            assert odd is not None
+            assert odd.metadata.unreadable == ("spec: it cannot be evaluated",)
+            errors = metrics.registry.get_sample_value("gpu_provisioner_object_errors_total", {"kind": "Node"})
+            assert errors == 2

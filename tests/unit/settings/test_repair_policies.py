@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from provisioner.api.repair_policy import RepairPolicy
+from provisioner.api.repair_policy import STARTING, RepairPolicy
 from provisioner.settings import repair_policies
 from tests.unit.settings.test_settings import loaded, the_error
 
@@ -22,8 +22,15 @@ def test_rows_are_read_from_json_yaml_and_a_file() -> None:
     expected = (
         RepairPolicy(condition="AcceleratedHardwareReady", status="False", seconds=600.0, action="Replace"),
         RepairPolicy(signal="GpuGone", seconds=90.0, action="Wait", agreement="GpuCount"),
+        RepairPolicy(condition="XIDErrors", seconds=600.0, action="Replace", pods_seconds=3600.0),
+        RepairPolicy(condition="IBLinkFlapping", seconds=600.0, action="Cordon"),
     )
-    rows = [GOOD, {"signal": "GpuGone", "toleration": "1m30s", "action": "Wait", "agreement": "GpuCount"}]
+    rows = [
+        GOOD,
+        {"signal": "GpuGone", "toleration": "1m30s", "action": "Wait", "agreement": "GpuCount"},
+        {"condition": "XIDErrors", "toleration": "10m", "action": "Replace", "waitForPods": "1h"},
+        {"condition": "IBLinkFlapping", "toleration": "10m", "action": "Cordon"},
+    ]
     text = json.dumps(rows)
     assert loaded(REPAIR_POLICIES=text).repair_policies == expected
     assert loaded(file={"repair-policies": rows}).repair_policies == expected
@@ -46,8 +53,18 @@ WRONG: list[tuple[Any, str]] = [
     ({**GOOD, "toleration": "soon"}, "[0].toleration: 'soon'"),
     ({**GOOD, "toleration": "300h"}, "[0].toleration: '300h'"),
     ({**GOOD, "toleration": None}, "[0].toleration: None"),
-    ({**GOOD, "action": "Reboot"}, "[0].action: 'Reboot' is not one of Wait, RestartPlugin, Replace"),
+    ({**GOOD, "action": "Reboot"}, "[0].action: 'Reboot' is not one of Wait, Cordon, RestartPlugin, Replace"),
+    ({**GOOD, "waitForPods": "soon"}, "[0].waitForPods: 'soon' is not a duration"),
+    ({**GOOD, "action": "Wait", "waitForPods": "1h"}, "[0].waitForPods: it needs the action Replace"),
+    (
+        {"signal": "NotReady", "toleration": "5m", "action": "Replace", "waitForPods": "1h"},
+        "[0].waitForPods: it needs the action Replace, and a machine that runs pods",
+    ),
     ({**GOOD, "action": "RestartPlugin"}, "[0].action: 'RestartPlugin' needs the signal"),
+    *(
+        ({"signal": one, "toleration": "5m", "action": "Cordon"}, "[0].action: 'Cordon' needs a machine that runs pods")
+        for one in ("NotReady", *STARTING)
+    ),
     ({**GOOD, "agreement": "Nobody"}, "[0].agreement: 'Nobody' is not one of None, GpuCount, Diagnosis"),
     ({**GOOD, "tolerance": "5m"}, "[0].tolerance: there is no such field"),
     ({"signal": "GpuGone", "status": "True", "toleration": "5m", "action": "Wait"}, "[0].status: 'True' belongs to a"),

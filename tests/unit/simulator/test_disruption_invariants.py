@@ -1,6 +1,7 @@
 """Each invariant of disruption is violated by one deliberate change, and not by permitted ones."""
 
 import asyncio
+import json
 from datetime import timedelta
 
 import pytest
@@ -28,10 +29,12 @@ async def node_pool(person, *budgets, **spec):
     return (await person.kube("POST", NODE_POOLS, body))["metadata"]["uid"]
 
 
-async def claim(caller, pool, name, size=T4, replaces="", **spec):
+async def claim(caller, pool, name, size=T4, replaces="", *, bought_for="", **spec):
     """A NodeClaim of the NodePool; its UID."""
     owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": pool}
-    notes = {"annotations": {labels.REPLACES: replaces}} if replaces else {}
+    stated = {labels.BOUGHT_FOR: json.dumps({"pods": {"shape": [bought_for]}})} if bought_for else {}
+    stated |= {labels.REPLACES: replaces} if replaces else {}
+    notes = {"annotations": stated} if stated else {}
     body = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
@@ -45,9 +48,9 @@ async def claim(caller, pool, name, size=T4, replaces="", **spec):
     return (await caller.kube("POST", CLAIMS, body))["metadata"]["uid"]
 
 
-async def machine(world, controller, person, pool, name, *, size=T4, replaces=""):
+async def machine(world, controller, person, pool, name, *, size=T4, replaces="", **spec):
     """A NodeClaim of a person with its agent pool and Node, Initialized; its UID and the name of its Node."""
-    uid = await claim(person, pool, name, size, replaces)
+    uid = await claim(person, pool, name, size, replaces, **spec)
     await controller.pool(uid, name, vmSize=size)
     await asyncio.sleep(130)
     node = node_of(world, name)
@@ -229,6 +232,59 @@ def test_i13_a_machine_after_another_failed() -> None:
         await claim(controller, pool, "a")
         await delete(controller, "a")
         await claim(controller, pool, "b")
+        world.check()
+
+    play(story)
+
+
+async def in_vain(controller, world, pool, *names, bought_for=""):
+    """Machines that become Ready, take no pod and are removed."""
+    for name in names:
+        await claim(controller, pool, name, bought_for=bought_for)
+        await conditions(world, controller, name, Initialized="True")
+        await delete(controller, name)
+
+
+@pytest.mark.parametrize("stated", [False, True])
+def test_i17_a_third_machine_for_one_pod(stated) -> None:
+    """Two machines became Ready and took no pod, whether or not NodeClaims state what they were bought for."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        use(world, "", "p")
+        uid = world.store.get("pods", "p", "default")["metadata"]["uid"] if stated else ""
+        await in_vain(controller, world, pool, "a", "b", "c", bought_for=uid)
+
+    one = r"I17 violated.*claim c was bought for pod \S+ after a and b, which became Ready and which no pod uses"
+    breaks(one if stated else r"I17 violated.*claim c was bought after 2 machines that no pod uses, for 1 pods", story)
+
+
+def test_i17_a_machine_after_the_nodepool_was_annotated() -> None:
+    """A user states with the annotation that the cause is gone."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        use(world, "", "p")
+        uid = world.store.get("pods", "p", "default")["metadata"]["uid"]
+        await in_vain(controller, world, pool, "a", "b", bought_for=uid)
+        again = {"metadata": {"annotations": {labels.RETRY: "1"}}}
+        await person.kube("PATCH", f"{NODE_POOLS}/gpu", again)
+        await in_vain(controller, world, pool, "c", bought_for=uid)
+        world.check()
+
+    play(story)
+
+
+def test_i17_counts_each_pod() -> None:
+    """Two machines in vain for one pod do not concern another one."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        use(world, "", "p")
+        use(world, "", "q")
+        uids = [world.store.get("pods", name, "default")["metadata"]["uid"] for name in ("p", "q")]
+        await in_vain(controller, world, pool, "a", "b", bought_for=uids[0])
+        await in_vain(controller, world, pool, "c", "d", bought_for=uids[1])
         world.check()
 
     play(story)

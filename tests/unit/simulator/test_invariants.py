@@ -383,6 +383,19 @@ async def test_i7_a_failed_pool_may_be_deleted(world, controller, person) -> Non
     await controller.arm("DELETE", "gpu1")
 
 
+def test_i11_a_deadline_is_stated_once() -> None:
+    """A condition that takes its last message as its cause would repeat the end of it."""
+
+    async def story(world, controller, person) -> None:
+        await controller.claim()
+        message = "it waits; overdue: over 5 min; overdue: over 5 min"
+        launched = {"type": "Launched", "status": "Unknown", "reason": "Creating", "message": message}
+        body = {"status": {"conditions": [{**launched, "lastTransitionTime": "2026-03-01T12:00:00Z"}]}}
+        await controller.kube("PATCH", f"{CLAIMS}/gpu1/status", body)
+
+    breaks("I11 violated.*Launched of claim gpu1 states its deadline repeatedly", story)
+
+
 def test_legacy_pools_are_ours_by_their_creation_label() -> None:
     """A pool of the predecessor belongs to the claim whose creation time its label has, and is protected."""
 

@@ -354,6 +354,10 @@ UNKNOWN: dict[str, tuple[Callable[[Sim], None], tuple[str, str]]] = {
         lambda sim: answer(sim, lambda call: call.target.kind == "leases", 403, "Forbidden"),
         ("kubernetes", "lease"),
     ),
+    "the leases of others": (
+        lambda sim: answer(sim, lambda call: (call.verb, call.target.kind) == ("LIST", "leases"), 403, "Forbidden"),
+        ("kubernetes", "other leases"),
+    ),
     "claims": (
         lambda sim: answer(sim, lambda call: call.target.kind == "nodeclaims", 403, "Forbidden"),
         ("kubernetes", "claims"),
@@ -418,6 +422,42 @@ async def test_the_state_of_the_lease(sim: Sim) -> None:
     assert silent["state"] == "failed"
     assert silent["message"].startswith("Lease kube-system/gpu-provisioner was last renewed at 20")
     assert (await lease(elect=False))["state"] == "unknown"
+
+
+@simulated()
+async def test_a_second_controller_with_a_lease_of_its_own(sim: Sim) -> None:
+    """An earlier version in another namespace is named while it leads; the Lease that it leaves is no failure."""
+
+    async def others() -> list[tuple[str, str]]:
+        _, findings = await run_check(sim)
+        return [(one["state"], one["message"]) for one in findings if one["check"] == "other leases"]
+
+    await sim.start_controller("old", lease_namespace="default", identity="gpu-provisioner-5d8f7c9b6-x2x7k_1")
+    await asyncio.sleep(60)
+    held = "Lease default/gpu-provisioner is held by gpu-provisioner-5d8f7c9b6-x2x7k_1"
+    ((state, message),) = await others()
+    assert (state, message.startswith(held)) == ("unknown", True)
+    await sim.start_controller("new")
+    await asyncio.sleep(60)
+    ((state, message),) = await others()
+    assert (state, message.startswith(held)) == ("failed", True)
+    sim.controllers["old"].crash(reset=True)
+    await asyncio.sleep(1200)
+    assert await others() == []
+
+
+@simulated()
+async def test_the_lease_of_earlier_versions_that_the_leader_holds_too(sim: Sim) -> None:
+    """It has the same holder, so that there is one controller."""
+    await sim.start_controller("old", lease_namespace="default")
+    await asyncio.sleep(60)
+    await sim.stop_controller("old")
+    await sim.start_controller("new", former_lease_namespace="default")
+    await asyncio.sleep(60)
+    code, findings = await run_check(sim)
+    assert (code, reported(findings, "failed")) == (0, [])
+    holders = {one["spec"]["holderIdentity"] for one in sim.store.list(LEASES)}
+    assert len(holders) == 1
 
 
 @simulated()
@@ -492,6 +532,6 @@ async def test_text_output(sim: Sim) -> None:
     cluster = " ".join(lines[place].split())
     assert cluster == "✗ cluster aks in rg: Succeeded, Stopped, in westeurope"
     assert lines[place + 1].strip().startswith("Start it (az aks start)")
-    assert lines[-1] == "1 check failed; 2 unknown or unusual"
+    assert lines[-1] == "1 check failed; 3 unknown or unusual"
     assert "\x1b" not in ended.out
     assert KUBE_HOST not in ended.out

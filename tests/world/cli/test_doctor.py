@@ -18,7 +18,7 @@ pytestmark = pytest.mark.matrix(quick=0)
 
 TOLERATION = """\
     tolerations:
-    - key: sku
+    - key: "sku"
       operator: Equal
       value: "gpu"
       effect: NoSchedule
@@ -59,6 +59,19 @@ async def test_a_plugin_that_a_taint_keeps_away(sim: Sim) -> None:
     assert f"  remedy: add to spec.template.spec of the DaemonSet:\n{TOLERATION}" in ended.out
     assert ended.out.endswith("\n\n1 machine lacks GPUs or is not initialized; 0 ready\n")
     assert written(sim) == []
+
+
+@simulated(azure=FAST)
+async def test_a_plugin_of_the_gpu_operator(sim: Sim) -> None:
+    """Its ClusterPolicy owns the DaemonSet and undoes changes of it: the toleration belongs there."""
+    manifest = plugin()
+    owner = {"apiVersion": "nvidia.com/v1", "kind": "ClusterPolicy", "name": "cluster-policy", "uid": "p"}
+    manifest["metadata"]["ownerReferences"] = [owner]
+    install(sim, manifest)
+    await starting(sim)
+    ended = await doctor(sim, NAME)
+    add = "  remedy: add to spec.daemonsets of ClusterPolicy cluster-policy, which owns the DaemonSet:\n"
+    assert add + TOLERATION in ended.out
 
 
 @simulated(azure=FAST)
@@ -108,11 +121,11 @@ async def test_s3_4_the_agent_of_gpu_kernel_manager_is_kept_away(sim: Sim) -> No
     begin = lines.index(f"    DaemonSet gkm-system/gkm-agent does not tolerate {taints}")
     assert lines[begin + 1 : begin + 9] == [
         "      tolerations:",
-        "      - key: sku",
+        '      - key: "sku"',
         "        operator: Equal",
         '        value: "gpu"',
         "        effect: NoSchedule",
-        "      - key: gkm.io/cache-not-ready",
+        '      - key: "gkm.io/cache-not-ready"',
         "        operator: Exists",
         "        effect: NoSchedule",
     ]
@@ -255,6 +268,7 @@ async def test_gpus_that_a_dra_driver_publishes(sim: Sim) -> None:
         f"NodeClaim one, Node {node}",
         "  DRA driver gpu.nvidia.com: 7 of 8 published",
     ]
-    assert "cause:" not in ended.out
+    assert "  cause: PartialDevices: DRA driver gpu.nvidia.com publishes 7 of 8" in ended.out
+    assert "device plugin" not in ended.out
     (shown,) = json.loads((await doctor(sim, "-o", "json")).out)["machines"]
     assert (shown["driver"], shown["allocatable"], shown["expected"]) == ("gpu.nvidia.com", 7, 8)

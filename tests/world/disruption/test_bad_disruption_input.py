@@ -72,6 +72,14 @@ CASES = {
         budgets=({"nodes": "100%", "schedule": "0 25 * * *", "duration": "1h"},),
         shown=in_condition("spec.disruption.budgets[0].schedule"),
     ),
+    "a budget of more digits than a number has": Case(
+        budgets=({"nodes": "9" * 4301},),
+        shown=in_condition("spec.disruption.budgets[0].nodes"),
+    ),
+    "a schedule of 600 KB": Case(
+        budgets=({"nodes": "100%", "schedule": "0," * 300_000 + "0 * * * *", "duration": "1h"},),
+        shown=in_condition("it has 600009 characters"),
+    ),
     "a budget of 0": Case(
         budgets=({"nodes": "0"},),
         shown=event("DisruptionBlocked", "No allowed disruptions for disruption reason"),
@@ -132,6 +140,19 @@ async def kept(case: Case, sim: Sim) -> None:
 def test_nothing_is_removed(name: str) -> None:
     """An empty machine and a drifted one stay, and users are shown the cause."""
     simulate(lambda sim: kept(CASES[name], sim))
+
+
+@simulated()
+async def test_a_budget_that_cannot_be_read_costs_its_nodepool_only(sim: Sim) -> None:
+    """A drifted machine of another NodePool is replaced."""
+    await fleet(sim, {"nodes": "100%"}, after="Never")
+    unreadable = {"consolidateAfter": "Never", "budgets": [{"nodes": "9" * 4301}]}
+    await sim.apply(node_pool("bad", requirements=SIZES, disruption=unreadable))
+    drifted = of_web(sim)
+    old = {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "of another one"}}}
+    sim.store.patch("nodeclaims.karpenter.sh", drifted, old)
+    await sim.until(lambda: sim.claim(drifted) is None, 2400.0, "the drifted machine is gone")
+    await sim.until(lambda: running(sim) == 2, 600.0, "its pod runs on another one")
 
 
 @simulated()

@@ -8,13 +8,15 @@ import pytest
 from provisioner.runtime.compute import inline
 from provisioner.simulator.azure import faults
 from tests.world.claims import condition
-from tests.world.demand import T4, claims_of, node_class, node_pool, workload
-from tests.world.harness import Sim, simulated
+from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
+from tests.world.harness import Sim, simulate, simulated
 
 pytestmark = pytest.mark.matrix(quick=0)
 
 T = TypeVar("T")
 
+A100 = "Standard_NC24ads_A100_v4"
+ZONE = "topology.kubernetes.io/zone"
 CLAIMS = "nodeclaims.karpenter.sh"
 SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
 
@@ -66,13 +68,14 @@ async def passes(sim: Sim, seconds: float) -> None:
 
 @simulated()
 async def test_static_machines_are_replaced_one_after_the_other(sim: Sim) -> None:
-    """Budget 1: never fewer than two Ready machines, never more than one in addition."""
+    """Budget 1: never fewer than two Ready machines, never more than one in addition besides instances that go."""
     await static(sim, 2)
     fewest, most = 2, 2
 
     def look(*_: object) -> None:
         nonlocal fewest, most
-        fewest, most = min(fewest, len(ready(sim))), max(most, len(claims_of(sim)))
+        counted = [one for one in claims_of(sim) if condition(one, "InstanceTerminating").get("status") != "True"]
+        fewest, most = min(fewest, len(ready(sim))), max(most, len(counted))
 
     sim.store.subscribe(look)
     drift(sim, "gpu-1", "gpu-2")
@@ -131,6 +134,61 @@ async def test_a_limit_on_nodes_that_leaves_no_room_is_reported(sim: Sim) -> Non
     assert {one["message"] for one in events} == {
         "spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is 1"
     }
+
+
+@pytest.mark.parametrize("why", ["Pod would not be created again elsewhere", "not all pods would schedule"])
+def test_a_static_machine_whose_pods_cannot_move_costs_no_replacement(why: str) -> None:
+    """A pod without a controller, or one with GPUs whose NodePool gets another model: Events of the machine say so."""
+
+    async def story(sim: Sim) -> None:
+        await static(sim, 2)
+        first = {one["metadata"]["uid"] for one in claims_of(sim)}
+        seen = {*first}
+        sim.store.subscribe(lambda *_: seen.update(one["metadata"]["uid"] for one in claims_of(sim)))
+        if why.startswith("Pod"):
+            sim.store.create("pods", pod("debug", gpus=0, nodeSelector={"team": "ml"}), "default")
+        else:
+            workload(sim, "ReplicaSet", "serving")
+        await sim.until(lambda: running(sim) == 1, 600.0, "the pod")
+        (used,) = [claim for claim in numbers(1, 2) if sim.claim(claim)["status"]["nodeName"] == place(sim)]
+        if why.startswith("Pod"):
+            drift(sim, *numbers(1, 2))
+        else:
+            template = node_pool(requirements=[{**SIZES[0], "values": [A100]}])["spec"]["template"]
+            sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"template": template}})
+        await passes(sim, 4 * 3600.0)
+        assert used in live(sim)
+        assert len(live(sim)) == 2
+        assert len(seen - first) == 1
+        events = sim.store.list("events", fields=f"involvedObject.name={used},reason=DisruptionBlocked")
+        assert any(why in one["message"] for one in events)
+
+    simulate(story)
+
+
+@simulated()
+async def test_the_replacement_of_a_static_machine_is_in_the_zone_of_its_pods(sim: Sim) -> None:
+    """The first zone that the template allows is sold out at first; the pod is bound to the zone of its machine."""
+    fault = faults.capacity(zone="1")
+    sim.cloud.faults.append(fault)
+    zones = {"key": ZONE, "operator": "In", "values": ["westeurope-1", "westeurope-2"]}
+    await sim.apply(node_class())
+    await sim.apply(node_pool(replicas=1, requirements=[*SIZES, zones], disruption=budget("1")))
+    await sim.start_controller()
+    await sim.until(lambda: ready(sim), 1800.0, "the machine")
+    sim.cloud.faults.remove(fault)
+    workload(sim, "ReplicaSet", "serving", nodeSelector={ZONE: "westeurope-2"})
+    await sim.until(lambda: running(sim) == 1, 600.0, "the pod")
+    drift(sim, *live(sim))
+    await sim.until(lambda: live(sim) == ["gpu-2"], 3600.0, "it is replaced")
+    await sim.until(lambda: running(sim) == 1, 600.0, "the pod runs again")
+    assert [put.properties["availabilityZones"] for put in sim.cloud.put_log] == [["1"], ["2"], ["2"]]
+
+
+def place(sim: Sim) -> str:
+    """The Node of the pod."""
+    (found,) = sim.store.list("pods")
+    return str(found["spec"]["nodeName"])
 
 
 async def dynamic(sim: Sim, *pods: str, nodes: str = "100%", **spec: Any) -> None:

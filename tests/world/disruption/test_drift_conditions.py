@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from provisioner.simulator.azure import errors
+from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import Fault
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
@@ -98,19 +99,26 @@ async def test_a_change_drifts_the_machine_until_it_is_reverted(sim: Sim, reason
 
 @simulated()
 async def test_a_new_image(sim: Sim) -> None:
-    """It is read once in six hours, from one agent pool; a machine that is created then has it and has not drifted."""
+    """It is read once in six hours, from one agent pool; a machine drifts once another one was created with it."""
     await machine(sim)
     await passes(sim, 120.0)
     assert sim.cloud.counts["UPGRADE_PROFILE"] == 1
     sim.cloud.release_node_image("202608.17.0")
-    await sim.until(lambda: drifted(sim), SIX_HOURS + 120.0, "the machine has drifted")
+    await passes(sim, SIX_HOURS + 120.0)
+    assert not drifted(sim)
+    await another(sim)
     newest, old = f"{IMAGE}-202608.17.0", f"{IMAGE}-202608.10.0"
     assert found(sim)["message"] == f"ImageDrift ({old}, the newest is {newest})"
-    sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 2}})
-    await sim.until(lambda: len(claims_of(sim)) == 2 and all(map(is_ready, claims_of(sim))), 1800.0, "another machine")
     await passes(sim, 600.0)
     assert [bool(condition(one, "Drifted")) for one in claims_of(sim)] == [True, False]
     assert sim.cloud.counts["UPGRADE_PROFILE"] == 2
+
+
+async def another(sim: Sim) -> None:
+    """One more replica, with the newest image; the first one has drifted then."""
+    sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 2}})
+    await sim.until(lambda: len(claims_of(sim)) == 2 and all(map(is_ready, claims_of(sim))), 1800.0, "another machine")
+    await sim.until(lambda: drifted(sim), 600.0, "the machine has drifted")
 
 
 def is_ready(claim: Json | None) -> bool:
@@ -143,7 +151,8 @@ async def test_the_condition_stays_over_a_restart(sim: Sim) -> None:
     """A successor that does not know the newest image yet does not end the drift."""
     await machine(sim)
     sim.cloud.release_node_image("202608.17.0")
-    await sim.until(lambda: drifted(sim), SIX_HOURS + 120.0, "the machine has drifted")
+    await passes(sim, SIX_HOURS + 120.0)
+    await another(sim)
     removed = []
     sim.store.subscribe(lambda *_: removed.append(1) if not drifted(sim) else None)
     sim.replace_controller()
@@ -215,3 +224,19 @@ async def test_consolidatable(sim: Sim) -> None:
     await sim.until(lambda: found(sim, "Consolidatable"), 600.0, "it is consolidatable again")
     sim.store.patch(POOLS, "gpu", {"spec": {"disruption": {"consolidateAfter": "Never"}}})
     await sim.until(lambda: not found(sim, "Consolidatable"), 10.0, "the condition is removed")
+
+
+@simulated()
+async def test_an_image_that_new_pools_do_not_get(sim: Sim) -> None:
+    """AKS names it as the newest one; neither a machine without it nor a restart is a reason for another machine."""
+    answer = Answer(200, {"properties": {"latestNodeImageVersion": f"{IMAGE}-202609.01.0"}})
+    sim.cloud.faults.append(Fault(verb="UPGRADE_PROFILE", answer=answer, times=1000))
+    await machine(sim, replicas=2)
+    name = "ctl0"
+    for _ in range(3):
+        await passes(sim, SIX_HOURS)
+        assert not drifted(sim)
+        sim.replace_controller(name)
+        name += "'"
+    await passes(sim, SIX_HOURS)
+    assert not drifted(sim)

@@ -1,9 +1,12 @@
 """NodeClaims of NodePools are replaced when they expire; others never expire."""
 
+from provisioner.simulator.azure import faults
 from tests.world.claims import ready
-from tests.world.demand import claims_of, node_class, node_pool, pending, pod
+from tests.world.demand import claims_of, node_class, node_pool, pending, pod, workload
 from tests.world.harness import Sim, node_claim, simulated
 
+from .test_drift import SIZES, drift, live, running, tainted
+from .test_drift import ready as ready_claims
 from .test_emptiness import passes, phase
 
 
@@ -29,3 +32,36 @@ async def test_an_expired_machine_is_removed(sim: Sim) -> None:
     assert sim.audit_log.deletion_order(claim["metadata"]["uid"]) == ["pool", "node", "claim"]
     await passes(sim, 3600.0)
     assert sim.condition("ws1", "Ready") == "True"
+
+
+async def drifted_before_it_expires(sim: Sim) -> None:
+    """A machine drifts a minute before it is an hour old, and its replacement is created."""
+    await sim.apply(node_class())
+    body = node_pool(requirements=SIZES, disruption={"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]})
+    body["spec"]["template"]["spec"]["expireAfter"] = "1h"
+    await sim.apply(body)
+    await sim.start_controller()
+    workload(sim, "ReplicaSet", "serving")
+    await sim.until(lambda: claims_of(sim), 60.0, "the NodeClaim")
+    born = sim.now
+    await sim.until(lambda: running(sim) == 1 and ready_claims(sim), 1800.0, "the machine")
+    await passes(sim, born + 3540.0 - sim.now)
+    drift(sim, "gpu-1")
+    await sim.until(lambda: len(claims_of(sim)) == 2 and tainted(sim), 30.0, "its replacement is created")
+
+
+@simulated()
+async def test_a_machine_that_is_replaced_waits_for_its_replacement(sim: Sim) -> None:
+    """It is older than an hour when the replacement is Initialized."""
+    await drifted_before_it_expires(sim)
+    await sim.until(lambda: live(sim) == ["gpu-2"], 1800.0, "it is deleted")
+    assert sim.condition("gpu-2", "Initialized") == "True"
+
+
+@simulated()
+async def test_a_machine_expires_when_its_replacement_failed(sim: Sim) -> None:
+    """Nothing can be bought; no budget and no shortage delays an expiration."""
+    sim.cloud.faults.append(fault := faults.capacity())
+    fault.skip = 1
+    await drifted_before_it_expires(sim)
+    await sim.until(lambda: "gpu-1" not in live(sim), 900.0, "it is deleted")

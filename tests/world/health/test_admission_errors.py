@@ -1,11 +1,17 @@
 """Pods that the kubelet rejects after devices vanished: users see why, and nothing is repaired."""
 
+import asyncio
+from typing import Any
+
 import pytest
 
+from controllers.model.policy import Policy
 from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pod, watches_pods
 from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.health.test_repair_policy import annotate, plugin
 from tests.world.metric_samples import Numbers, start
+from tests.world.transcript import MINUTE, claim_condition
 
 pytestmark = pytest.mark.matrix(quick=1)
 
@@ -83,3 +89,95 @@ async def test_without_a_nodepool_they_are_read_with_the_cause_of_missing_gpus(s
     await sim.until(lambda: sim.now > end, 1000.0, "some time")
     assert counted(numbers, "unregistered") == 1
     assert sim.condition("w1", "Ready") == "True"
+
+
+async def running(sim: Sim, **options: Any) -> tuple[str, str]:
+    """A machine on which a pod ran: its NodeClaim and its Node."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(disruption={"consolidateAfter": "Never"}))
+    plugin(sim)
+    await sim.start_controller(**options)
+    await sim.until(lambda: watches_pods(sim), 60.0, "pods are watched")
+    await sim.apply(pod("first"))
+    await sim.until(lambda: phase(sim, "first") == "Running", 1800.0, "it runs")
+    await sim.request("DELETE", "/api/v1/namespaces/default/pods/first")
+    await asyncio.sleep(5)
+    (claim,) = claims_of(sim)
+    return claim["metadata"]["name"], claim["status"]["nodeName"]
+
+
+def phase(sim: Sim, name: str) -> str:
+    return ((sim.store.get("pods", name, "default") or {}).get("status") or {}).get("phase", "")
+
+
+def cordoned(sim: Sim, node: str) -> bool:
+    return bool(sim.store.get("nodes", node)["spec"].get("unschedulable"))
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
+@simulated()
+async def test_a_node_that_rejects_every_pod_is_cordoned(sim: Sim, restarted: bool) -> None:
+    """It shows its GPUs: after five minutes it gets no more pods, and the claim says so, until its plugin restarts."""
+    name, node = await running(sim)
+    for number in range(4):
+        assert not cordoned(sim, node)
+        rejected_pod(sim, f"job-{number}", node)
+        await asyncio.sleep(2 * MINUTE)
+    await sim.until(lambda: cordoned(sim, node), 60.0, "it is cordoned")
+    await sim.until(lambda: claim_condition(sim, "NodeHealthy", name)[0] == "False", 30.0, "the claim says so")
+    assert "rejects each pod" in claim_condition(sim, "NodeHealthy", name)[2]
+    assert any("cordoned Node" in one["message"] for one in events(sim))
+    if restarted:
+        sim.crash()
+        await sim.start_controller("ctl1")
+    await asyncio.sleep(30 * MINUTE)
+    assert cordoned(sim, node)
+    (of_plugin,) = [
+        one for one in sim.store.list("pods", fields=f"spec.nodeName={node}") if "plugin" in one["metadata"]["name"]
+    ]
+    meta = of_plugin["metadata"]
+    await sim.request("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+    await sim.until(lambda: not cordoned(sim, node), 10 * MINUTE, "it is released")
+    await sim.until(lambda: claim_condition(sim, "NodeHealthy", name)[0] == "True", 30.0, "the claim says so")
+    await asyncio.sleep(10 * MINUTE)
+    assert not cordoned(sim, node), "older pods do not count again"
+
+
+@pytest.mark.parametrize("policy", [Policy(repair_dry_run=True), Policy(node_repair=False)], ids=["dry run", "off"])
+@simulated()
+async def test_without_repair_no_node_is_cordoned(sim: Sim, policy: Policy) -> None:
+    """The Event of the rejected pods is all."""
+    _, node = await running(sim, policy=policy)
+    for number in range(4):
+        rejected_pod(sim, f"job-{number}", node)
+        await asyncio.sleep(2 * MINUTE)
+    await asyncio.sleep(10 * MINUTE)
+    assert events(sim)
+    assert not cordoned(sim, node)
+
+
+@simulated()
+async def test_a_claim_whose_repair_is_disabled_is_released(sim: Sim) -> None:
+    """A user wants the machine as it is."""
+    name, node = await running(sim)
+    for number in range(4):
+        rejected_pod(sim, f"job-{number}", node)
+        await asyncio.sleep(2 * MINUTE)
+    await sim.until(lambda: cordoned(sim, node), 60.0, "it is cordoned")
+    await annotate(sim, name, repair="disabled")
+    await sim.until(lambda: not cordoned(sim, node), 10 * MINUTE, "it is released")
+
+
+@simulated()
+async def test_rejected_pods_at_one_moment_cordon_nothing(sim: Sim) -> None:
+    """A kubelet that restarted; nor does a pod that ran in between, or a user's cordon change."""
+    _, node = await running(sim)
+    for number in range(5):
+        rejected_pod(sim, f"job-{number}", node)
+    await asyncio.sleep(10 * MINUTE)
+    assert not cordoned(sim, node)
+    await sim.apply(pod("second"))
+    await sim.until(lambda: phase(sim, "second") == "Running", 600.0, "it runs")
+    rejected_pod(sim, "late", node)
+    await asyncio.sleep(MINUTE)
+    assert not cordoned(sim, node)

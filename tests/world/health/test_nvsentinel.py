@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from provisioner.api.nvsentinel import NVSentinel
+from provisioner.simulator.audit_log import Call
 from tests import nvsentinel
 from tests.world.claims import condition, events, node_of, ready, word
 from tests.world.garbagecollection.test_garbage import fleet
@@ -13,7 +14,7 @@ from tests.world.harness import Sim, crash_points, node_claim, simulate, simulat
 from tests.world.kaito.test_kaito_races import OWNERS
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import replaced_once
-from tests.world.transcript import FAST, MINUTE, node_name
+from tests.world.transcript import FAST, MINUTE, node_name, refuse
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -150,22 +151,58 @@ async def test_nodes_of_others_are_left_alone(sim: Sim) -> None:
     assert sim.store.get("nodes", foreign) is not None
 
 
+@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
 @simulated(azure=FAST)
-async def test_too_many_at_once_are_refused(sim: Sim) -> None:
-    """Five of six exceed the limit of three: none is deleted, and each says so. Three later ones are within it."""
+async def test_many_at_once_are_carried_out_one_after_the_other(sim: Sim, restarted: bool) -> None:
+    """Five of ten exceed the limit of three in ten minutes: two wait, say so, and are deleted when it permits that."""
     await installed(sim)
-    names = await fleet(sim, 6, nvsentinel=ENABLED)
-    nodes = [node_name(sim, name) for name in names]
-    requests = [await requested(sim, node) for node in nodes[:5]]
-    refused = ("False", "RemovalRestricted")
-    await sim.until(lambda: all(answered(sim, one) == refused for one in requests), MINUTE, "all are refused")
-    assert not deletions(sim)
-    for node in nodes[:3]:
-        await requested(sim, node, name=f"again-{node}")
+    names = await fleet(sim, 10, nvsentinel=ENABLED)
+    requests = [await requested(sim, node_name(sim, name)) for name in names[:5]]
     await sim.until(lambda: len(deletions(sim)) == 3, MINUTE, "three are deleted")
-    fourth = await requested(sim, nodes[3], name="fourth")
-    await sim.until(lambda: answered(sim, fourth) == refused, MINUTE, "the fourth within ten minutes is refused")
+    await asyncio.sleep(5 * MINUTE)
     assert sorted(deletions(sim)) == names[:3]
+    assert [answered(sim, one) for one in requests[3:]] == [("Unknown", "RemovalRestricted")] * 2
+    if restarted:
+        sim.crash()
+        await sim.start_controller("ctl1", nvsentinel=ENABLED)
+        await asyncio.sleep(3 * MINUTE)
+        assert sorted(deletions(sim)) == names[:3]
+    await sim.until(lambda: len(deletions(sim)) == 5, 15 * MINUTE, "the others are deleted")
+    done = ("True", "NodeClaimGone")
+    await sim.until(lambda: all(answered(sim, one) == done for one in requests), 20 * MINUTE, "all are complete")
+    assert sorted(deletions(sim)) == names[:5]
+
+
+@simulated(azure=FAST)
+async def test_deletions_that_are_refused_use_no_part_of_the_limit(sim: Sim) -> None:
+    """An admission policy protects the first three machines: the other requests are carried out."""
+    await installed(sim)
+    names = await fleet(sim, 10, nvsentinel=ENABLED)
+    protected = names[:3]
+
+    def fits(call: Call) -> bool:
+        return call.verb == "DELETE" and call.target.kind == "nodeclaims" and call.target.name in protected
+
+    refuse(sim, fits, 403, "Forbidden", "admission policy: this NodeClaim is protected")
+    requests = [await requested(sim, node_name(sim, name)) for name in names[:6]]
+    await sim.until(lambda: not any(sim.claim(name) for name in names[3:6]), 20 * MINUTE, "the others are gone")
+    assert all(sim.claim(name) for name in protected)
+    done = ("True", "NodeClaimGone")
+    await sim.until(lambda: all(answered(sim, one) == done for one in requests[3:]), 5 * MINUTE, "they are complete")
+
+
+@simulated(azure=FAST)
+async def test_an_old_request_that_nobody_answered(sim: Sim) -> None:
+    """It was created a day before the setting: the machine has served since, and is kept."""
+    await installed(sim)
+    names = await fleet(sim, 2)
+    request = await requested(sim, node_name(sim, names[0]))
+    await asyncio.sleep(24 * 60 * MINUTE)
+    await sim.stop_controller()
+    await sim.start_controller("ctl1", nvsentinel=ENABLED)
+    await sim.until(lambda: answered(sim, request) == ("False", "RequestTooOld"), 5 * MINUTE, "it is refused")
+    await asyncio.sleep(10 * MINUTE)
+    assert not deletions(sim)
 
 
 @simulated(azure=FAST)
@@ -189,4 +226,41 @@ async def test_it_is_disabled_by_default(sim: Sim) -> None:
     await requested(sim, await node_of(sim, "gpu1"))
     await asyncio.sleep(MINUTE)
     assert not [call for call in sim.audit_log.calls(who="ctl0") if "nvidia" in str(call.target)]
+    assert not deletions(sim)
+
+
+def forge(sim: Sim, name: str, message: str) -> None:
+    """What another writer of the status can put in place of the controller's record."""
+    one = {"type": "gpu-provisioner.sh/NodeClaim", "status": "True", "reason": "R", "message": message}
+    one["lastTransitionTime"] = "2026-03-01T12:00:00Z"
+    sim.store.patch(nvsentinel.TERMINATE_NODES, name, {"status": {"conditions": [one]}}, subresource="status")
+
+
+@simulated(azure=FAST)
+async def test_a_record_that_is_no_name_costs_its_request_only(sim: Sim) -> None:
+    """The claim beside it becomes Ready."""
+    await installed(sim)
+    await sim.start_controller(nvsentinel=ENABLED)
+    forge(sim, await requested(sim, "aks-x-1-vmss000000"), "NodeClaim a/b with UID 1 is deleted for this request")
+    await asyncio.sleep(MINUTE)
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+
+
+@pytest.mark.parametrize("ours", [True, False], ids=["of this controller", "of Karpenter"])
+@simulated(azure=FAST)
+async def test_a_forged_record_deletes_nothing(sim: Sim, ours: bool) -> None:
+    """It names the UID of a healthy NodeClaim that is not the one of the request's Node."""
+    await installed(sim)
+    await sim.start_controller(nvsentinel=ENABLED)
+    other = node_claim("other")
+    if not ours:
+        other["spec"]["nodeClassRef"] = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+        other["metadata"]["labels"] = {}
+    uid = (await sim.apply(other))["metadata"]["uid"]
+    if ours:
+        await ready(sim, "other")
+    request = await requested(sim, "aks-x-1-vmss000000")
+    forge(sim, request, f"NodeClaim other with UID {uid} is deleted for this request")
+    await asyncio.sleep(5 * MINUTE)
     assert not deletions(sim)

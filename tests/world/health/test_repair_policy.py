@@ -5,17 +5,22 @@ invariants are checked throughout.
 """
 
 import asyncio
+from datetime import timedelta
 from functools import partial
 from typing import Any
 
+import msgspec
 import pytest
 
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.repair_policy import RepairPolicy
+from provisioner.api.time import rfc3339
 from provisioner.runtime.metrics import Metrics
+from provisioner.simulator.azure import faults
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.garbagecollection.test_garbage import fleet, one
-from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
 from tests.world.health.test_repair import deleted, replaced, report_to_node, uid_of, value
 from tests.world.kaito.test_kaito_races import OWNERS
 from tests.world.kaito_predicates import Owner
@@ -65,6 +70,18 @@ async def annotate(sim: Sim, name: str, **notes: str | None) -> None:
     await sim.request("PATCH", path, {"metadata": {"annotations": values}}, content_type=merge)
 
 
+def unschedulable(sim: Sim, name: str = NAME) -> bool:
+    """Whether the claim's Node takes no new pods."""
+    return bool(sim.nodes_of(name)[0]["spec"].get("unschedulable"))
+
+
+def train(sim: Sim, node: str, gpus: int = 1, *, pod: str = "trains") -> None:
+    """A pod that computes on GPUs of the Node."""
+    resources = {key: {"nvidia.com/gpu": str(gpus)} for key in ("requests", "limits")}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": resources}]}
+    sim.store.create("pods", {"metadata": {"name": pod}, "spec": spec}, "default")
+
+
 # H1: each row, just before and just after
 
 CONDITIONS = [
@@ -75,9 +92,39 @@ CONDITIONS = [
     ("ReadonlyFilesystem", "True", 5),
     ("FilesystemCorruptionProblem", "True", 5),
     ("KernelDeadlock", "True", 5),
-    ("kubernetes.azure.com/NodeHealthy", "False", 1),
-    ("PreemptionScheduled", "True", 1),
+    ("kubernetes.azure.com/NodeHealthy", "False", 35),
 ]
+# A user opts in to the replacement of machines by conditions.
+OPTED = Policy(
+    repair_policies=tuple(
+        RepairPolicy(condition=condition, status=status, seconds=minutes * MINUTE, action="Replace", agreement="None")
+        for condition, status, minutes in CONDITIONS
+    )
+)
+
+
+@pytest.mark.parametrize(
+    ("condition", "status", "minutes"),
+    [row for row in CONDITIONS if row[0] != "GPUMissing"],
+    ids=[row[0] for row in CONDITIONS if row[0] != "GPUMissing"],
+)
+@simulated(azure=FAST)
+async def test_h1_a_condition_cordons_the_node_at_its_time(sim: Sim, condition: str, status: str, minutes: int) -> None:
+    """By default it is reported, and the Node gets no new pods while it lasts; the machine and its pods stay."""
+    await one(sim)
+    train(sim, node_name(sim))
+    set_condition(sim, condition, status)
+    await asyncio.sleep(minutes * MINUTE - 5)
+    assert not unschedulable(sim)
+    assert "it gets no new pods if this lasts" in claim_condition(sim, "NodeHealthy")[2]
+    await asyncio.sleep(15)
+    assert unschedulable(sim)
+    await asyncio.sleep(90 * MINUTE)
+    assert not deleted(sim)
+    set_condition(sim, condition, other(status))
+    await asyncio.sleep(15)
+    assert not unschedulable(sim)
+    assert claim_condition(sim, "NodeHealthy")[:2] == ("True", "NodeHealthy")
 
 
 @pytest.mark.parametrize(("condition", "status", "minutes"), CONDITIONS, ids=[row[0] for row in CONDITIONS])
@@ -85,9 +132,9 @@ CONDITIONS = [
 async def test_h1_a_condition_replaces_the_machine_at_its_time(
     sim: Sim, condition: str, status: str, minutes: int
 ) -> None:
-    """The condition for almost so long, then its opposite: nothing. The condition for so long: replaced, once."""
+    """Of a user who opted in. The condition for almost so long, then its opposite: nothing. So long: replaced, once."""
     metrics = Metrics()
-    uid = await one(sim, metrics=metrics)
+    uid = await one(sim, metrics=metrics, policy=OPTED)
     set_condition(sim, condition, status)
     await asyncio.sleep(minutes * MINUTE - 15)
     set_condition(sim, condition, other(status))
@@ -107,7 +154,13 @@ async def test_h1_a_condition_replaces_the_machine_at_its_time(
     await sim.settled(quiet_seconds=70)
 
 
-WAITING = ["GPUClockThrottling", "FrequentKubeletRestart", "UnhealthyNvidiaDCGMServices", "GpuMemWatch", "XIDErrors"]
+WAITING = [
+    *("GPUClockThrottling", "FrequentKubeletRestart", "UnhealthyNvidiaDCGMServices", "GpuMemWatch"),
+    # Only an agent reports these; the kubelet shows all GPUs.
+    *("GPUMissing", "XIDErrors", "GPUXIDErrors", "NVLinkStatusInactive", "IBLinkFlapping"),
+    # An advisory of Azure about spot capacity has this condition too.
+    "PreemptionScheduled",
+]
 
 
 @pytest.mark.parametrize("condition", WAITING)
@@ -118,22 +171,74 @@ async def test_h1_a_condition_that_is_only_reported(sim: Sim, condition: str) ->
     set_condition(sim, condition, "True")
     await asyncio.sleep(180 * MINUTE)
     assert not deleted(sim)
+    assert not unschedulable(sim)
     assert sim.condition(NAME, "Ready") == "True"
     (stated,) = events(sim, "NodeConditionUnhealthy")
     assert f"{condition}=True" in stated["message"]
     assert stated["message"] == claim_condition(sim, "NodeHealthy")[2]
 
 
-@pytest.mark.parametrize("condition", ["XIDErrors", "GPUXIDErrors", "NVLinkStatusInactive", "IBLinkFlapping"])
+XID = Policy(repair_policies=(RepairPolicy(condition="XIDErrors", seconds=600.0, action="Replace"),))
+
+
+@pytest.mark.parametrize("policy", [Policy(), XID], ids=["by default", "a user opted in"])
+@pytest.mark.parametrize("gap", [10.0, 60.0, 15 * MINUTE], ids=lambda seconds: f"{seconds:.0f} s")
 @simulated(azure=FAST)
-async def test_h1_an_xid_replaces_the_machine_only_with_missing_gpus(sim: Sim, condition: str) -> None:
-    """With all GPUs the machine is kept for an hour; a minute after GPUs are missing too it is replaced."""
-    uid = await one(sim)
-    set_condition(sim, condition, "True")
+async def test_h1_an_old_xid_and_a_plugin_that_restarts(sim: Sim, gap: float, policy: Policy) -> None:
+    """The Xid is an hour old when the plugin is away: each signal lasts for its own time, so the machine is kept."""
+    plugin(sim)
+    await one(sim, policy=policy)
+    node = node_name(sim)
+    set_condition(sim, "XIDErrors", "True")
     await asyncio.sleep(60 * MINUTE)
+    sim.nodes.stop_plugin(node)
+    await asyncio.sleep(gap)
     assert not deleted(sim)
-    sim.nodes.stop_plugin(node_name(sim))
-    await replaced(sim, uid, within_seconds=5 * MINUTE)
+    sim.nodes.start_plugin(node)
+    await asyncio.sleep(20 * MINUTE)
+    assert not deleted(sim)
+    assert not unschedulable(sim)
+
+
+@simulated(azure=FAST, nodes=NodeSettings(register_seconds=1.0))
+async def test_h1_an_old_condition_and_a_kubelet_that_restarts(sim: Sim) -> None:
+    """The plugin registers one second after the kubelet: the Node shows no GPU for one status period only."""
+    plugin(sim)
+    await one(sim, policy=XID)
+    set_condition(sim, "XIDErrors", "True")
+    await asyncio.sleep(60 * MINUTE)
+    sim.nodes.restart_kubelet(node_name(sim))
+    await asyncio.sleep(20 * MINUTE)
+    assert not deleted(sim)
+
+
+@simulated(azure=FAST)
+async def test_h1_an_old_kubelet_problem_and_a_node_that_is_not_ready_for_a_moment(sim: Sim) -> None:
+    """Ten minutes of NotReady count, whatever else was reported before."""
+    await one(sim, policy=OPTED)
+    train(sim, node_name(sim))
+    set_condition(sim, "KubeletProblem", "True")
+    await asyncio.sleep(60 * MINUTE)
+    sim.nodes.set_ready(node_name(sim), False)
+    await asyncio.sleep(9 * MINUTE)
+    assert not deleted(sim)
+    sim.nodes.set_ready(node_name(sim), True)
+    await asyncio.sleep(30 * MINUTE)
+    assert not deleted(sim)
+
+
+@pytest.mark.parametrize("policy", [Policy(), XID], ids=["by default", "a user opted in"])
+@simulated(azure=FAST)
+async def test_h1_an_xid_with_missing_gpus(sim: Sim, policy: Policy) -> None:
+    """The plugin runs and shows no device: replaced ten minutes after that is a loss, however old the Xid is."""
+    plugin(sim)
+    uid = await one(sim, policy=policy)
+    set_condition(sim, "XIDErrors", "True")
+    await asyncio.sleep(60 * MINUTE)
+    sim.nodes.kill_plugin(node_name(sim))
+    await asyncio.sleep(LOSS + 10 * MINUTE - 5)
+    assert not deleted(sim)
+    await replaced(sim, uid)
 
 
 @simulated(azure=FAST)
@@ -161,26 +266,26 @@ async def test_h1_gpus_that_are_gone_for_16_minutes(sim: Sim) -> None:
 async def test_h1_a_plugin_that_no_machine_can_run_replaces_none(sim: Sim) -> None:
     """The plugin's DaemonSet selects a label that no Node has: the GPUs are gone, and the machine is kept."""
     plugin(sim, nodeSelector={"no": "such-label"})
-    await one(sim)
+    await one(sim, policy=XID)
+    set_condition(sim, "XIDErrors", "True")
     sim.nodes.stop_plugin(node_name(sim))
     await asyncio.sleep(120 * MINUTE)
     assert not deleted(sim)
     assert claim_condition(sim, "Initialized")[:2] == ("False", "GPUUnavailable")
 
 
+@pytest.mark.parametrize("xid", [False, True], ids=["no Xid", "its Xid"])
 @simulated(azure=FAST)
-async def test_h1_a_machine_with_seven_of_eight_gpus(sim: Sim) -> None:
-    """It is cordoned after seven minutes; its pods with GPUs keep it for an hour, then it is replaced."""
-    await sim.start_controller()
+async def test_h1_a_machine_with_seven_of_eight_gpus(sim: Sim, *, xid: bool) -> None:
+    """It is cordoned after seven minutes; its pods with GPUs keep it as long as the row states, then it is replaced."""
+    row = RepairPolicy(signal="GpuPartial", seconds=600.0, action="Replace", pods_seconds=44 * MINUTE)
+    await sim.start_controller(policy=Policy(repair_policies=(row, *XID.repair_policies)))
     await sim.apply(node_claim(NAME, size=EIGHT))
     await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
     uid, node = uid_of(sim, NAME), node_name(sim)
-    gpus = {"requests": {"nvidia.com/gpu": "4"}, "limits": {"nvidia.com/gpu": "4"}}
-    body = {
-        "metadata": {"name": "trains"},
-        "spec": {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": gpus}]},
-    }
-    sim.store.create("pods", body, "default")
+    train(sim, node, 4)
+    if xid:
+        set_condition(sim, "XIDErrors", "True")
     sim.nodes.set_unhealthy_gpus(node, 1)
     await asyncio.sleep(LOSS - 15)
     assert "unschedulable" not in sim.nodes_of(NAME)[0]["spec"]
@@ -188,10 +293,39 @@ async def test_h1_a_machine_with_seven_of_eight_gpus(sim: Sim) -> None:
     found = sim.nodes_of(NAME)[0]
     assert found["spec"]["unschedulable"] is True
     assert labels.CORDONED_AT in found["metadata"]["annotations"]
-    await asyncio.sleep(55 * MINUTE)
+    await asyncio.sleep(50 * MINUTE)
     assert not deleted(sim)
     await sim.until(lambda: deleted(sim), 8 * MINUTE, "its claim is deleted")
     await replaced(sim, uid, within_seconds=8 * MINUTE)
+
+
+@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
+@simulated(azure=FAST)
+async def test_h1_a_cordon_ends_only_with_its_cause(sim: Sim, restarted: bool) -> None:
+    """A Node with 7 of 8 GPUs that was NotReady for a minute stays cordoned until the eighth is back."""
+    plugin(sim)
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME, size=EIGHT))
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    node = node_name(sim)
+    gpus = {"requests": {"nvidia.com/gpu": "4"}, "limits": {"nvidia.com/gpu": "4"}}
+    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": gpus}]}
+    sim.store.create("pods", {"metadata": {"name": "trains"}, "spec": spec}, "default")
+    sim.nodes.set_unhealthy_gpus(node, 1)
+    await asyncio.sleep(LOSS + 3 * MINUTE)
+    shown: list[bool] = []
+    sim.store.subscribe(lambda event, kind, obj, before: shown.append(unschedulable(sim)) if kind == "nodes" else None)
+    assert unschedulable(sim)
+    sim.nodes.set_ready(node, None)
+    await asyncio.sleep(MINUTE)
+    if restarted:
+        sim.crash()
+        await sim.start_controller("ctl1")
+    sim.nodes.set_ready(node, True)
+    await asyncio.sleep(10 * MINUTE)
+    assert all(shown)
+    sim.nodes.set_gpus(node, 8)
+    await sim.until(lambda: not unschedulable(sim), 60, "it is uncordoned")
 
 
 @simulated(azure=FAST)
@@ -205,6 +339,24 @@ async def test_h1_a_machine_with_seven_of_eight_gpus_and_no_pods(sim: Sim) -> No
     await asyncio.sleep(LOSS + 10 * MINUTE - 5)
     assert not deleted(sim)
     await replaced(sim, uid, within_seconds=4 * MINUTE)
+
+
+@simulated(azure=FAST)
+async def test_h1_a_machine_with_seven_of_eight_gpus_is_kept_while_no_other_can_be_had(sim: Sim) -> None:
+    """Another claim of the size finds no capacity: the machine says why it is kept, takes pods, and goes later."""
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME, size=EIGHT))
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
+    uid = uid_of(sim, NAME)
+    sim.cloud.faults.append(faults.capacity())
+    await sim.apply(node_claim("ws2", size=EIGHT))
+    sim.nodes.set_unhealthy_gpus(node_name(sim), 1)
+    await asyncio.sleep(3 * 60 * MINUTE)
+    assert not deleted(sim)
+    assert "no other machine can be had now" in claim_condition(sim, "Initialized")[2]
+    assert not unschedulable(sim)
+    sim.cloud.faults.clear()
+    await replaced(sim, uid, within_seconds=15 * MINUTE)
 
 
 @simulated(azure=FAST)
@@ -295,7 +447,7 @@ async def test_gpus_that_appear_late(sim: Sim) -> None:
 @simulated(azure=FAST)
 async def test_h2_two_conditions_of_one_group_take_turns(sim: Sim) -> None:
     """KubeletProblem and ContainerRuntimeProblem alternate every 30 s: replaced after ten minutes."""
-    uid = await one(sim)
+    uid = await one(sim, policy=OPTED)
     pair = ("KubeletProblem", "ContainerRuntimeProblem")
     for turn in range(19):
         now, before = pair[turn % 2], pair[1 - turn % 2]
@@ -313,15 +465,16 @@ async def test_h2_two_conditions_of_one_group_take_turns(sim: Sim) -> None:
 @simulated(azure=FAST)
 async def test_h2_a_restart_continues_the_time_of_a_condition(sim: Sim, minute: int) -> None:
     """A new leader continues from the claim's condition."""
-    uid = await one(sim)
+    uid = await one(sim, policy=OPTED)
     begun = sim.now
     set_condition(sim, "KubeletProblem", "True")
     await asyncio.sleep(minute * MINUTE)
     sim.crash()
-    await sim.start_controller("ctl1")
+    await sim.start_controller("ctl1", policy=OPTED)
     await asyncio.sleep(begun + 10 * MINUTE - sim.now - 5)
     assert not deleted(sim)
-    await sim.until(lambda: deleted(sim), 2 * MINUTE, "its claim is deleted")
+    # A new process observes the signal for half of its time at least.
+    await sim.until(lambda: deleted(sim), 6 * MINUTE, "its claim is deleted")
     await replaced(sim, uid)
 
 
@@ -331,7 +484,7 @@ async def test_h2_a_restart_continues_the_time_of_a_condition(sim: Sim, minute: 
 @simulated(azure=FAST)
 async def test_h3_two_of_five_with_a_condition_go_one_after_the_other(sim: Sim) -> None:
     """The second claim is deleted when the first one is gone, and states what it waits for."""
-    names = await fleet(sim, 5)
+    names = await fleet(sim, 5, policy=OPTED)
     first, second = names[1], names[3]
     for name in (first, second):
         set_condition(sim, "KernelDeadlock", "True", name)
@@ -348,7 +501,7 @@ async def test_h3_two_of_five_with_a_condition_go_one_after_the_other(sim: Sim) 
 @simulated(azure=FAST)
 async def test_h3_four_of_five_with_a_condition_are_left_alone_until_most_are_back(sim: Sim) -> None:
     """Four get a condition of one group within ten minutes: none is replaced; when three recover, the fourth is."""
-    names = await fleet(sim, 5)
+    names = await fleet(sim, 5, policy=OPTED)
     for name in names[:4]:
         set_condition(sim, "ReadonlyFilesystem", "True", name)
         await asyncio.sleep(MINUTE)
@@ -362,11 +515,12 @@ async def test_h3_four_of_five_with_a_condition_are_left_alone_until_most_are_ba
     assert {sim.condition(name, "Ready") for name in names[1:]} == {"True"}
 
 
-@pytest.mark.parametrize("condition", ["GPUMissing", "kubernetes.azure.com/NodeHealthy"])
+@pytest.mark.parametrize("policy", [Policy(), OPTED], ids=["by default", "a user opted in"])
+@pytest.mark.parametrize("condition", ["GPUMissing", "KernelDeadlock", "kubernetes.azure.com/NodeHealthy"])
 @simulated(azure=FAST)
-async def test_h7_an_agent_that_is_wrong_about_all_nodes(sim: Sim, condition: str) -> None:
+async def test_h7_an_agent_that_is_wrong_about_all_nodes(sim: Sim, condition: str, policy: Policy) -> None:
     """A condition flips on all Nodes at once: nothing is deleted or cordoned, whatever its toleration."""
-    names = await fleet(sim, 6)
+    names = await fleet(sim, 6, policy=policy)
     status = "False" if "/" in condition else "True"
     for name in names:
         set_condition(sim, condition, status, name)
@@ -416,7 +570,7 @@ async def test_h4_a_bad_image_costs_two_machines(sim: Sim, restarts: bool) -> No
     await asyncio.sleep(60 * MINUTE)
     assert not deleted(sim, "gpu2")
     assert len(events(sim, "NodeRepair")) == 2
-    await annotate(sim, "gpu2", repair="enabled")
+    await annotate(sim, "gpu2", repair=rfc3339(EPOCH + timedelta(seconds=sim.now + 3600)))
     await sim.until(lambda: deleted(sim, "gpu2"), 5 * MINUTE, "a user allows its repair")
 
 
@@ -442,7 +596,7 @@ async def test_h4_another_image_is_replaced_again(sim: Sim) -> None:
 @simulated(azure=FAST)
 async def test_h5_aks_repairs_the_machine_itself(sim: Sim, end: str) -> None:
     """A reboot by AKS delays a repair for a condition too, until its end, its error, or its usual time."""
-    uid = await one(sim)
+    uid = await one(sim, policy=OPTED)
     node = node_name(sim)
     set_condition(sim, "KubeletProblem", "True")
     await asyncio.sleep(5 * MINUTE)
@@ -467,7 +621,7 @@ async def test_h5_aks_repairs_the_machine_itself(sim: Sim, end: str) -> None:
 @simulated(azure=FAST)
 async def test_h6_kaito_replaces_a_machine_with_a_condition_once(sim: Sim, owner: Owner) -> None:
     """The claim is deleted, and KAITO creates one other; two machines never exist at a time."""
-    await sim.start_controller(elect=False)
+    await sim.start_controller(elect=False, policy=OPTED)
     async with replaced_once(sim, owner) as claim:
         set_condition(sim, "GPUMissing", "True", claim["metadata"]["name"])
 
@@ -478,7 +632,7 @@ async def test_h6_kaito_replaces_a_machine_with_a_condition_once(sim: Sim, owner
 @simulated(azure=FAST)
 async def test_h8_a_protected_pod_holds_a_machine_with_a_condition_until_the_bound(sim: Sim) -> None:
     """A pod with do-not-disrupt delays the drain by five minutes at most."""
-    uid = await one(sim)
+    uid = await one(sim, policy=OPTED)
     run_pod(sim, "kept", node_name(sim), annotations={labels.DO_NOT_DISRUPT: "true"})
     set_condition(sim, "KernelDeadlock", "True")
     await sim.until(lambda: deleted(sim), 6 * MINUTE, "its claim is deleted")
@@ -540,7 +694,7 @@ async def test_the_plugin_is_restarted_once_before_the_machine_is_replaced(sim: 
 async def test_a_dry_run_reports_what_it_would_do(sim: Sim) -> None:
     """A machine that is due: an Event and a metric, and nothing is deleted or cordoned."""
     metrics = Metrics()
-    await one(sim, policy=Policy(repair_dry_run=True), metrics=metrics)
+    await one(sim, policy=msgspec.structs.replace(OPTED, repair_dry_run=True), metrics=metrics)
     set_condition(sim, "GPUMissing", "True")
     await asyncio.sleep(60 * MINUTE)
     assert not deleted(sim)
@@ -553,7 +707,7 @@ async def test_a_dry_run_reports_what_it_would_do(sim: Sim) -> None:
 @simulated(azure=FAST)
 async def test_a_disabled_claim_is_kept(sim: Sim) -> None:
     """A claim with the annotation is kept whatever condition its Node has."""
-    await one(sim)
+    await one(sim, policy=OPTED)
     await annotate(sim, NAME, repair="disabled")
     set_condition(sim, "KernelDeadlock", "True")
     await asyncio.sleep(60 * MINUTE)

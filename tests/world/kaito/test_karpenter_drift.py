@@ -15,7 +15,7 @@ import pytest
 from provisioner.simulator.azure import faults
 from tests.world import kaito_nodepools, kaito_predicates
 from tests.world.claims import word
-from tests.world.harness import SIZE, Sim, simulated
+from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.kaito_actor import at_work
 from tests.world.kaito_karpenter import DriftController, PoolWorkspace
 from tests.world.kaito_nodepools import PoolOwner
@@ -148,6 +148,7 @@ async def test_k19_kaito_rolls_three_workspaces_one_after_the_other(sim: Sim) ->
             await serves(sim, actor)
         before = {owner.name: uids(sim, owner) for owner in owners}
         sim.cloud.release_node_image(RELEASE)
+        await sim.apply(node_claim("newest1"))  # the first agent pool with this image
         await all_drifted(sim, owners, SEEN_SECONDS)
         poised = [Poised(sim, owner) for owner in owners]
         born, turns = BornDrifted(sim), OneByOne(sim, owners)
@@ -167,7 +168,7 @@ async def test_k19_kaito_rolls_three_workspaces_one_after_the_other(sim: Sim) ->
             assert seen.least_ready == owner.count
             assert (seen.most_going, seen.most) == (1, owner.count + 1)
             assert actor.state == "ready"
-    assert len({put.pool for put in sim.cloud.put_log if put.created}) == 8
+    assert len({put.pool for put in sim.cloud.put_log if put.created}) == 9
     await sim.settled()
 
 

@@ -10,6 +10,7 @@ from tests.world.claims import condition, message, ready, word
 from tests.world.demand import node_class
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
+from tests.world.transcript import refuse
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -106,7 +107,7 @@ async def test_an_incomplete_pool_is_not_ready(sim: Sim) -> None:
 
 @simulated(nodes=NODES)
 async def test_a_lost_gpu_is_reported_after_six_minutes(sim: Sim) -> None:
-    """A device that is tainted NoExecute counts as lost; when the driver restarts with it, the claim is Ready."""
+    """A device with the taint that NVIDIA's driver gives it; when the driver restarts, it does so without taints."""
     node = await usable(sim)
     lost_at = sim.now
     sim.nodes.set_unhealthy_gpus(node, 1)
@@ -116,6 +117,16 @@ async def test_a_lost_gpu_is_reported_after_six_minutes(sim: Sim) -> None:
     assert sim.condition("one", "Ready") == "False"
     sim.nodes.start_plugin(node)
     await ready(sim, "one", within_seconds=60)
+
+
+@simulated(nodes=NODES)
+async def test_a_machine_whose_gpus_are_all_lost_is_not_ready(sim: Sim) -> None:
+    """The driver taints all GPUs of the Node when one no longer answers, and evicts no pod."""
+    node = await usable(sim)
+    sim.nodes.set_unhealthy_gpus(node, 8)
+    await sim.until(lambda: word(sim.claim("one"), "Initialized") == ("False", "GPUUnavailable"), 400, "they are lost")
+    assert "0 of 8 GPUs" in message(sim, "one", "Initialized")
+    assert sim.condition("one", "Ready") == "False"
 
 
 @simulated(nodes=NODES)
@@ -170,6 +181,18 @@ async def test_a_restart_of_the_controller_is_no_loss(sim: Sim) -> None:
 
 
 @simulated(nodes=NODES)
+async def test_node_classes_that_cannot_be_listed_after_a_restart(sim: Sim) -> None:
+    """The mode of the class is not known: no device plugin is missed, and the claim stays as it is."""
+    await usable(sim)
+    refuse(sim, lambda call: call.target.kind == "agentpoolnodeclasses" and call.who == "ctl1", 500, "InternalError")
+    sim.crash()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(3600)
+    assert word(sim.claim("one"), "Initialized") == ("True", "Initialized")
+    assert sim.condition("one", "Ready") == "True"
+
+
+@simulated(nodes=NODES)
 async def test_drivers_that_a_claim_names_must_have_published(sim: Sim) -> None:
     """Karpenter's annotation; the class says nothing of DRA."""
     await sim.start_controller()
@@ -186,6 +209,35 @@ async def test_drivers_that_a_claim_names_must_have_published(sim: Sim) -> None:
     await ready(sim, "one", within_seconds=60)
 
 
+def waiting_for(until: Json) -> Json:
+    """The class, whose Nodes bear a taint until GPUs are there, and then another one until the cache is."""
+    made = dra_class()
+    taints = [{"key": f"example.com/{name}-not-ready", "effect": "NoSchedule"} for name in ("gpu", "cache")]
+    ready_cache = {"condition": {"type": "CacheReady"}}
+    made["spec"]["readiness"] = [{"taint": taints[0], "until": until}, {"taint": taints[1], "until": ready_cache}]
+    return made
+
+
+@simulated(nodes=NODES)
+async def test_gpus_first_and_then_the_cache(sim: Sim) -> None:
+    """A rule for devices of the driver; the one for a device plugin is refused, because it would never be satisfied."""
+    with pytest.raises(Exception, match=r"use until\.devices in readiness"):
+        await sim.apply(waiting_for({"resource": {"name": "nvidia.com/gpu"}}))
+    sim.nodes.plugin_delay_seconds = 600.0
+    await sim.start_controller()
+    await sim.apply(waiting_for({"devices": {"driver": "gpu.nvidia.com", "count": 8}}))
+    await sim.apply(dra_claim())
+    await sim.until(lambda: word(sim.claim("one"), "Initialized")[1] == "StartupTaintsExist", 900, "it waits")
+    assert "DRA driver gpu.nvidia.com: 0 of 8 usable devices published" in message(sim, "one", "Initialized")
+    node = sim.nodes_of("one")[0]["metadata"]["name"]
+    cached = [{"type": "CacheReady", "status": "True"}]
+    conditions = [*sim.store.get("nodes", node)["status"]["conditions"], *cached]
+    sim.store.patch("nodes", node, {"status": {"conditions": conditions}}, subresource="status")
+    await asyncio.sleep(60)
+    assert "0 of 8 usable devices" in message(sim, "one", "Initialized")
+    await ready(sim, "one", within_seconds=1200)
+
+
 @simulated(nodes=NODES)
 async def test_two_owners_of_one_gpu_are_reported(sim: Sim) -> None:
     """A device plugin that registers besides the driver: a warning, and nothing is removed."""
@@ -199,3 +251,18 @@ async def test_two_owners_of_one_gpu_are_reported(sim: Sim) -> None:
     await sim.until(warned, 60, "a warning")
     assert "gpu.nvidia.com has published 8 devices" in warned()[0]["message"]
     assert condition(sim.claim("one"), "Ready")["status"] == "True"
+
+
+@simulated(nodes=NODES)
+async def test_a_permission_that_is_revoked_leaves_gpus_unknown(sim: Sim) -> None:
+    """What was cached is of an earlier time: a Ready machine stays so, a new one waits, and neither is replaced."""
+    await usable(sim)
+    allow_again = refuse(sim, lambda call: call.target.kind == "resourceslices", 403, "Forbidden")
+    await asyncio.sleep(600.0)
+    await sim.apply(dra_claim("two"))
+    await asyncio.sleep(2 * 3600.0)
+    assert sim.condition("one", "Ready") == "True"
+    assert not sim.audit_log.calls(verb="DELETE", kind="nodeclaims")
+    assert "Forbidden" in message(sim, "two", "Initialized")
+    allow_again()
+    await ready(sim, "two", within_seconds=1800)

@@ -71,6 +71,25 @@ async def test_a_claim_without_quota_holds_no_turn(sim: Sim) -> None:
     assert "limit 60, used" in message(sim, "big", "Launched")
 
 
+@simulated(azure=AzureSettings(family_cores={FAMILY: 71}, actions=AZURE_ACTIONS | QUOTA_ACTIONS))
+async def test_claims_share_what_is_left(sim: Sim) -> None:
+    """One claim that needs 96 vCPUs causes the reading; of four with 24, two are requested, the others send no PUT."""
+    await sim.start_controller(elect=False)
+    await sim.apply(choosing("big", "Standard_NC96ads_A100_v4"))
+    await wait_for_condition(sim, "big", "Launched", "False", "QuotaExceeded", within_seconds=120)
+    await asyncio.sleep(61)
+    names = [f"gpu{n}" for n in range(4)]
+    for name in names:
+        await sim.apply(choosing(name, SIZE))
+    await asyncio.sleep(HOUR_SECONDS)
+    assert len(all_puts(sim, names)) == 2
+    for name in (one for one in names if not puts(sim, one)):
+        assert "limit 71, used 48, needed 24" in message(sim, name, "Launched")
+    sent = [one for one in names if puts(sim, one)]
+    await sim.delete_claim(sent[0])
+    await sim.until(lambda: len(all_puts(sim, names)) == 3, 900, "the quota of a removed machine is used")
+
+
 @pytest.mark.parametrize("granted_later", [False, True])
 @simulated(azure=DENIED)
 async def test_without_the_right_nothing_changes(sim: Sim, *, granted_later: bool) -> None:

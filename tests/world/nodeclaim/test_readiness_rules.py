@@ -22,6 +22,7 @@ from tests.world.claims import (
 )
 from tests.world.demand import pod
 from tests.world.harness import Sim, node_claim, simulated
+from tests.world.transcript import node_name, refuse
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -269,6 +270,51 @@ async def test_a_rule_with_replace_deletes_the_claim_once(sim: Sim) -> None:
     await sim.until(lambda: sim.claim("gpu1") is None, 1200, "the claim is replaced")
     (event,) = events(sim, "gpu1", "NodeRepair")
     assert "readiness[0]: the Node has no condition GPUHealthy" in event["message"]
+
+
+@simulated()
+async def test_a_rule_that_cannot_be_read_replaces_nothing(sim: Sim) -> None:
+    """A CRD that nobody installed is no failure of the machine; once installed, the rule counts at once."""
+    until = {"object": {**CACHE, "jsonPath": "{.status.caches.vllm.*.compatibleGPUs[*]}"}}
+    await start(sim, rule(until, onTimeout="Replace", **TIMEOUT))
+    await node_is_ready(sim, "gpu1")
+    await asyncio.sleep(2 * 3600)
+    assert "does not serve" in message(sim, "gpu1", "Initialized")
+    assert sim.claim("gpu1") is not None
+    for crd in gkm.crds():
+        await sim.apply(crd)
+    await sim.until(lambda: sim.claim("gpu1") is None, 1200, "the claim is replaced")
+
+
+@simulated()
+async def test_a_right_that_is_revoked_later_replaces_nothing(sim: Sim) -> None:
+    """The objects are unknown then, not absent: the message says so, and the taint goes once the right is back."""
+    until = {"object": {**CACHE, "jsonPath": "{.status.caches.vllm.*.compatibleGPUs[*]}"}}
+    await start(sim, rule(until, onTimeout="Replace", timeoutSeconds=1800), crds=True)
+    await node_is_ready(sim, "gpu1")
+    await extracted(sim, "gpu1")
+    await ready(sim, "gpu1")
+    grant = refuse(
+        sim, lambda call: call.target.kind == "gkmcachenodes" and call.who.startswith("ctl"), 403, "Forbidden"
+    )
+    await asyncio.sleep(1800)
+    await sim.apply(node_claim("gpu2", nodeClassRef=REFERENCE))
+    await node_is_ready(sim, "gpu2")
+    await extracted(sim, "gpu2")
+    await asyncio.sleep(2 * 3600)
+    shown = message(sim, "gpu2", "Initialized")
+    assert "failed to list gkmcachenodes.gkm.io" in shown
+    assert "does not exist" not in shown
+    grant()
+    await ready(sim, "gpu2", within_seconds=120)
+
+
+async def extracted(sim: Sim, name: str) -> None:
+    """The cache of the claim's Node is extracted."""
+    node = node_name(sim, name)
+    await sim.apply(gkm.cache_node(node, "default", "vllm"))
+    status = gkm.cache_status(node, "default", "vllm", "Extracted")
+    sim.store.patch(gkm.CACHE_NODES, node, {"status": status}, "default", subresource="status")
 
 
 @simulated()

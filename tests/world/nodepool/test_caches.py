@@ -109,3 +109,20 @@ async def test_a_slow_list_delays_a_node_pool_but_does_not_lose_it(sim: Sim, slo
         return condition(sim.store.get("nodepools.karpenter.sh", "gpu"), "Ready").get("status") == "True"
 
     await sim.until(is_ready, 60, "the NodePool is Ready")
+
+
+@simulated()
+async def test_definitions_of_other_controllers_are_not_read(sim: Sim) -> None:
+    """Clusters have hundreds of large ones: each list and watch names the one that it is about."""
+    named = set[str]()
+
+    async def note(call: Any, request: web.Request) -> None:
+        if call.target.kind == "customresourcedefinitions" and call.verb in ("LIST", "WATCH"):
+            named.add(request.query.get("fieldSelector", ""))
+
+    sim.world.before.append(note)
+    await sim.apply(node_class())
+    await sim.apply(node_pool())
+    await sim.start_controller()
+    await one_life(sim)
+    assert named == {f"metadata.name={name}" for name in (*NAMES, "nodeclaims.karpenter.sh")}

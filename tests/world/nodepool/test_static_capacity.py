@@ -4,7 +4,10 @@ from typing import Any
 
 import pytest
 
+from controllers.provisioning.instances import InstanceTypeCache
+from controllers.reconcile.static_capacity import StaticCapacity
 from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.errors import Answer
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
 from tests.world.harness import Sim, simulated
@@ -12,6 +15,7 @@ from tests.world.harness import Sim, simulated
 pytestmark = pytest.mark.matrix(quick=0)
 
 POOLS = "nodepools.karpenter.sh"
+A100 = "Standard_NC24ads_A100_v4"
 SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
 
 
@@ -52,6 +56,18 @@ async def test_replicas_are_created_and_scaled(sim: Sim) -> None:
     assert names(sim) == ["gpu-1", "gpu-2"], "the one that was not Ready goes"
     sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 0}})
     await sim.until(lambda: not claims_of(sim) and nodes(sim) == 0, 900.0, "nothing is left")
+
+
+@pytest.mark.parametrize("replicas", [300, 100_000_000])
+@simulated()
+async def test_no_more_replicas_than_agent_pools(sim: Sim, replicas: int) -> None:
+    """A cluster has at most 100 agent pools, of which some are reserved; an Event names the limit."""
+    await static_pool(sim, replicas)
+    await sim.start_controller()
+    await settle(sim, 60.0)
+    assert 80 <= len(names(sim)) <= 100
+    found = sim.store.list("events", fields="involvedObject.kind=NodePool,reason=PoolLimitReached")
+    assert [f"spec.replicas {replicas} is more than" in one["message"] for one in found] == [True]
 
 
 @simulated()
@@ -125,3 +141,107 @@ async def test_two_replicas_of_the_controller_create_each_machine_once(sim: Sim)
     await sim.until(lambda: len(names(sim)) <= 2, 60.0, "two NodeClaims")
     await settle(sim)
     assert (len(names(sim)), len(created)) == (2, 4)
+
+
+def bound(sim: Sim, name: str, kind: str, claim: str, **annotations: str) -> None:
+    """A pod of such a controller on the machine of this NodeClaim."""
+    version, uid = "apps/v1", name
+    if kind == "Job":
+        version, uid = (
+            "batch/v1",
+            sim.store.create("jobs.batch", {"metadata": {"name": name}}, "default")["metadata"]["uid"],
+        )
+    owner = {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
+    body = pod(name, nodeName=(sim.claim(claim) or {})["status"]["nodeName"])
+    meta = {**body["metadata"], "ownerReferences": [owner], "annotations": annotations}
+    sim.store.create("pods", {**body, "metadata": meta}, "default")
+
+
+@simulated()
+async def test_the_machine_whose_end_costs_least_goes(sim: Sim) -> None:
+    """The order of their pods: one that is created again, one of a Job, one with do-not-disrupt."""
+    await static_pool(sim, 3)
+    await sim.start_controller()
+    await sim.until(lambda: names(sim) == ["gpu-1", "gpu-2", "gpu-3"] and all_ready(sim), 900.0, "three machines")
+    bound(sim, "web", "ReplicaSet", "gpu-1")
+    bound(sim, "kept", "ReplicaSet", "gpu-2", **{"karpenter.sh/do-not-disrupt": "true"})
+    bound(sim, "train", "Job", "gpu-3")
+    await settle(sim)
+    for replicas, left in ((2, ["gpu-2", "gpu-3"]), (1, ["gpu-2"])):
+        sim.store.patch(POOLS, "gpu", {"spec": {"replicas": replicas}})
+        await sim.until(lambda left=left: names(sim) == left, 60.0, "one is deleted")  # type: ignore[misc]  # the default binds the value of this round
+        await settle(sim)
+        assert names(sim) == left
+
+
+def sizes(*names: str) -> list[dict[str, Any]]:
+    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
+
+
+REFUSED = Answer(403, {"error": {"code": "RequestDisallowedByPolicy", "message": "Disallowed by 'allowed sizes'."}})
+CORRECTIONS: dict[str, tuple[faults.Fault, list[dict[str, Any]]]] = {
+    "another size": (faults.capacity(size=A100), sizes(T4)),
+    "one more size": (faults.capacity(size=A100), sizes(A100, T4)),
+    "refused for good": (faults.Fault(verb="PUT", size=A100, answer=REFUSED, times=100_000), sizes(T4)),
+}
+
+
+@pytest.mark.parametrize("case", CORRECTIONS)
+@simulated()
+async def test_a_corrected_nodepool_replaces_what_cannot_be_launched(sim: Sim, case: str) -> None:
+    """Once; before the correction and after it the NodeClaim stays."""
+    fault, corrected = CORRECTIONS[case]
+    sim.cloud.faults.append(fault)
+    await sim.apply(node_class())
+    await sim.apply(node_pool(replicas=1, requirements=sizes(A100)))
+    await sim.start_controller()
+    await settle(sim, 1800.0)
+    assert names(sim) == ["gpu-1"]
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=corrected)["spec"]["template"]}})
+    await sim.until(lambda: names(sim) == ["gpu-2"] and all_ready(sim), 1800.0, "the machine")
+    await settle(sim, 600.0)
+    assert names(sim) == ["gpu-2"]
+
+
+@simulated()
+async def test_replicas_beyond_its_own_limit_are_no_lack_of_progress(sim: Sim) -> None:
+    """The condition states the limit; the invariant I21 does not expect more machines."""
+    await static_pool(sim, 3, limits={"nodes": "1"})
+    await sim.start_controller()
+    await settle(sim, 4000.0)
+    assert names(sim) == ["gpu-1"]
+
+
+def test_a_pass_reads_once_which_instance_types_can_be_bought(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer is about hundreds of offerings, so it is not asked for each NodeClaim."""
+    requested: list[int] = []
+    in_region, replicas = InstanceTypeCache.in_region, StaticCapacity._replicas
+    inside = False
+
+    def counted(self: InstanceTypeCache, *args: Any) -> Any:
+        if inside:
+            requested[-1] += 1
+        return in_region(self, *args)
+
+    def passed(self: StaticCapacity, *args: Any) -> Any:
+        nonlocal inside
+        requested.append(0)
+        inside = True
+        try:
+            return replicas(self, *args)
+        finally:
+            inside = False
+
+    monkeypatch.setattr(InstanceTypeCache, "in_region", counted)
+    monkeypatch.setattr(StaticCapacity, "_replicas", passed)
+
+    @simulated()
+    async def story(sim: Sim) -> None:
+        await static_pool(sim, 4)
+        await sim.start_controller()
+        await sim.until(lambda: len(names(sim)) == 4 and all_ready(sim), 900.0, "four machines")
+        requested.clear()
+        await settle(sim, 600.0)
+
+    story()
+    assert set(requested) == {1}

@@ -1,13 +1,16 @@
 """Least privilege in Azure: the shipped role has the actions that a claim's life uses; ARM refuses all others."""
 
+import asyncio
 import dataclasses
+import re
 
 import pytest
+import structlog.testing
 
 from provisioner.simulator.azure.routing import ACTIONS
-from tests.world.azure_role import AZURE_ACTIONS, used_actions
+from tests.world.azure_role import AZURE_ACTIONS, CHART, used_actions
 from tests.world.claims import ready
-from tests.world.demand import node_class, node_pool
+from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import Sim, Story, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import FAST, claim_condition
@@ -70,3 +73,26 @@ def test_a_missing_azure_permission_is_reported_on_the_claim(missing: str, condi
 
     assert action in AZURE_ACTIONS
     simulate(story, azure=dataclasses.replace(FAST, actions=AZURE_ACTIONS - {action}))
+
+
+def test_the_role_file_that_is_named_has_the_missing_permission() -> None:
+    """Without the optional role, the log names its file for what only that role grants."""
+
+    async def story(sim: Sim) -> None:
+        await sim.apply(node_class())
+        await sim.apply(node_pool())
+        await sim.apply(pod("p"))
+        await sim.start_controller()
+        await asyncio.sleep(30)
+
+    with structlog.testing.capture_logs() as lines:
+        simulate(story, azure=dataclasses.replace(FAST, actions=AZURE_ACTIONS))
+    found = {text for line in lines if "missing permission" in (text := str(line.get("error", "")))}
+    missing = {match[1] for text in found if (match := re.search(r"missing permission ([a-z/]+)", text))}
+    assert missing == {"skus/read", "usages/read"}, found
+    for text in found:
+        action = re.search(r"missing permission ([a-z/]+)", text)
+        assert action is not None
+        (name,) = re.findall(r"[a-z-]*role\.json", text)
+        assert f'{action[1]}"' in (CHART / name).read_text(), text
+        assert "at the subscription" in text

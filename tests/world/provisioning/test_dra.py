@@ -8,8 +8,9 @@ import yaml
 
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import EXAMPLES, condition
-from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, watches_pods
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, watches_pods, workload
 from tests.world.harness import Json, Sim, simulated
+from tests.world.nodeclaim.test_dra import published
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -115,6 +116,30 @@ def sizes_of(sim: Sim, pool: str) -> list[str]:
 
 
 @simulated(nodes=NODES)
+async def test_the_second_alternative_has_another_number_of_gpus(sim: Sim) -> None:
+    """One H100, else four T4: the NodePool has T4 only. No second machine is bought when H100 can be had."""
+    await begun(sim, dra_pool(requirements=in_sizes("Standard_NC64as_T4_v3")))
+    either = template()
+    options = [
+        {
+            "name": name,
+            "deviceClassName": "gpu.nvidia.com",
+            "count": count,
+            "selectors": [{"cel": {"expression": f"{PRODUCT}.contains('{name.upper()}')"}}],
+        }
+        for name, count in (("h100", 1), ("t4", 4))
+    ]
+    either["spec"]["spec"]["devices"]["requests"] = [{"name": "gpu", "firstAvailable": options}]
+    await sim.apply(either)
+    await pending(sim, claiming("train"))
+    await sim.until(lambda: len(claims_of(sim, "dra")) == 1, 60.0, "a NodeClaim")
+    await sim.apply(dra_pool("other", requirements=in_sizes("Standard_NC40ads_H100_v5"), weight=10))
+    await bound(sim, "train")
+    await asyncio.sleep(300.0)
+    assert (sizes_of(sim, "dra"), sizes_of(sim, "other")) == (["Standard_NC64as_T4_v3"], [])
+
+
+@simulated(nodes=NODES)
 async def test_a_plain_request_does_not_land_on_a_dra_machine(sim: Sim) -> None:
     """It stays pending without another NodePool, and gets a machine of one whose GPUs a device plugin serves."""
     await begun(sim)
@@ -128,6 +153,39 @@ async def test_a_plain_request_does_not_land_on_a_dra_machine(sim: Sim) -> None:
     await bound(sim, "plain")
     assert not claims_of(sim, "dra")
     assert len(claims_of(sim, "plugin")) == 1
+
+
+@simulated(nodes=NODES)
+async def test_a_plain_request_gets_devices_of_a_class_with_that_name(sim: Sim) -> None:
+    """NVIDIA's chart names nvidia.com/gpu: plain pods and pods with claims share the machines of a DRA-only cluster."""
+    await begun(sim, dra_pool(requirements=in_sizes("Standard_NC96ads_A100_v4")))
+    named = device_class()
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    await sim.apply(named)
+    await sim.apply(template())
+    await pending(sim, pod("plain", gpus=2))
+    await bound(sim, "plain")
+    (made,) = claims_of(sim, "dra")
+    assert not [name for name in made["spec"]["resources"]["requests"] if "nvidia" in name]
+    await pending(sim, claiming("one"), pod("another", gpus=1))
+    await bound(sim, "one", "another", within_seconds=60.0)
+    await asyncio.sleep(120.0)
+    assert len(claims_of(sim, "dra")) == 1
+    await pending(sim, pod("more", gpus=1))
+    await bound(sim, "more")
+    assert len(claims_of(sim, "dra")) == 2
+
+
+@simulated(nodes=NODES)
+async def test_a_plain_request_prefers_a_device_plugin(sim: Sim) -> None:
+    """Where both can serve it, and machines of either one are used before another is bought."""
+    await begun(sim, dra_pool(weight=10), node_pool("plugin"))
+    named = device_class()
+    named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
+    await sim.apply(named)
+    await pending(sim, pod("plain"))
+    await bound(sim, "plain")
+    assert (len(claims_of(sim, "dra")), len(claims_of(sim, "plugin"))) == (0, 1)
 
 
 @simulated(nodes=NODES)
@@ -160,6 +218,65 @@ async def test_a_claim_for_all_devices_has_a_machine_of_its_own(sim: Sim) -> Non
     assert len(claims_of(sim, "dra")) == 2
     allocated = [one for one in sim.store.list(CLAIMS) if one["metadata"]["name"].startswith("all")]
     assert len(allocated[0]["status"]["allocation"]["devices"]["results"]) == 4
+
+
+async def seven_of_eight(sim: Sim) -> tuple[str, str]:
+    """A machine of eight GPUs, seven of which pods have; the name of its Node and of the device that is left."""
+    await begun(sim, dra_pool(requirements=in_sizes("Standard_ND96asr_v4")))
+    await sim.apply(template())
+    names = [f"p{number}" for number in range(7)]
+    await pending(sim, *(claiming(name) for name in names))
+    await bound(sim, *names)
+    await asyncio.sleep(60.0)
+    results = [one["status"]["allocation"]["devices"]["results"] for one in sim.store.list(CLAIMS)]
+    (left,) = {f"gpu-{number}" for number in range(8)} - {one["device"] for (one,) in results}
+    return node_of(sim, "p0"), left
+
+
+def republish(sim: Sim, left: str, changes: Json, *more: Json) -> None:
+    """The driver changes this device, and publishes others beside it."""
+    for one in sim.store.list(SLICES):
+        found = one["spec"]["devices"]
+        if not any(device["name"] == left for device in found):
+            continue
+        devices = [{**device, **(changes if device["name"] == left else {})} for device in found]
+        counters = [{"name": "of-gpu", "counters": {"memory": {"value": "40Gi"}}}]
+        spec = {**one["spec"], "devices": [*devices, *more], "sharedCounters": counters}
+        sim.store.patch(SLICES, one["metadata"]["name"], {"spec": spec})
+
+
+@simulated(nodes=NODES)
+async def test_a_device_with_a_taint_is_not_free(sim: Sim) -> None:
+    """A taint that only informs does not matter; with NoSchedule the next pod gets another machine."""
+    node, left = await seven_of_eight(sim)
+    republish(sim, left, {"taints": [{"key": "gpu.nvidia.com/xid", "value": "43", "effect": "None"}]})
+    await pending(sim, claiming("eighth"))
+    await bound(sim, "eighth", within_seconds=60.0)
+    assert node_of(sim, "eighth") == node
+    sim.store.delete("pods", "eighth", "default")
+    republish(sim, left, {"taints": [{"key": "example.com/reserved", "effect": "NoSchedule"}]})
+    await asyncio.sleep(30.0)
+    await pending(sim, claiming("ninth"))
+    await bound(sim, "ninth")
+    assert node_of(sim, "ninth") != node
+
+
+@simulated(nodes=NODES)
+async def test_a_gpu_of_which_a_partition_is_allocated_is_not_free(sim: Sim) -> None:
+    """The partition consumes counters of its GPU: the next pod for a whole GPU gets another machine."""
+    node, left = await seven_of_eight(sim)
+    whole, part = ([{"counterSet": "of-gpu", "counters": {"memory": {"value": size}}}] for size in ("40Gi", "5Gi"))
+    partition = {"name": "slice", "attributes": {"type": {"string": "mig"}}, "consumesCounters": part}
+    republish(sim, left, {"consumesCounters": whole}, partition)
+    of_slices = "device.attributes['gpu.nvidia.com'].type == 'mig'"
+    await sim.apply({**device_class("mig.nvidia.com"), "spec": {"selectors": [{"cel": {"expression": of_slices}}]}})
+    await sim.apply(template("slices", deviceClassName="mig.nvidia.com"))
+    await pending(sim, claiming("small", "slices"))
+    await bound(sim, "small", within_seconds=60.0)
+    await pending(sim, claiming("large"))
+    await bound(sim, "large")
+    assert (node_of(sim, "small"), len(claims_of(sim, "dra"))) == (node, 2)
+    assert node_of(sim, "large") != node
 
 
 SELECTED = [
@@ -205,6 +322,33 @@ async def test_a_claim_that_no_size_serves_is_refused(sim: Sim, made: Json, word
     assert reason == "FailedScheduling"
     assert words in message
     assert not claims_of(sim, "dra")
+
+
+@simulated(nodes=NODES)
+async def test_devices_of_another_driver_do_not_matter(sim: Sim) -> None:
+    """The GPUs of the pod buy one machine; the Event names the other request, whose driver publishes its devices."""
+    await begun(sim)
+    network = [{"cel": {"expression": "device.driver == 'dra.net'"}}]
+    await sim.apply({**device_class("dra.net"), "spec": {"selectors": network}})
+    await sim.apply(template())
+    nic = template("nic", deviceClassName="dra.net")
+    nic["spec"]["spec"]["devices"]["requests"][0]["name"] = "nic"
+    await sim.apply(nic)
+    made = claiming("train")
+    made["spec"]["resourceClaims"].append({"name": "nic", "resourceClaimTemplateName": "nic"})
+    only = claiming("only", "nic")
+    await pending(sim, made, only)
+    await sim.until(lambda: published(sim), 900, "the Node with its GPUs")
+    named = 'request "nic" of ResourceClaimTemplate default/nic for devices of dra.net'
+    assert any(reason == "Nominated" and named in words for reason, words in pod_events(sim, "train"))
+    ((reason, words),) = pod_events(sim, "only")
+    assert (reason, named in words) == ("FailedScheduling", True)
+    node = sim.store.list(SLICES)[0]["spec"]["nodeName"]
+    pool = {"name": node, "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "dra.net", "nodeName": node, "pool": pool, "devices": [{"name": "eth1"}, {"name": "eth2"}]}
+    sim.store.create(SLICES, {"metadata": {"name": "network"}, "spec": spec})
+    await bound(sim, "train", "only")
+    assert len(claims_of(sim, "dra")) == 1
 
 
 @simulated(nodes=NODES)
@@ -264,3 +408,23 @@ async def test_the_examples(sim: Sim) -> None:
         lambda: sim.store.get("pods", "trainer", "default")["status"]["phase"] == "Running", 1200, "it runs"
     )
     assert sizes_of(sim, "dra") == [A100]
+
+
+@pytest.mark.parametrize("replicas", [None, 1], ids=["dynamic", "static"])
+@simulated(nodes=NODES)
+async def test_a_drifted_machine_whose_pod_claims_gpus_is_replaced(sim: Sim, replicas: int | None) -> None:
+    """By one other machine, on which the pod gets a GPU again."""
+    spec: dict[str, Any] = {} if replicas is None else {"replicas": replicas}
+    await begun(sim, dra_pool(requirements=in_sizes(T4), disruption={"consolidateAfter": "Never"}, **spec))
+    await sim.apply(template())
+    claims = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
+    workload(sim, "ReplicaSet", "serving", gpus=0, resourceClaims=claims)
+    await bound(sim, "serving-0")
+    (old,) = await sim.until(lambda: claims_of(sim, "dra"), 60.0, "its machine")
+    name = old["metadata"]["name"]
+    await sim.until(lambda: sim.condition(name, "Ready") == "True", 900.0, "it is Ready")
+    hashed = {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "of another one"}}}
+    sim.store.patch("nodeclaims.karpenter.sh", name, hashed)
+    await bound(sim, "serving-1", within_seconds=3600.0)
+    await sim.until(lambda: sim.claim(name) is None, 900.0, "the old machine is gone")
+    assert len(sim.cloud.request_log.puts) == 2

@@ -138,7 +138,7 @@ async def test_spot_is_requested_before_on_demand(sim: Sim) -> None:
     sim.cloud.faults.append(faults.capacity("AllocationFailed", priority="Spot"))
     both = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand", "spot"]}
     await with_node_pool(sim, requirements=[both])
-    await pending(sim, pod("p"))
+    await pending(sim, pod("p", tolerations=[{"operator": "Exists"}]))
     (claim,) = await sim.until(lambda: claims_of(sim), 20.0, "a NodeClaim")
     (node,) = await sim.until(lambda: running(sim, "p"), 1800.0, "the pod runs")
     assert node["metadata"]["labels"][labels.CAPACITY_TYPE] == "on-demand"

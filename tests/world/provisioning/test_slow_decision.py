@@ -6,11 +6,13 @@ from typing import TypeVar
 
 import pytest
 
+from provisioner.api import labels
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, watches_pods
-from tests.world.harness import Sim, simulated
+from tests.world.harness import Json, Sim, node_claim, simulated
 
 T = TypeVar("T")
 SECONDS = 8.0
+OTHER_CLASS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
 
 
 async def slow(function: Callable[[], T]) -> T:
@@ -61,3 +63,48 @@ def test_what_goes_meanwhile_gets_no_machine(gone: str) -> None:
         assert not claims_of(sim)
 
     story()
+
+
+@simulated()
+async def test_a_nodepool_that_is_edited_meanwhile_is_decided_again(sim: Sim) -> None:
+    """No NodeClaim has the hash and the taints of one version of a NodePool, and the requirements of another."""
+    await deciding(sim)
+    zone = {"key": labels.ZONE, "operator": "In", "values": ["westeurope-2"]}
+    edited = node_pool(requirements=[zone])["spec"]["template"]
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"template": edited}})
+    await sim.until(lambda: bool(claims_of(sim)), 60.0, "the NodeClaim")
+    (claim,) = claims_of(sim)
+    assert zone in claim["spec"]["requirements"]
+
+
+@pytest.mark.parametrize("owner", ["another controller", "static NodePool"])
+def test_nodeclaims_that_others_create_steadily(owner: str) -> None:
+    """They delay no decision: each takes longer than the time between two of them."""
+
+    @simulated()
+    async def story(sim: Sim) -> None:
+        await deciding(sim)
+        others = node_pool("others", **({"replicas": 1} if owner == "static NodePool" else {}))
+        if owner != "static NodePool":
+            others["spec"]["template"]["spec"]["nodeClassRef"] = OTHER_CLASS
+        await sim.apply(others)
+        uid = (sim.store.get("nodepools.karpenter.sh", "others") or {})["metadata"]["uid"]
+        number = 0
+        while not claims_of_pool(sim, "gpu"):
+            number += 1
+            assert number < 60, "no machine was bought for a minute"
+            if owner == "static NodePool":
+                sim.store.patch("nodepools.karpenter.sh", "others", {"spec": {"replicas": number}})
+            else:
+                owned = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "others", "uid": uid}
+                body = node_claim(f"others-{number}")
+                body["metadata"] |= {"ownerReferences": [owned], "labels": {labels.NODEPOOL: "others"}}
+                body["spec"]["nodeClassRef"] = OTHER_CLASS
+                await sim.apply(body)
+            await asyncio.sleep(1.0)
+
+    story()
+
+
+def claims_of_pool(sim: Sim, pool: str) -> list[Json]:
+    return [one for one in claims_of(sim) if one["metadata"]["labels"].get(labels.NODEPOOL) == pool]

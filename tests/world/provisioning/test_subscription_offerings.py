@@ -124,6 +124,33 @@ async def test_sizes_are_read_again_for_a_new_nodepool(sim: Sim) -> None:
     assert sim.cloud.counts["SKUS"] == 2
 
 
+@simulated(azure=dataclasses.replace(READABLE, family_cores={T4_FAMILY: 11}))
+async def test_a_family_with_quota_for_two_machines(sim: Sim) -> None:
+    """Of four pods two get the cheapest size, two another one, with one PUT each; later pods count the first."""
+    await with_node_pool(sim)
+    await pending(sim, pod("first"))
+    await sim.until(lambda: sizes(sim) == [T4], 20.0, "the first machine")
+    await pending(sim, *(pod(f"p{n}") for n in range(3)))
+    await sim.until(lambda: len(claims_of(sim)) == 4, 20.0, "a NodeClaim for each pod")
+    await asyncio.sleep(120)
+    assert (sorted(sizes(sim)), puts(sim)) == ([T4, T4, A10, A10], 4)
+
+
+@simulated(azure=dataclasses.replace(READABLE, family_cores={T4_FAMILY: 8}))
+async def test_a_pod_that_quota_leaves_without_a_machine(sim: Sim) -> None:
+    """Three pods require the size: two machines are bought, and the Event of the third pod names quota and remedy."""
+    await with_node_pool(sim)
+    await pending(sim, *(pod(f"p{n}", nodeSelector=ONLY_T4) for n in range(3)))
+    await sim.until(lambda: len(claims_of(sim)) == 2, 20.0, "two NodeClaims")
+    messages = await sim.until(
+        lambda: [m for n in range(3) for r, m in pod_events(sim, f"p{n}") if r == "FailedScheduling"], 20.0, "the Event"
+    )
+    assert "cores quota in westeurope: limit 8, used 0, 8 more for machines of other pods" in messages[0]
+    assert "az vm list-usage -l westeurope" in messages[0]
+    await asyncio.sleep(120)
+    assert (len(claims_of(sim)), puts(sim)) == (2, 2)
+
+
 @simulated(azure=NO_QUOTA)
 async def test_a_family_without_quota_is_not_bought(sim: Sim) -> None:
     """Three vCPUs of the family are left, the machine has four: another family is bought, without a refused PUT."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import statistics
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from controllers.model.policy import Policy
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.harness import Sim, node_claim, simulate, simulated
+from tests.world.harness import Sim, node_claim, simulate
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.termination.test_termination import up
 from tests.world.transcript import FAST, node_name, pool_calls, run_pod
@@ -54,13 +55,46 @@ def test_a_burst_of_removals_is_proven_by_lists(page_size: int, delete_seconds: 
     simulate(story, azure=azure)
 
 
-@simulated(azure=FAST)
-async def test_a_removal_ends_while_lists_fail(sim: Sim) -> None:
-    """ARM answers every LIST with 503 and each GET as usual."""
-    await up(sim)
-    run_pod(sim, "app", node_name(sim))
-    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
-    await sim.delete_claim(NAME)
-    await asyncio.sleep(HOUR)
-    gets = len(pool_calls(sim, "GET"))
-    assert sim.claim(NAME) is None, f"pool {NAME in sim.cloud.pools}, GETs {gets}"
+@pytest.mark.parametrize("delete_seconds", [10.0, 130.0, 400.0])
+def test_a_removal_ends_while_lists_fail(delete_seconds: float) -> None:
+    """ARM answers every LIST with 503 and each GET as usual: a GET proves the absence within 40 s of the pool's end."""
+
+    async def story(sim: Sim) -> None:
+        ended: list[float] = []
+        sim.cloud.subscribe(lambda kind, _: ended.append(sim.now) if kind == "gone" else None)
+        await up(sim)
+        run_pod(sim, "app", node_name(sim))
+        sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+        await sim.delete_claim(NAME)
+        await sim.until(lambda: sim.claim(NAME) is None, HOUR, "the claim is gone")
+        assert sim.now - ended[0] <= 40.0
+        assert len(pool_calls(sim, "GET")) <= delete_seconds / 30 + 2
+
+    simulate(story, azure=replace(FAST, delete_seconds=(delete_seconds, delete_seconds)))
+
+
+def test_a_burst_of_removals_ends_while_lists_fail() -> None:
+    """Each of 30 claims is gone within two minutes of its pool: their GETs share the budget, and AKS throttles none."""
+
+    async def story(sim: Sim) -> None:
+        ended: dict[str, float] = {}
+        gone: dict[str, float] = {}
+        sim.cloud.subscribe(lambda kind, pool: ended.update({pool.name: sim.now}) if kind == "gone" else None)
+        await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
+        for name in NAMES[:30]:
+            await sim.apply(node_claim(name))
+        await sim.until(lambda: all(sim.condition(name, "Ready") == "True" for name in NAMES[:30]), 1800, "all Ready")
+        await asyncio.sleep(120)
+        sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+        for name in NAMES[:30]:
+            await sim.delete_claim(name)
+
+        def all_gone() -> bool:
+            gone.update({name: sim.now for name in NAMES[:30] if name not in gone and sim.claim(name) is None})
+            return len(gone) == 30
+
+        await sim.until(all_gone, 1800, "all are gone")
+        assert max(gone[name] - ended[name] for name in gone) <= 120.0
+        assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
+
+    simulate(story, azure=replace(FAST, delete_seconds=(120.0, 240.0), max_agent_pools=MANY + 10))

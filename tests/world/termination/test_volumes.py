@@ -188,3 +188,12 @@ async def test_unreadable_volume_attachments_hold_the_machine_and_are_reported(s
     assert len(lists(sim)) <= 12
     allow()
     await went(sim, uid, WHOLE)
+
+
+@simulated(azure=FAST)
+async def test_a_pod_that_stays_and_names_an_impossible_volume(sim: Sim) -> None:
+    """The pod tolerates every taint, and its volume has a name that no claim can have: the machine is deleted."""
+    await up(sim)
+    agent(sim, "odd", node_name(sim), [{"name": "v", "persistentVolumeClaim": {"claimName": "a/b"}}])
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: pool_calls(sim, "DELETE"), 5 * MINUTE, "the machine is deleted")

@@ -47,7 +47,7 @@ LIST_USAGE = "az vm list-usage -l westeurope -o table"
 LIST_SKUS = "az vm list-skus --location <location> -o table"
 OTHER_OFFERING = "another size, zone or region may have capacity"
 SETTINGS = "AZURE_CLUSTER_NAME"
-CLAIM = "Delete the claim and create a corrected one"
+CLAIM = "Correct the NodePool or node class, or create a corrected claim"
 RETRIED = "Retried automatically"
 OWNER = "The owner of the subscription must resolve this"
 NETWORK = "Check the cluster's outbound network, DNS and firewall"
@@ -154,8 +154,8 @@ CAPACITY = (
         for what, scope in CONSTRAINTS
     ),
     passing(SHORTAGE, "AksCapacityHeavyUsage", "The region is heavily used.", (400, 409, 200), after=SLOW),
-    short("SubnetIsFull", "Subnet gpu is full.", "cluster", "use a larger one", after=SLOW),
-    short("InsufficientSubnetSize", "Subnet gpu is small.", "cluster", "use a larger one", after=SLOW),
+    short("SubnetIsFull", "Subnet gpu is full.", "subnet", "use a larger one", after=SLOW),
+    short("InsufficientSubnetSize", "Subnet gpu is small.", "subnet", "use a larger one", after=SLOW),
     short("PublicIPCountLimitReached", "10 of 10", "cluster", "disable node public IPs", after=SLOW),
 )
 
@@ -278,7 +278,7 @@ CONFLICTS = (
     refused(CONFLICT, "PropertyChangeNotAllowed", "Changing property 'vmSize' is not allowed."),
     passing(CONFLICT, "MissingSubscriptionRegistration", "not registered", (409,), ends=OWNER, after=SLOW),
     passing(CONFLICT, "ReadOnlyDisabledSubscription", "disabled", (409,), ends=OWNER, after=SLOW),
-    passing(CONFLICT, "ScopeLocked", "locked", (409,), ends=OWNER, after=SLOW),
+    passing(CONFLICT, "ScopeLocked", "locked", (409,), ends="az lock list", after=SLOW),
 )
 
 LABEL = {"reason": "InvalidLabel"}
@@ -330,6 +330,14 @@ SERVICE = (
     passing(ACCESS, "InvalidAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing(ACCESS, "InvalidAuthenticationTokenTenant", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
     passing(ACCESS, "ExpiredAuthenticationToken", "no", (401,), reason="Unauthenticated", ends=IDENTITY),
+    passing(
+        ACCESS,
+        "AuthorizationFailed",
+        "The client does not have authorization to perform action 'Microsoft.Compute/skus/read' over scope '/s'.",
+        (403,),
+        ends="it can take an hour to take effect",
+        after=SLOW,
+    ),
     passing(ACCESS, "AuthorizationFailed", "no role", (403,), ends="it can take an hour to take effect", after=SLOW),
     passing(RATE, "Throttled", "retry again in X seconds", (429,), reason="Throttled"),
     *(

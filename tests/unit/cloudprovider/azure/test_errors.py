@@ -109,8 +109,8 @@ NO_CAPACITY = [
     ("AvailabilityZoneNotSupported", "zone 3 is not there", "zone", None),
     ("KubenetNodeCountTotalExceedsLimit", "400 nodes", "cluster", 300.0),
     ("BadRequest", "The maximum number of agent pools (100) allowed has been reached.", "cluster", 300.0),
-    ("SubnetIsFull", "full", "cluster", 300.0),
-    ("InsufficientSubnetSize", "small", "cluster", 300.0),
+    ("SubnetIsFull", "full", "subnet", 300.0),
+    ("InsufficientSubnetSize", "small", "subnet", 300.0),
     ("PublicIPCountLimitReached", "no ips", "cluster", 300.0),
 ]
 
@@ -434,6 +434,15 @@ def test_a_missing_permission_names_the_action_and_the_role() -> None:
         " role assignment create; it can take an hour to take effect"
     )
     assert (error.reason, error.after) == ("AuthorizationFailed", 300.0)
+
+
+@pytest.mark.parametrize("action", ["Microsoft.Compute/skus/read", "Microsoft.Compute/locations/usages/read"])
+def test_a_missing_permission_of_the_optional_role_names_that_role(action: str) -> None:
+    """The message names the second role and its scope, the subscription."""
+    body = read_body(json.dumps(errors.forbidden(action, "/subscriptions/s").body))
+    message = classify_response(403, body, headers={}, pool="", verb="list").message
+    assert message.startswith(f"AuthorizationFailed: missing permission {'/'.join(action.split('/')[-2:])}. Optional: ")
+    assert "charts/gpu-provisioner/azure-quota-role.json at the subscription" in message
 
 
 def test_a_long_text_is_truncated() -> None:

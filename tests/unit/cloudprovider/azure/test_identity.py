@@ -154,7 +154,7 @@ def test_an_error_of_entra_id_is_retryable(tmp_path: Path, status: int, code: st
             assert isinstance(failed.value, Retryable)
             assert failed.value.reason == "NoToken"
             assert failed.value.message.startswith("AADSTS70021: No match_row federated identity record found")
-            assert "create a corrected one" not in failed.value.message
+            assert "create a corrected claim" not in failed.value.message
             assert ASSERTION not in failed.value.message
         assert cloud.requests == []
         entra.status = 200

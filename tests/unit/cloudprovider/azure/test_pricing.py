@@ -37,13 +37,14 @@ def test_every_size_of_the_table_is_complete() -> None:
     assert pricing.sizes("mars") == ()
 
 
-@pytest.mark.parametrize(
-    ("vcpus", "gib", "cpu", "memory"),
-    [(1, 2, "60m", "765Mi"), (4, 28, "140m", "4500Mi"), (96, 1900, "1060m", "148270Mi")],
-)
-def test_reserved_resources(vcpus: int, gib: int, cpu: str, memory: str) -> None:
-    """6 % of the first core, 4 % of the second, 2 % up to four, 1 % beyond; memory as the docstring states."""
-    assert pricing.reserved(vcpus, gib) == {"cpu": cpu, "memory": memory}
+def test_sizes_without_a_price() -> None:
+    """They come after all others, or by their prices elsewhere in a region without any."""
+    here = {size.name: size.order_price for size in pricing.unpriced("eastus")}
+    assert min(here.values()) >= pricing.UNPRICED
+    assert {"Standard_ND128isr_GB300_v6", "Standard_NG32adms_V620_v1"} <= here.keys()
+    elsewhere = {size.name: size.order_price for size in pricing.unpriced("usgovvirginia")}
+    assert 0 < elsewhere["Standard_NC4as_T4_v3"] < elsewhere["Standard_ND96isr_H100_v5"] < pricing.UNPRICED
+    assert elsewhere["Standard_ND128isr_GB300_v6"] > pricing.UNPRICED
 
 
 ON_DEMAND, SPOT = ("on-demand", "eastus"), ("spot", "eastus")
@@ -147,4 +148,5 @@ def test_offerings_by_price() -> None:
     ]
     given = [wanted[4], wanted[3], wanted[1], wanted[2], wanted[0]]
     assert [*pricing.by_price(given, "eastus")] == wanted
-    assert [*pricing.by_price(given, "atlantis")] == [wanted[0], wanted[4], wanted[3], wanted[1], wanted[2]]
+    # By the prices elsewhere in a region without any.
+    assert [*pricing.by_price(given, "usgovvirginia")] == wanted

@@ -3,7 +3,7 @@
 import pytest
 
 from cloudprovider.azure.instance_types import _INSTANCE_TYPES
-from cloudprovider.azure.quota import family_of, quota_name, quota_of, shortage, vcpus_of
+from cloudprovider.azure.quota import family_of, quota_name, quota_of, vcpus_of
 from cloudprovider.interface import SPOT, Offering, Usage
 
 FAMILY = quota_name("StandardNCADSA100v4Family")
@@ -82,16 +82,20 @@ def test_machines_requested_since_the_reading_count(
     offering: Offering, left: dict[str, int], requested: list[Offering], expected: str
 ) -> None:
     """In the quotas that they need."""
-    found = shortage(usages(**left), offering, "westeurope", requested=requested)
-    assert found == (f"{A100.size}: {expected}" if expected else "")
+    found = quota_of(usages(**left), offering, "westeurope", requested=requested)
+    assert (found.text if found is not None and not found.sufficient else "") == expected
 
 
 def test_the_family_from_the_list_of_sizes() -> None:
     """It takes the place of the table's, which lacks the families of CPU sizes."""
     cpu, left = Offering(size="Standard_D8s_v5"), usages(standarddsv5family=7, cores=100)
-    assert shortage(left, cpu, "westeurope") == ""
-    found = shortage(left, cpu, "westeurope", family=lambda _: "standardDSv5Family")
-    assert found == "Standard_D8s_v5: standardDSv5Family cores quota in westeurope: limit 100, used 93, needed 8"
+    region = quota_of(left, cpu, "westeurope")
+    assert region is not None
+    assert region.sufficient
+    found = quota_of(left, cpu, "westeurope", family=lambda _: "standardDSv5Family")
+    assert found is not None
+    assert found.text == "standardDSv5Family cores quota in westeurope: limit 100, used 93, needed 8"
+    assert not found.sufficient
 
 
 @pytest.mark.parametrize("offering", [A100, Offering(size="Standard_D8s_v5"), Offering(size="Standard_X")])

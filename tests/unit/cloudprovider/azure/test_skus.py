@@ -30,12 +30,28 @@ def restricted(kind: str, *zones: str, location: str = "westeurope") -> dict[str
     return {"type": kind, "values": [location], "restrictionInfo": info, "reasonCode": "NotAvailableForSubscription"}
 
 
-WELL = ResourceSku(name="Standard_NC24ads_A100_v4", family="StandardNCADSA100v4Family", vcpus=24, zones=("1", "2"))
+WELL = ResourceSku(
+    name="Standard_NC24ads_A100_v4", family="StandardNCADSA100v4Family", vcpus=24, zones=("1", "2"), temp_gib=64
+)
 
 
 def test_a_size_without_restrictions() -> None:
     """Family, vCPUs, zones."""
     assert to_sku(row(), "westeurope") == WELL
+
+
+def test_local_disks() -> None:
+    """Of the temporary disk, the cache and NVMe; whether one can hold the OS disk, if the list states it."""
+    values = {
+        "EphemeralOSDiskSupported": "True",
+        "MaxResourceVolumeMB": "180224",
+        "CachedDiskBytes": "47244640256",
+        "NvmeDiskSizeInMiB": "915527",
+    }
+    found = to_sku(row(capabilities=[{"name": name, "value": value} for name, value in values.items()]), "westeurope")
+    assert (found.ephemeral, found.temp_gib, found.cache_gib, found.nvme_gib) == (True, 176, 44, 894)
+    refused = [{"name": "EphemeralOSDiskSupported", "value": "False"}]
+    assert to_sku(row(capabilities=refused), "westeurope").ephemeral is False
 
 
 def test_restrictions_of_a_size() -> None:

@@ -8,8 +8,8 @@ import msgspec
 
 from controllers.disruption.machine import Machine, budget_left
 from controllers.disruption.view import View
-from controllers.provisioning.cluster import Observed
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import CachedPod, PodDigest
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -25,6 +25,7 @@ T4, T4_8, T4_16, T4_64 = (f"Standard_NC{cpus}as_T4_v3" for cpus in (4, 8, 16, 64
 A100, A100_4, A100_8 = "Standard_NC24ads_A100_v4", "Standard_NC96ads_A100_v4", "Standard_ND96amsr_A100_v4"
 D2, D4, D8, D16 = (f"Standard_D{cpus}s_v5" for cpus in (2, 4, 8, 16))
 UP = ("Launched", "Registered", "Initialized", "Ready", "Consolidatable")
+NODE_CLASS = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
 REPLICA_SET = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
 TYPE_BY_NAME = {kind.name: kind for kind in TYPES.types}
 DIGEST = PodDigest()
@@ -36,8 +37,7 @@ def pool(name: str = "gpu", policy: str | None = "WhenEmptyOrUnderutilized", **s
     disruption: Json = {"consolidateAfter": "5m", "budgets": [{"nodes": "100%"}], **spec.pop("disruption", {})}
     if policy is not None:
         disruption["consolidationPolicy"] = policy
-    reference = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
-    template = {"spec": {"nodeClassRef": reference, "requirements": spec.pop("requirements", [])}}
+    template = {"spec": {"nodeClassRef": NODE_CLASS, "requirements": spec.pop("requirements", [])}}
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}"},
         "spec": {"template": template, "disruption": disruption, **spec},
@@ -85,6 +85,7 @@ class Fleet:
         *,
         of: str = "gpu",
         term: str = "on-demand",
+        node_class: str = "default",
         up: tuple[str, ...] = UP,
         labels: Mapping[str, str] | None = None,
         taints: Iterable[Mapping[str, str]] = (),
@@ -110,6 +111,7 @@ class Fleet:
         conditions = [{"type": one, "status": "True", "lastTransitionTime": MOMENT} for one in up]
         claim = {
             "metadata": {"name": name, "uid": f"uid-{name}", "labels": known, "ownerReferences": [owner]},
+            "spec": {"nodeClassRef": {**NODE_CLASS, "name": node_class}},
             "status": {"nodeName": name, "conditions": conditions},
         }
         node = {

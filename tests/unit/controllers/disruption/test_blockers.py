@@ -48,13 +48,13 @@ ANNOTATED = 'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/a)'
 
 
 def pod(owner: tuple[str, str] = REPLICA_SET, requests: dict[str, str] | None = None, **changes: Any) -> CachedPod:
-    """A Ready pod on a Node, as the cache holds it. `annotations`, `deleting`, `ready`, or fields of its spec."""
+    """A Ready pod on a Node, as the cache holds it. `changes`: its labels, `deleting`, `ready`, its spec…"""
     api_version, kind = owner
     owners = [{"apiVersion": api_version, "kind": kind, "name": "o", "uid": "o", "controller": True}] if kind else []
     meta = {
         "name": "a",
         "namespace": "default",
-        "labels": {"app": "a"},
+        "labels": {"app": "a", **changes.pop("labels", {})},
         "annotations": changes.pop("annotations", {}),
         "ownerReferences": owners,
         **({"deletionTimestamp": rfc3339(NOW)} if changes.pop("deleting", False) else {}),
@@ -184,20 +184,14 @@ def test_a_budget_that_cannot_be_read_selects_every_pod() -> None:
     assert blocked(machine(pod()), (pod(),), budgets, NOW) == held("b")
 
 
-@pytest.mark.parametrize(
-    ("spec", "fully"),
-    [
-        ({"maxUnavailable": 0}, True),
-        ({"maxUnavailable": "0%"}, True),
-        ({"maxUnavailable": 1}, False),
-        ({"minAvailable": "100%"}, True),
-        ({"minAvailable": 2}, False),
-    ],
-)
-def test_budgets_that_never_allow_an_eviction(spec: dict[str, Any], fully: bool) -> None:
-    one = budget(allowed=0, **spec)
-    assert one.fully_blocking is fully
-    assert bool(PodBudgets([one]).ever_blocking(pod())) is fully
+def test_a_group_that_restarts_as_a_whole_is_protected() -> None:
+    """The StatefulSets of a LeaderWorkerSet create its pods; without GPUs a restart is cheap."""
+    label = {labels.LEADER_WORKER_SET: "vllm"}
+    found, plain = pod(STATEFUL_SET, GPU, labels=label), pod(STATEFUL_SET, {"cpu": "1"}, labels=label)
+    why = "Pod requests GPUs and is of a LeaderWorkerSet, whose group would restart (Pod=default/a)"
+    assert blocked(machine(found), (found,), PodBudgets(), NOW) == why
+    assert not blocked(machine(plain), (plain,), PodBudgets(), NOW)
+    assert not empty(machine(found))
 
 
 @pytest.mark.parametrize("owner", JOBS)

@@ -1,11 +1,13 @@
 """Which drifted machine of dynamic NodePools is replaced, and by what, as a table."""
 
+from datetime import timedelta
+
 import pytest
 
-from controllers.disruption.drift import NO_BUDGET, drift
+from controllers.disruption.drift import NO_BUDGET, Drift, drift
 from provisioner.api.nodepool import NodePool
 
-from .fleet import A100, D4, D8, T4, UP, Fleet, pod, pool
+from .fleet import A100, D4, D8, NOW, T4, UP, Fleet, pod, pool
 
 DRIFTED = (*UP, "Drifted")
 GOING = (*DRIFTED, "DisruptionReason")
@@ -69,3 +71,40 @@ def test_budgets_and_waits() -> None:
     fleet = Fleet(budget("1")).add("a", T4, [(1, 1)], up=DRIFTED)
     assert drift(fleet.view()).command is not None
     assert drift(fleet.view(), waits=lambda _: True).command is None
+
+
+def stuck(number: int) -> Fleet:
+    """So many drifted machines whose pods find no place, and `z` of another NodePool, whose pod finds one."""
+    fleet = Fleet(pool("stuck"), pool("fine"))
+    for index in range(number):
+        name, rack = f"a{index:03}", {"rack": str(index)}
+        fleet.add(name, T4, [pod(f"p{name}", 1, 1, name, nodeSelector=rack)], of="stuck", up=DRIFTED, labels=rack)
+    return fleet.add("z", T4, [(1, 1)], of="fine", up=DRIFTED)
+
+
+def test_the_search_goes_on_after_machines_that_find_no_place() -> None:
+    found = drift(stuck(20).view())
+    assert found.command is not None
+    assert [one.claim.name for one in found.command.machines] == ["z"]
+    assert len(found.kept) == 20
+
+
+def test_every_machine_has_its_turn() -> None:
+    """More machines than one pass simulates: another part of them comes first in each pass."""
+    fleet = stuck(200)
+    found = (drift(fleet.view(now=NOW + timedelta(seconds=10 * number))).command for number in range(20))
+    assert any(one is not None and one.machines[0].claim.name == "z" for one in found)
+
+
+def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
+    """It waits first; when it may be tried again, the others come before it."""
+    fleet = Fleet().add("a", T4, [(1, 1)], up=DRIFTED).add("b", A100, [(1, 1)], up=DRIFTED)
+
+    def first(found: Drift) -> str:
+        return found.command.machines[0].claim.name if found.command is not None else ""
+
+    assert first(drift(fleet.view())) == "a"
+    found = drift(fleet.view(waiting={"uid-a": "sold out"}))
+    assert (first(found), found.kept["a"].endswith("undone: sold out")) == ("b", True)
+    assert first(drift(fleet.view(), undone={"uid-a": 1})) == "b"
+    assert first(drift(fleet.view(), undone={"uid-a": 1, "uid-b": 2})) == "a"

@@ -14,6 +14,7 @@ from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import NOW, claim, node
 
 UP = ("Launched", "Registered", "Initialized", "Ready")
+TERMINATING = "InstanceTerminating"
 NOT_READY = {"Initialized": "NodeNotReady"}
 DUE = 240.0 + VALIDATION_SECONDS
 
@@ -56,6 +57,14 @@ def pool(after: str = "4m", nodes: str = "100%", **spec: Any) -> NodePool:
             math.inf,
         ),
         (pool(nodes="2"), [machine("a"), machine("b", leaving=True)], ("a",), 0, math.inf),
+        # A NodeClaim that waits for capacity, boots or was never launched is no machine yet, also while it is deleted.
+        (pool(nodes="1"), [machine("a"), machine("b", up=("Launched",))], ("a",), 0, math.inf),
+        (pool(nodes="1"), [machine("a"), machine("b", up=(), down={"Launched": "NoCapacity"})], ("a",), 0, math.inf),
+        (pool(nodes="1"), [machine("a"), machine("b", up=("Launched",), deleting=True)], ("a",), 0, math.inf),
+        # A percentage is of machines only.
+        (pool(nodes="10%"), [machine("a"), *(machine(f"n{n}", up=()) for n in range(30))], ("a",), 0, math.inf),
+        # The machine is gone but for its instance.
+        (pool(nodes="1"), [machine("a"), machine("b", up=(*UP, TERMINATING), deleting=True)], ("a",), 0, math.inf),
         # No candidates.
         (pool(), [machine("a", pods=(CachedPod(),))], (), 0, math.inf),
         (pool(), [machine("a", leaving=True)], (), 0, math.inf),

@@ -7,7 +7,7 @@ import pytest
 
 from controllers.disruption.drift import NO_BUDGET
 from controllers.disruption.machine import Machine
-from controllers.disruption.static_drift import static_drift
+from controllers.disruption.static_drift import NO_AGENT_POOL, static_drift
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import BORN, NOW, claim, node
@@ -36,6 +36,7 @@ def limited(found: NodePool, nodes: str) -> NodePool:
 
 A, B = machine("a", DRIFTED), machine("b", DRIFTED)
 FINE = machine("fine", younger=6)
+BOOTING = machine("new", up=("Launched",), younger=6)
 GOING = machine("going", DRIFTED, DISRUPTION_REASON)
 
 
@@ -54,6 +55,10 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         # Budgets, also used by what is going or not Ready.
         (pool(3, nodes="1"), [A, B, FINE], "a", ""),
         (pool(3, nodes="1"), [A, GOING, B, FINE], "", NO_BUDGET),
+        # A command uses the budget once, though its replacement boots; a machine whose instance goes does not use it.
+        (pool(4, nodes="2"), [A, GOING, BOOTING, FINE, machine("other")], "a", ""),
+        (pool(3, nodes="1"), [A, B, FINE, machine("gone", "InstanceTerminating", deleting=True)], "a", ""),
+        (pool(3, nodes="1"), [A, B, FINE, machine("drains", deleting=True)], "", NO_BUDGET),
         (pool(nodes="0"), [A, B], "", NO_BUDGET),
         # More than spec.replicas: a scale-down or an earlier replacement is under way.
         (pool(1), [A, B], "", ""),
@@ -68,3 +73,52 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
 def test_static_drift(node_pool: NodePool, machines: list[Machine], replaced: str, held: str) -> None:
     found = static_drift(node_pool, machines, NOW)
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
+
+
+def since(one: Machine, days: float) -> Machine:
+    """It has drifted for so many days, and was created a week before NOW."""
+    at = NOW - timedelta(days=days)
+    conditions = tuple(
+        msgspec.structs.replace(found, last_transition_time=at) if found.type == DRIFTED else found
+        for found in one.claim.status.conditions
+    )
+    meta = msgspec.structs.replace(one.claim.metadata, creation_timestamp=NOW - timedelta(days=7))
+    status = msgspec.structs.replace(one.claim.status, conditions=conditions)
+    return msgspec.structs.replace(one, claim=msgspec.structs.replace(one.claim, metadata=meta, status=status))
+
+
+KEPT = msgspec.structs.replace(since(machine("kept", DRIFTED), 30), blocked_eventually="do-not-disrupt")
+TODAY = [since(machine(name, DRIFTED), 0) for name in ("c", "d", "e")]
+LAST_WEEK = since(machine("fine"), 0)
+
+
+@pytest.mark.parametrize(
+    ("machines", "replaced"),
+    [
+        # A machine that drifted a month ago and stays: machines of last week prove nothing about the drift of today.
+        ([KEPT, *TODAY], "c"),
+        ([KEPT, *TODAY, LAST_WEEK], "c"),
+        # What was created since the older drift proves that one, unless it has drifted as well.
+        ([since(machine("a", DRIFTED), 30), *TODAY], "a"),
+        ([since(machine("a", DRIFTED), 30), since(machine("b", DRIFTED), 29), *TODAY, LAST_WEEK], "a b c"),
+    ],
+)
+def test_each_drift_needs_its_own_proof(machines: list[Machine], replaced: str) -> None:
+    found = static_drift(pool(len(machines)), machines, NOW)
+    assert " ".join(one.claim.name for one in found.replace) == replaced
+
+
+@pytest.mark.parametrize(("max_new", "replaced", "held"), [(None, "a b", ""), (1, "a", ""), (0, "", NO_AGENT_POOL)])
+def test_room_under_the_limit_on_agent_pools(max_new: int | None, replaced: str, held: str) -> None:
+    found = static_drift(pool(3), [A, B, FINE], NOW, max_new=max_new)
+    assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
+
+
+def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
+    def names(**known: object) -> str:
+        found = static_drift(pool(3, nodes="2"), [A, B, FINE], NOW, **known)  # type: ignore[arg-type]
+        return " ".join(one.claim.name for one in found.replace)
+
+    assert names() == "a b"
+    assert names(undone={"a": 1}) == "b a"
+    assert names(undone={"a": 1}, waiting={"a"}) == "b"

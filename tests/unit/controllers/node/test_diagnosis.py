@@ -19,10 +19,10 @@ from provisioner.api.conditions import MESSAGE_BYTES
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
-from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+from provisioner.api.workload import DaemonSetStatus, DaemonSetWorkload, WorkloadPod
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
 
-from .workloads import FEATURES, SKU, SOCKETS, daemon_set, plugin, pod, waiting
+from .workloads import DRA_IMAGE, FEATURES, SKU, SOCKETS, daemon_set, dra_driver, plugin, pod, waiting
 
 STARTUP = Taint(key="gkm.io/cache-not-ready", effect="NoSchedule")
 SPOT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
@@ -46,6 +46,8 @@ class Row:
     resource: str = "nvidia.com/gpu"
     expected: int = 1
     seen: int = 0
+    driver: str = ""
+    withheld: str = ""
 
 
 def with_status(found: Node, *conditions: str, allocatable: dict[str, str] | None = None) -> Node:
@@ -61,6 +63,7 @@ AMD = plugin("amdgpu-device-plugin-daemonset", image="docker.io/rocm/k8s-device-
 RDMA = plugin("rdma-shared-dp-ds", image="nvcr.io/nvidia/cloud-native/k8s-rdma-shared-dev-plugin:1.5")
 WINDOWS = plugin("windows-device-plugin", nodeSelector={"kubernetes.io/os": "windows"})
 INTEL = plugin("intel-gpu-plugin", image="intel/intel-gpu-plugin:0.30")
+OF_DRA: dict[str, Any] = {"driver": "gpu.nvidia.com", "withheld": "it has published no complete pool"}
 MONITOR = daemon_set("dcgm-exporter", containers=[{"image": "nvidia/dcgm-exporter:4"}])
 
 ROWS = [
@@ -191,6 +194,43 @@ ROWS = [
         "AKS manages the plugin, which has seven", Cause.PARTIAL_DEVICES, ("advertises 7 of 8",), expected=8, seen=7,
         on=node(gpus="7", more_labels={"kubernetes.azure.com/dcgm-exporter": "enabled"}),
     ),
+    Row(
+        "no DRA driver", Cause.PLUGIN_ABSENT,
+        ("no DaemonSet of the cluster is the DRA driver gpu.nvidia.com", "docs/how-to/dra.md"), (plugin(),), **OF_DRA,
+    ),
+    Row(
+        "the DRA driver of compute domains only", Cause.PLUGIN_ABSENT,
+        sets=(dra_driver(containers=[{"name": "compute-domains", "image": DRA_IMAGE}]),), **OF_DRA,
+    ),
+    Row("AMD's DRA driver", Cause.PLUGIN_ABSENT, sets=(dra_driver("amd", image="rocm/gpu-dra-driver:1"),), **OF_DRA),
+    Row("a driver of network devices", Cause.PLUGIN_ABSENT, sets=(dra_driver("dranet-nvidia"),), **OF_DRA),
+    Row("a driver of volumes", Cause.PLUGIN_ABSENT, sets=(dra_driver("csi", image="nvidia/csi:1"),), **OF_DRA),
+    Row(
+        "a DRA driver that is kept away", Cause.PLUGIN_KEPT_AWAY, ("does not tolerate taint sku=gpu:NoSchedule",),
+        (dra_driver(tolerations=[]),), **OF_DRA,
+    ),
+    Row("a DRA driver without a pod", Cause.PLUGIN_NOT_SCHEDULED, (), (dra_driver(),), **OF_DRA),
+    Row(
+        "a DRA driver that crashes", Cause.PLUGIN_FAILING, ("(CrashLoopBackOff, 7 restarts)",),
+        (dra_driver(),), (pod("dra-nvidia", containerStatuses=waiting("CrashLoopBackOff", 7)),), **OF_DRA,
+    ),
+    Row(
+        "a DRA driver that publishes nothing", Cause.NOT_PUBLISHED,
+        ("runs, but it has published no complete pool", "may it write ResourceSlices?"),
+        (dra_driver(),), (pod("dra-nvidia"),), **OF_DRA,
+    ),
+    Row(
+        "a DRA driver that publishes no usable GPU", Cause.NO_DEVICES, ("runs and publishes no device",),
+        (dra_driver(),), (pod("dra-nvidia"),), driver="gpu.nvidia.com",
+    ),
+    Row(
+        "a DRA driver that publishes seven of eight", Cause.PARTIAL_DEVICES, ("publishes 7 of 8",),
+        (dra_driver(),), (pod("dra-nvidia"),), driver="gpu.nvidia.com", expected=8, seen=7,
+    ),
+    Row(
+        "an unknown DRA driver that publishes no usable GPU", Cause.NO_DEVICES,
+        ("DRA driver gpu.nvidia.com publishes no device",), driver="gpu.nvidia.com",
+    ),
 ]  # fmt: skip
 
 
@@ -201,7 +241,13 @@ def found(row: Row) -> Workloads:
 
 def of(row: Row) -> Diagnosis | None:
     """The diagnosis of this case."""
-    needed = GpuState(resource=row.resource, expected=row.expected, allocatable=row.seen)
+    needed = GpuState(
+        resource=row.resource,
+        expected=row.expected,
+        allocatable=row.seen,
+        driver=row.driver,
+        withheld=row.withheld,
+    )
     return diagnose(row.on, needed, found(row), (STARTUP,))
 
 
@@ -219,11 +265,76 @@ def test_each_cause_has_its_words(row: Row) -> None:
         assert len(f"nvidia.com/mig-1g.10gb: 0 of 56 allocatable; {made.cause_text}".encode()) <= MESSAGE_BYTES
 
 
+def rolled(wanted: int, updated: int, ready: int, generation: int = 1) -> DaemonSetWorkload:
+    """The plugin, with the counts of its pods and of its revisions."""
+    status = DaemonSetStatus(
+        observed_generation=1,
+        desired_number_scheduled=wanted,
+        updated_number_scheduled=updated,
+        number_ready=ready,
+    )
+    made = plugin()
+    return msgspec.structs.replace(
+        made, metadata=msgspec.structs.replace(made.metadata, generation=generation), status=status
+    )
+
+
+CRASHES = pod(containerStatuses=waiting("CrashLoopBackOff", 9))
+GONE, MISSING = node(gpus="0"), with_status(node(gpus="0"), "GPUMissing")
+FAILED = node(gpus="0", more_labels={"nvidia.com/mig.config.state": "failed"})
+SLICED = with_status(node(gpus="0"), allocatable={"nvidia.com/mig-1g.10gb": "7"})
+NETWORK = with_status(node(gpus="0"), allocatable={"nvidia.com/hostdev": "8"})
+MANAGED = with_status(node(gpus="0"), "UnhealthyNvidiaDevicePlugin")
+AT_FAULT = [
+    ("it runs without devices", rolled(9, 9, 9), pod(), GONE, True),
+    ("nothing is known of its other pods", plugin(), pod(), GONE, True),
+    ("it is being rolled out", rolled(9, 4, 9), pod(), GONE, False),
+    ("its newest revision is not observed", rolled(9, 9, 9, generation=2), pod(), GONE, False),
+    ("a label of MIG is wrong", rolled(9, 9, 9), pod(), FAILED, False),
+    ("it offers slices instead", rolled(9, 9, 9), pod(), SLICED, False),
+    ("it offers network devices too", rolled(9, 9, 9), pod(), NETWORK, True),
+    ("it crashes here alone, and a GPU is missing", rolled(9, 9, 8), CRASHES, MISSING, True),
+    ("it crashes here alone, by its configuration", rolled(9, 9, 8), CRASHES, GONE, False),
+    ("it crashes here after an XID of an application", rolled(9, 9, 8), CRASHES, with_status(GONE, "XIDErrors"), False),
+    ("it crashes on two Nodes", rolled(9, 9, 7), CRASHES, MISSING, False),
+    ("it crashes on the only Node", rolled(1, 1, 0), CRASHES, MISSING, False),
+    ("it crashes in a rollout", rolled(9, 1, 8), CRASHES, MISSING, False),
+    ("it crashes, and its other pods are not known", plugin(), CRASHES, MISSING, False),
+    *(
+        (f"its pod waits: {reason}", rolled(9, 9, 8), pod(containerStatuses=waiting(reason)), MISSING, False)
+        for reason in ("CreateContainerConfigError", "ContainerCreating", "PodInitializing", "ErrImagePull", "")
+    ),
+    ("AKS manages the plugin, which is unhealthy", plugin(), pod(), MANAGED, True),
+    ("it is kept away", plugin(tolerations=[]), None, GONE, False),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("about", "owner", "its_pod", "on", "at_fault"), AT_FAULT, ids=[row[0] for row in AT_FAULT])
+def test_the_fault_is_the_machines(
+    *, about: str, owner: DaemonSetWorkload, its_pod: WorkloadPod | None, on: Node, at_fault: bool
+) -> None:
+    """Only if no image, configuration or rollout of the plugin explains the missing devices."""
+    made = of(Row(about, None, sets=(owner,), pods=(its_pod,) if its_pod is not None else (), on=on))
+    assert made is not None
+    assert made.of_machine is at_fault, about
+
+
+def test_slices_of_other_profiles_explain_no_lost_ones() -> None:
+    """The kubelet counts slices of a GPU that failed in capacity: those of the others are not instead of them."""
+    small, large = "nvidia.com/mig-1g.10gb", "nvidia.com/mig-3g.40gb"
+    on = with_status(node(gpus="0"), allocatable={small: "14", large: "7"})
+    on = msgspec.structs.replace(on, status=msgspec.structs.replace(on.status, capacity={small: "16", large: "8"}))
+    made = of(Row("", None, sets=(rolled(9, 9, 9),), pods=(pod(),), on=on, resource=small, expected=16, seen=14))
+    assert made is not None
+    assert made.of_machine
+    assert "instead" not in made.message
+
+
 def test_the_pod_of_the_plugin_is_named() -> None:
-    """Its namespace and name, for a restart of it."""
+    """Its namespace, name and UID, for a restart of it."""
     made = of(next(row for row in ROWS if row.about == "it runs without devices"))
     assert made is not None
-    assert made.plugin_pod == PodName(namespace="kube-system", name="nvidia-device-plugin-daemonset-x7k2p")
+    assert made.plugin_pod == PodName(namespace="kube-system", name="nvidia-device-plugin-daemonset-x7k2p", uid="p")
     assert str(made.plugin_pod) == "kube-system/nvidia-device-plugin-daemonset-x7k2p"
 
 
@@ -263,6 +374,7 @@ CLOSED = {
     "workloads": None,
 }
 READ = Workloads(since=BORN, daemon_sets=())
+OF_NETWORK = claim(up=("Launched", "Registered"), annotations={labels.DRA_DRIVERS: "dra.net"})
 DRA = AgentPoolNodeClass(spec=NodeClassSpec(gpu=GpuSettings(mode="DRA")))
 
 READS: list[tuple[str, dict[str, Any], float | None]] = [
@@ -274,7 +386,9 @@ READS: list[tuple[str, dict[str, Any], float | None]] = [
     ("read a minute ago", {"gpu_short_since": -90.0, "workloads": msgspec.structs.replace(READ, read_at=-60.0)}, None),
     ("closed for half an hour", {"gpu_short_since": -1800.0, "workloads": READ}, 300.0),
     ("not allowed", {"gpu_short_since": -90.0, "workloads": Workloads(since=BORN, forbidden=True)}, 600.0),
-    ("by dynamic resource allocation", {"gpu_short_since": -90.0, "node_class": DRA}, math.nan),
+    ("of a DRA driver", {"gpu_short_since": -90.0, "node_class": DRA, "slices": ()}, None),
+    ("its slices are not known", {"gpu_short_since": -90.0, "node_class": DRA}, math.nan),
+    ("another driver is away", {"gpu_short_since": -90.0, "nodes": (node(),), "claims": (OF_NETWORK,)}, math.nan),
     ("no Node", {"gpu_short_since": -90.0, "nodes": ()}, math.nan),
 ]
 
@@ -296,7 +410,7 @@ def test_the_time_of_the_cause_is_that_of_the_node() -> None:
     """Of a Node that was never usable: since it is Ready; otherwise since the GPUs are gone; and it stays."""
     read = step(facts(**CLOSED, gpu_short_since=-90.0))
     assert isinstance(read, LookUpWorkloads)
-    assert (read.since, read.resource, read.node.name) == (NOW, "nvidia.com/gpu", NODE)
+    assert (read.since, read.source, read.node.name) == (NOW, "nvidia.com/gpu", NODE)
     usable = {**CLOSED, "claims": (claim(up=("Launched", "Registered", "Initialized")),)}
     read = step(facts(**usable, gpu_short_since=-90.0))
     assert isinstance(read, LookUpWorkloads)

@@ -66,6 +66,8 @@ ROWS: list[tuple[str, Request, Node | None, NodeClaim | None, NodeClaim | None, 
     ("NVSentinel's initial condition", request(UNKNOWN), node(), LIVE, None, Delete(claim=LIVE, recorded=False)),
     ("its Node is gone, the claim is not", request(), None, LIVE, None, Delete(claim=LIVE, recorded=False)),
     ("recorded, and not sent", request(RECORDED), node(), LIVE, LIVE, Delete(claim=LIVE, recorded=True)),
+    ("another claim is recorded", request(RECORDED), node("u2"), NEXT, LIVE, Delete(claim=NEXT, recorded=False)),
+    ("the claim of no Node is recorded", request(RECORDED), None, None, LIVE, NotManaged),
     ("recorded, and in progress", request(RECORDED), node(), GOING, GOING, None),
     ("somebody else deleted the claim", request(), node(), GOING, None, Record(claim=GOING)),
     ("the claim is gone", request(RECORDED), None, None, None, Prove(name="gpu1", uid="u1")),
@@ -96,7 +98,7 @@ def test_a_request_leads_to_one_decision(
     requested: Request, of: Node | None, owner: NodeClaim | None, known: NodeClaim | None, expected: object
 ) -> None:
     """A class stands for any of its values."""
-    found = decide(requested, of, owner, known)
+    found = decide(requested, of, owner, known, NEW)
     assert isinstance(found, expected) if isinstance(expected, type) else found == expected
 
 
@@ -112,18 +114,52 @@ def test_an_answer_says_why(
     requested: Request, of: Node | None, owner: NodeClaim | None, answer: tuple[str, str], words: str
 ) -> None:
     """The message names the remedy, or what has happened."""
-    found = decide(requested, of, owner, None)
+    found = decide(requested, of, owner, None, NEW)
     assert isinstance(found, Answer)
     assert (found.status, found.reason) == answer
     assert words in found.message
 
 
-def test_a_refusal_by_the_limit_names_the_claim() -> None:
-    """So that a user can delete it instead."""
-    found = nvsentinel.restricted(LIVE, 5)
-    assert (found.status, found.reason) == ("False", "RemovalRestricted")
-    assert "5 requested removals" in found.message
+WAITS = UNKNOWN | {"reason": "RemovalRestricted"}
+
+
+@pytest.mark.parametrize(
+    ("requested", "hours", "refused"),
+    [
+        (request(), 0.99, False),
+        (request(), 1.01, True),
+        (request(UNKNOWN), 1.01, True),
+        (request(WAITS), 23.9, False),
+        (request(WAITS), 24.1, True),
+        (request(RECORDED), 100.0, False),
+    ],
+)
+def test_an_old_request_is_refused(requested: Request, hours: float, refused: bool) -> None:
+    """After an hour; after a day if it has waited for the limit; never once its deletion is recorded."""
+    known = LIVE if RECORDED in requested.conditions else None
+    found = decide(requested, node(), LIVE, known, REQUESTED + timedelta(hours=hours))
+    assert isinstance(found, Answer if refused else Delete)
+    if isinstance(found, Answer):
+        assert (found.status, found.reason) == ("False", "RequestTooOld")
+        assert "NodeClaim gpu1" in found.message
+
+
+def test_a_request_that_waits_for_the_limit_says_so_once() -> None:
+    """It names the claim, so that a user can delete it instead."""
+    found = nvsentinel.waiting(request(), LIVE)
+    assert found is not None
+    assert (found.status, found.reason) == ("Unknown", "RemovalRestricted")
     assert "NodeClaim gpu1" in found.message
+    assert nvsentinel.waiting(request(WAITS), LIVE) is None
+
+
+@pytest.mark.parametrize("name", ["../../nodes/x", "A", "a b", "a" * 254, "-a"])
+def test_names_are_those_of_the_api_server(name: str) -> None:
+    """Neither the request nor what others write into its status becomes part of a request otherwise."""
+    found = decide(request(name=name), None, None, None, NEW)
+    assert isinstance(found, Answer)
+    assert found.reason == "InvalidNodeName"
+    assert nvsentinel.recorded(request(condition(RECORD, "True", f"NodeClaim {name} with UID u1 is deleted"))) is None
 
 
 def test_a_condition_is_replaced_and_others_are_kept() -> None:

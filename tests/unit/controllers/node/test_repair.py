@@ -11,7 +11,7 @@ from cloudprovider.interface import Cluster
 from controllers.model import steps
 from controllers.model.facts import ClusterCounts, Facts, Remedy, Unhealthy, UnhealthyCounts
 from controllers.model.policy import Policy
-from controllers.node.health import limits, observation, repair, signals
+from controllers.node.health import limits, observation, repair, repair_delays, signals
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
@@ -19,7 +19,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from tests.unit.builders import BORN, COLUMNS, NODE, NOW, PROVIDER_ID, UID, claim, facts, instance, node
 
 MINUTE = 60.0
-REMEDIATOR = Taint(key=repair.REMEDIATOR_TAINTS[0], effect="NoSchedule")
+REMEDIATOR = Taint(key=repair_delays.REMEDIATOR_TAINTS[0], effect="NoSchedule")
+OVER = "2026-03-01T12:08:00Z"
 SOON = "2026-03-01T12:12:00Z"
 BOUND = "2026-03-01T12:15:00Z"
 
@@ -96,8 +97,8 @@ TABLE = [
     ("the claim's annotation keeps it", about(claims=DISABLED), steps.PatchStatus),
     ("another word there does not", about(claims=(noted(repair="enabled"),)), steps.PatchClaim),
     ("a refused deletion is not repeated", about(refused=frozenset({"DeleteClaim"})), steps.PatchStatus),
-    ("a new process watches for a minute", about(unhealthy=unhealthy(11, watched=59.0)), steps.PatchStatus),
-    ("and acts after it", about(unhealthy=unhealthy(11, watched=60.0)), steps.PatchClaim),
+    ("a new process watches for half of the time", about(unhealthy=unhealthy(11, watched=299.0)), steps.PatchStatus),
+    ("and acts after it", about(unhealthy=unhealthy(11, watched=300.0)), steps.PatchClaim),
     ("not while the cluster is stopped", about(cluster=Cluster(running=False)), steps.PatchStatus),
     ("nor while that is not known", about(cluster=None), steps.PatchStatus),
     ("nor while AKS works on the pool", about(instance=instance(raw_state="Upgrading")), steps.PatchStatus),
@@ -142,7 +143,7 @@ def test_a_node_that_was_never_initialized_is_not_repaired() -> None:
 
 
 def test_the_deadline_of_the_drain_is_written_once() -> None:
-    """Five minutes from now, or the earlier deadline that another client has set."""
+    """Five minutes from now, or the earlier deadline that another client has set; again if ours passed meanwhile."""
     own = {labels.TERMINATION_TIMESTAMP: BOUND, labels.REPAIR_DRAIN_UNTIL: BOUND}
     expected = [
         (sick_claim(), own),
@@ -150,6 +151,8 @@ def test_the_deadline_of_the_drain_is_written_once() -> None:
         (noted(bound="2026-03-01T13:00:00Z"), own),
         (noted(bound="soon"), own),
         (noted(bound="2026-03-01T12:12:00"), own),
+        (noted(bound=OVER), {**own, labels.TERMINATION_TIMESTAMP: OVER}),
+        (noted(bound=OVER, own=OVER), own),
     ]
     for given, annotations in expected:
         step = plan(about(claims=(given,)))
@@ -249,6 +252,13 @@ BLOCKED = [
         "3 of 3 Nodes became unhealthy within 10 min; look for a common cause",
     ),
     (UnhealthyCounts(nodes=2, unhealthy=2, simultaneous=2), ""),
+    (UnhealthyCounts(nodes=6, unhealthy=1, affected=2), ""),
+    (
+        UnhealthyCounts(nodes=6, unhealthy=1, affected=3),
+        "3 Nodes of 6 had this within 24 h; look for a rollout",
+    ),
+    (UnhealthyCounts(nodes=200, unhealthy=1, affected=20), ""),
+    (UnhealthyCounts(nodes=10, unhealthy=1, successor="NodePool a"), "the last replacement of NodePool a is not Ready"),
 ]
 
 

@@ -1,17 +1,22 @@
 """Tables of the repair policy: which rows apply to a machine, what confirms them, and which repairs are suspended."""
 
+import math
+from datetime import timedelta
 from typing import Any
 
 import msgspec
 import pytest
 
+from cloudprovider.interface import Gpus
+from controllers.model import steps
 from controllers.model.diagnosis import Cause, Diagnosis
 from controllers.model.facts import Facts, Unhealthy
 from controllers.model.policy import Policy
-from controllers.model.recent_repairs import RecentRepair, RepairStage, decode, encode
-from controllers.node.health import limits, observation, signals
+from controllers.model.recent_repairs import ANY_IMAGE, RecentRepair, RepairStage, decode, encode
+from controllers.node.health import another, limits, observation, repair, signals
 from controllers.node.health.repair_policy import BUILT_IN, rows
 from controllers.state.repair_history import RepairHistory
+from provisioner.api import labels
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.repair_policy import SIGNALS, RepairPolicy
 from tests.unit.builders import COLUMNS, NODE, NOW, UP, claim, facts, instance, node
@@ -71,11 +76,12 @@ def test_the_repair_that_is_due_first_leads() -> None:
 
 GONE, NEVER = "GpuGone", "NotInitialized"
 DIAGNOSES = [
-    (GONE, None, True),
+    (GONE, None, False),
     (GONE, Diagnosis(cause=Cause.NO_DEVICES), True),
     (GONE, Diagnosis(cause=Cause.PARTIAL_DEVICES), True),
-    (GONE, Diagnosis(cause=Cause.PLUGIN_FAILING, text="is in CrashLoopBackOff"), True),
-    (GONE, Diagnosis(cause=Cause.PLUGIN_FAILING, text="is in ImagePullBackOff"), False),
+    (GONE, Diagnosis(cause=Cause.NO_DEVICES, elsewhere="its MIG configuration failed"), False),
+    (GONE, Diagnosis(cause=Cause.PLUGIN_FAILING, text="is in CrashLoopBackOff"), False),
+    (GONE, Diagnosis(cause=Cause.PLUGIN_FAILING, text="is in CrashLoopBackOff", only_here=True), True),
     (GONE, Diagnosis(cause=Cause.PLUGIN_ABSENT), False),
     (GONE, Diagnosis(cause=Cause.PLUGIN_KEPT_AWAY), False),
     (GONE, Diagnosis(cause=Cause.PLUGIN_NOT_SCHEDULED), False),
@@ -121,7 +127,7 @@ SUSPENDED = [
     ("two were", ALIKE, False, 2, False, True),
     ("another one is kept", ALIKE, False, 0, True, True),
     ("this one is kept already", ALIKE, True, 0, False, True),
-    ("a machine that served for long", None, False, 5, True, False),
+    ("a machine that served for long", msgspec.structs.replace(ALIKE, young=False), False, 5, True, False),
 ]
 
 
@@ -135,15 +141,114 @@ def test_repairs_of_machines_that_fail_alike_are_suspended(
     assert limits.is_suspended(Policy(), Unhealthy(stage=stage, kept=kept), alike, others) is expected, case
 
 
-def test_the_history_counts_each_claim_once_for_an_hour() -> None:
+def test_the_history_counts_each_claim_once_until_a_machine_is_usable() -> None:
     """Also one that another process recorded; another size, image or stage does not count."""
-    history = RepairHistory(3600.0)
-    assert history.started("uid-1", ALIKE, 0.0)
-    assert not history.started("uid-1", ALIKE, 10.0)
-    assert history.started("uid-2", msgspec.structs.replace(ALIKE, image="image-2"), 10.0)
+    history = RepairHistory(30 * 86_400.0)
+    assert history.started("uid-1", ALIKE, "NodePool a", 0.0)
+    assert not history.started("uid-1", ALIKE, "NodePool a", 10.0)
+    assert history.started("uid-2", msgspec.structs.replace(ALIKE, image="image-2"), "", 10.0)
     assert history.alike(ALIKE, 20.0) == 1
-    later = RepairHistory(3600.0)
+    later = RepairHistory(30 * 86_400.0)
     later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 500.0)
-    assert [later.alike(ALIKE, at) for at in (500.0, 4089.0, 4091.0)] == [1, 1, 0]
+    week = 7 * 86_400.0
+    assert later.alike(ALIKE, week) == 1
+    assert later.last("NotRegistered", "NodePool a", week) == pytest.approx(490.0, abs=11.0)
+    assert later.last("NotRegistered", "NodePool b", week) is None
+    assert later.of_group("NotRegistered", 0.0, week) == {"uid-1", "uid-2"}
+    later.usable(ALIKE, created=400.0, now=week)
+    assert later.alike(ALIKE, week) == 1
+    later.usable(ALIKE, created=600.0, now=week)
+    assert later.alike(ALIKE, week) == 0
+    assert later.alike(msgspec.structs.replace(ALIKE, image="image-2"), week) == 1
+    assert later.entries(NOW, 31 * 86_400.0) == ()
     assert decode("[{}]") is None
+
+
+@pytest.mark.parametrize(
+    ("until", "allowed"),
+    [
+        ("enabled", False),
+        ("", False),
+        ("2026-03-01T12:09:59Z", False),
+        ("2026-03-01T13:00:00Z", True),
+        ("2026-03-02T12:10:00Z", True),
+        ("2099-01-01T00:00:00Z", False),
+    ],
+)
+def test_a_repair_is_allowed_until_a_time_within_a_day(until: str, allowed: bool) -> None:
+    """A word that a template copies to every claim allows nothing, and a time in it ends."""
+    made = claim(up=UP, node_name=NODE, more_labels=COLUMNS, annotations={labels.REPAIR: until})
+    assert limits.allowed(facts(claims=(made,)), made) is allowed
     assert RecentRepair(claim_uid="u", size="Standard_A", image="image-1", stage="NotRegistered", at=NOW).of == ALIKE
+
+
+def new_machine(gpus: str, **fields: Any) -> Facts:
+    """A machine with 8 GPUs that was registered 25 min ago and never was usable; so many GPUs are allocatable."""
+    made = claim(up=("Launched", "Registered"), node_name=NODE, more_labels=COLUMNS)
+    given = {
+        "claims": (made,),
+        "nodes": (node(gpus=gpus, initialized=False),),
+        "instance": instance(),
+        "gpus": Gpus(resource="nvidia.com/gpu", count=8),
+        "diagnosis": Diagnosis(cause=Cause.PARTIAL_DEVICES if gpus != "0" else Cause.NO_DEVICES),
+        "gpu_short_since": -1500.0,
+        "now": NOW + timedelta(minutes=20),
+        "loop_now": 0.0,
+    }
+    return facts(**{**given, **fields})
+
+
+@pytest.mark.parametrize(("gpus", "works"), [("0", False), ("1", True), ("7", True)])
+def test_a_machine_that_never_had_all_its_gpus_works_with_the_others(gpus: str, works: bool) -> None:
+    """It is cordoned, and another machine has to be had. Of its row of failures, size and cause count."""
+    given = new_machine(gpus)
+    seen = observation.observed(given)
+    assert seen is not None
+    assert (seen.policy.name, seen.replaces, seen.some_gpus) == ("NotInitialized", True, works)
+    assert (seen.serves, seen.runs_gpus, seen.only_lost_gpus) == (works, works, works)
+    assert (seen.cordon_at < math.inf) is works
+    assert another.place(msgspec.structs.replace(given, unhealthy=seen, scarce=None)) == (
+        "Unknown" if works else "Available"
+    )
+    assert seen.stage is not None
+    assert (seen.stage.image == ANY_IMAGE) is works
+
+
+def test_all_gpus_or_another_cause_are_no_fault_of_the_machine() -> None:
+    """The row neither cordons nor replaces without a diagnosis that lays the loss on the machine."""
+    assert observation.observed(new_machine("8")) is None
+    for diagnosis in (None, Diagnosis(cause=Cause.PLUGIN_KEPT_AWAY)):
+        seen = observation.observed(new_machine("7", diagnosis=diagnosis))
+        assert seen is not None
+        assert (seen.replaces, seen.acting, seen.cordon_at) == (False, (), math.inf)
+
+
+@pytest.mark.parametrize(("cached", "read", "goes"), [("0", "0", True), ("0", "7", False), ("7", "7", True)])
+def test_gpus_that_only_a_fresh_read_shows_keep_the_machine(cached: str, read: str, goes: bool) -> None:
+    """Pods may have come for them: the cache has to show them first, so that they are asked for."""
+    given = new_machine(
+        cached,
+        pool_read_age=1.0,
+        nodes_read_age=1.0,
+        nodes_read=(node(gpus=read, initialized=False),),
+        claim_read_age=1.0,
+        scarce="",
+    )
+    given = msgspec.structs.replace(given, claim_read=given.claims[0])
+    seen = observation.observed(given)
+    assert seen is not None
+    read_now = {"remedies_read_at": 0.0, "gpu_pods_read_at": 0.0, "observed_since": -1500.0}
+    given = msgspec.structs.replace(given, unhealthy=msgspec.structs.replace(seen, cordon_at=math.inf, **read_now))
+    assert isinstance(repair.step(given), steps.PatchClaim if goes else steps.Wait)
+
+
+def test_a_row_of_failures_that_no_image_explains() -> None:
+    """It ends with a machine of the size, whatever its image."""
+    some = RepairStage(size="Standard_A", image=ANY_IMAGE, stage="NotInitialized")
+    history = RepairHistory(86_400.0)
+    history.started("uid-1", some, "", 0.0)
+    assert history.stages("Standard_A", "image-9") == {some}
+    assert history.stages("Standard_B", "image-9") == frozenset()
+    later = RepairHistory(86_400.0)
+    later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 500.0)
+    assert later.alike(some, 600.0) == 1

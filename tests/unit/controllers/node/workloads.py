@@ -10,6 +10,7 @@ from tests.unit.builders import NODE
 SOCKETS = {"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
 SKU = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}
 PLUGIN, IMAGE = "nvidia-device-plugin-daemonset", "nvcr.io/nvidia/k8s-device-plugin:v0.18.2"
+DRA_IMAGE = "registry.k8s.io/dra-driver-nvidia/dra-driver-nvidia-gpu:v25.12.0"
 # The affinity of NVIDIA's chart (docs/references/kubernetes.md#device-plugins-in-a-cluster).
 FEATURES = {
     "nodeAffinity": {
@@ -32,6 +33,13 @@ def plugin(name: str = PLUGIN, *, image: str = IMAGE, **spec: Any) -> DaemonSetW
     container = {"name": "ctr", "image": image, "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "false"}]}
     made = {"containers": [container], "volumes": [SOCKETS], "tolerations": [SKU], **spec}
     return daemon_set(name, **made)
+
+
+def dra_driver(name: str = "dra-nvidia", *, image: str = DRA_IMAGE, **spec: Any) -> DaemonSetWorkload:
+    """NVIDIA's DRA driver."""
+    containers = [{"name": "compute-domains", "image": image}, {"name": "gpus", "image": image}]
+    plugins = {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/plugins"}}
+    return daemon_set(name, **{"containers": containers, "volumes": [plugins], "tolerations": [SKU], **spec})
 
 
 def daemon_set(name: str, *, namespace: str = "kube-system", **spec: Any) -> DaemonSetWorkload:

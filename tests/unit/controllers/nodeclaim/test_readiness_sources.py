@@ -13,6 +13,10 @@ from provisioner.api.meta import ObjectMeta, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.readiness import ReadinessRule
+from provisioner.api.resourceslice import NVIDIA_DRIVER as GPU_DRIVER
+from tests.unit.builders import facts
+
+from .lifecycle.test_dra import LOST, XID, device, of_dra, published, some
 
 Json = dict[str, Any]
 CREATED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
@@ -50,6 +54,7 @@ CASES = [
     (applied({"resource": {"name": "a/b", "count": 2}}), "a/b: 1 of 2 allocatable"),
     (applied({"resource": {"name": "a/odd"}}), "a/odd: 0 of 1 allocatable"),
     (applied({"resource": {"name": "a/none"}}), "a/none: 0 of 1 allocatable"),
+    (applied({"devices": {"driver": "d.example"}}), "DRA driver d.example: 0 of 1 usable devices published"),
     (applied({"pod": POD}), "no pod a=b of namespace ns is on the Node"),
     (applied({"pod": POD}, READY), ""),
     (applied({"pod": POD}, {"metadata": {"name": "p"}}), "pod ns/p is not Ready"),
@@ -71,9 +76,37 @@ CASES = [
 
 @pytest.mark.parametrize(("rule", "words"), CASES)
 def test_a_rule_says_what_it_lacks(rule: AppliedRule, words: str) -> None:
-    found = missing(rule, NODE)
+    found = missing(facts(slices=()), rule, NODE)
     assert words in found
     assert bool(found) is bool(words)
+
+
+ON = NODE.name
+DEVICES = [
+    (GPU_DRIVER, 8, (published(*some(8), on=ON),), ""),
+    (GPU_DRIVER, 8, (published(*some(7), device("gpu-7", "gpu", XID), on=ON),), "7 of 8 usable devices published"),
+    (GPU_DRIVER, 1, (published(*some(8), on=ON, of=2),), "0 of 1 usable devices published"),
+    (GPU_DRIVER, 1, (published(*some(8, "mig"), on=ON),), "0 of 1 usable devices published"),
+    (GPU_DRIVER, 1, (published(*some(8), on="other"),), "0 of 1 usable devices published"),
+    (GPU_DRIVER, 1, None, "devices of gpu.nvidia.com are not known: ResourceSlices: 403"),
+    ("dra.net", 2, (published(*some(2, None), on=ON, driver="dra.net"),), ""),
+    ("dra.net", 2, (published(device("a"), device("b", None, LOST), on=ON, driver="dra.net"),), "1 of 2"),
+]
+
+
+@pytest.mark.parametrize(("driver", "count", "slices", "words"), DEVICES)
+def test_a_rule_for_devices(driver: str, count: int, slices: Any, words: str) -> None:
+    """Usable ones in complete pools of the Node."""
+    rule = applied({"devices": {"driver": driver, "count": count}})
+    found = missing(facts(slices=slices, slices_error="403"), rule, NODE)
+    assert words in found
+    assert bool(found) is bool(words)
+
+
+def test_a_rule_of_the_settings_for_a_device_plugin() -> None:
+    """On a machine of a DRA driver it is never satisfied, and states what to use."""
+    found = missing(of_dra(published(*some(8))), applied({"resource": {"name": "nvidia.com/gpu"}}), NODE)
+    assert "DRA driver gpu.nvidia.com publishes the GPUs of this Node; use until.devices" in found
 
 
 def test_the_taints_on_the_claim_are_read_as_they_were_written() -> None:

@@ -30,6 +30,10 @@ def test_the_defaults_are_valid_and_leave_all_to_aks() -> None:
     assert class_properties.properties(Offering(size=MI300), NodeClassSpec()) == {"gpuProfile": {"driver": "None"}}
 
 
+def waiting_for(until: dict[str, Any]) -> list[dict[str, Any]]:
+    return [{"taint": {"key": "example.com/wait", "effect": "NoSchedule"}, "until": until}]
+
+
 @pytest.mark.parametrize(
     ("fields", "field"),
     [
@@ -44,6 +48,17 @@ def test_the_defaults_are_valid_and_leave_all_to_aks() -> None:
         ({"gpu": {"driver": "Latest"}}, "spec.gpu.driver"),
         ({"gpu": {"mode": "Plugin"}}, "spec.gpu.mode"),
         ({"gpu": {"mode": "DRA", "sharedReplicas": 2}}, "spec.gpu.mode"),
+        (
+            {
+                "gpu": {"mode": "DRA"},
+                "readiness": waiting_for({"resource": {"name": "nvidia.com/gpu"}}),
+            },
+            "spec.readiness[0].until.resource.name",
+        ),
+        (
+            {"readiness": waiting_for({"devices": {"driver": "A"}})},
+            "spec.readiness[0].until.devices.driver",
+        ),
         ({"gpu": {"migStrategy": "None"}}, "spec.gpu.migStrategy"),
         ({"gpu": {"sharedReplicas": 0}}, "spec.gpu.sharedReplicas"),
         ({"gpu": {"sharedResource": "gpu", "sharedReplicas": 2}}, "spec.gpu.sharedResource"),

@@ -43,6 +43,13 @@ def pool(*budgets: Budget) -> NodePool:
         ((Budget(nodes="5"), Budget(nodes="9", schedule="61 * * * *", duration="1h")), "Empty", 9, NOW, 0),
         ((Budget(nodes="9", schedule="0 0 30 2 *", duration="1h"),), "Empty", 9, NOW, 0),
         ((Budget(nodes="many"),), "Empty", 9, NOW, 0),
+        ((Budget(nodes="9" * 4301),), "Empty", 9, NOW, 0),
+        ((Budget(nodes="9" * 4301 + "%"),), "Empty", 9, NOW, 0),
+        ((Budget(nodes="9", schedule=f"{'1' * 4301} * * * *", duration="1h"),), "Empty", 9, NOW, 0),
+        ((Budget(nodes="9", schedule="0," * 300_000 + "0 * * * *", duration="1h"),), "Empty", 9, NOW, 0),
+        ((Budget(nodes="9", schedule="@daily", duration="1h" * 300_000),), "Empty", 9, NOW, 0),
+        # A duration as long as Go has one.
+        ((Budget(nodes="2", schedule="0 0 29 2 *", duration="2562047h47m16s"),), "Empty", 9, NOW, 2),
     ],
 )
 def test_allowed(
@@ -59,6 +66,9 @@ def test_allowed(
         (Budget(schedule="@reboot", duration="1h"), "spec.disruption.budgets[0].schedule"),
         (Budget(schedule="@daily", duration="0h"), "spec.disruption.budgets[0].duration"),
         (Budget(nodes="1.5"), "spec.disruption.budgets[0].nodes"),
+        (Budget(nodes="9" * 4301), "spec.disruption.budgets[0].nodes"),
+        (Budget(schedule="0," * 300_000 + "0 * * * *", duration="1h"), "spec.disruption.budgets[0].schedule"),
+        (Budget(schedule=f"{'1' * 500} * * * *", duration="1h"), "spec.disruption.budgets[0].schedule"),
     ],
 )
 def test_an_error_names_field_value_and_remedy(budget: Budget, field: str) -> None:
@@ -66,3 +76,35 @@ def test_an_error_names_field_value_and_remedy(budget: Budget, field: str) -> No
     assert found.field == field
     assert found.value
     assert found.remedy
+    assert len(str(found)) < 256
+
+
+@pytest.mark.parametrize(
+    ("days", "weekdays", "active"),
+    [
+        # Monday the 2nd: the first day is even, the weekday a working day.
+        ("*", "mon-fri", True),
+        ("?", "tue", False),
+        ("*/2", "mon-fri", True),  # any working day, and any odd one
+        ("*/2", "tue", False),
+        ("1-31/2", "mon", True),
+        ("1", "mon", True),
+        ("2", "tue", True),
+        ("1", "tue", False),
+        ("*/1", "tue", False),  # a step of 1 is a star: both must match
+        ("5,*", "tue", False),
+        ("*/2,2", "tue", True),
+        ("1", "*", False),
+        ("2", "*", True),
+        ("1", "*/2", False),  # any first of the month, and Sunday, Tuesday, Thursday, Saturday
+        ("2", "*/2", True),
+        ("1", "*/1", False),
+        ("*/2", "*/2", False),
+        ("*", "*", True),
+    ],
+)
+def test_days_of_the_month_and_of_the_week(days: str, weekdays: str, *, active: bool) -> None:
+    """As Karpenter reads them: if neither field is a star, one of them suffices; a step other than 1 is no star."""
+    budget = Budget(nodes="0", schedule=f"0 8 {days} * {weekdays}", duration="10h")
+    found = allowed(pool(budget), "Drifted", 10, datetime(2026, 3, 2, 10, tzinfo=UTC))
+    assert found == (0 if active else None)

@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
+from controllers.nodepool import validation
 from controllers.nodepool.hash import HASH_VERSION, hash_annotations
 from controllers.nodepool.nodepool import NodePoolFacts, plan
 from provisioner.api.nodeclaim import NodeClaim
@@ -237,3 +238,19 @@ def test_the_counter() -> None:
     resources = empty.fields["resources"]
     assert isinstance(resources, dict)
     assert (resources["nvidia.com/gpu"], resources["cpu"]) == (None, "0")
+
+
+@pytest.mark.parametrize(
+    "requirement",
+    [
+        {"key": "a", "operator": "Near", "values": ["1"]},
+        {"key": "a", "operator": "Gt", "values": ["9" * 4301]},
+        {"key": "a", "operator": "Lt", "values": []},
+    ],
+)
+def test_a_requirement_that_cannot_be_read_is_one_error(requirement: dict[str, object]) -> None:
+    """It is not compared with the others; the CRD of another version can accept it."""
+    spec = {"template": {"spec": {"requirements": [requirement, {"key": "a", "operator": "Exists"}]}}}
+    (error,) = validation.errors(msgspec.convert({"spec": spec}, NodePool), lambda _: True)
+    assert error.field == "spec.template.spec.requirements"
+    assert len(str(error)) < 256

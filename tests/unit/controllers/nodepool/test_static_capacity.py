@@ -1,6 +1,7 @@
 """The number of NodeClaims of a static NodePool, as a table."""
 
 from datetime import timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,13 +14,24 @@ READY = ("Launched", "Registered", "Initialized", "Ready")
 
 
 def replica(
-    name: str, *, ready: bool = True, deleting: bool = False, replaced: bool = False, age: int = 0, **known: bool
+    name: str, *, ready: bool = True, deleting: bool = False, replaced: bool = False, age: int = 0, **known: Any
 ) -> Replica:
     """A machine that is `age` minutes old."""
     up = (*(READY if ready else ()), *(("DisruptionReason",) if replaced else ()))
     made = claim(name=name, uid=name, up=up, deleting=deleting)
     meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN - timedelta(minutes=age))
     return Replica(claim=msgspec.structs.replace(made, metadata=meta), **known)
+
+
+@pytest.mark.parametrize(
+    ("replicas", "create", "delete", "replace"),
+    [(2, 0, (), ("old",)), (3, 0, (), ("old",)), (1, 0, ("old",), ())],
+    ids=["enough", "too few: it is replaced first", "too many"],
+)
+def test_outdated(replicas: int, create: int, delete: tuple[str, ...], replace: tuple[str, ...]) -> None:
+    found = scale(static(replicas), [replica("old", ready=False, outdated=True), replica("a")])
+    names = tuple(tuple(one.name for one in of) for of in (found.delete, found.replace))
+    assert (found.create, *names) == (create, delete, replace)
 
 
 def static(replicas: int | None, **limits: str) -> NodePool:
@@ -48,8 +60,13 @@ def static(replicas: int | None, **limits: str) -> NodePool:
         (static(3, nodes="many"), [], 3, ()),
         # The order of deletion.
         (static(1), [replica("ready"), replica("unready", ready=False, age=9)], 0, ("unready",)),
-        (static(1), [replica("empty", age=9), replica("busy", empty=False)], 0, ("empty",)),
-        (static(1), [replica("busy", empty=False, age=9), replica("kept", empty=False, protected=True)], 0, ("busy",)),
+        (static(1), [replica("empty", age=9), replica("busy", cost=1.0)], 0, ("empty",)),
+        (static(1), [replica("one", cost=1.0, age=9), replica("many", cost=8.0)], 0, ("one",)),
+        (static(1), [replica("web", cost=9.0, age=9), replica("serves", gpus=True, cost=1.0)], 0, ("web",)),
+        (static(1), [replica("serves", gpus=True, cost=9.0), replica("trains", work=True, gpus=True)], 0, ("serves",)),
+        (static(1), [replica("trains", work=True, gpus=True), replica("kept", protected=True)], 0, ("trains",)),
+        (static(1), [replica("trains", work=True, ready=False), replica("web", cost=1.0, age=9)], 0, ("web",)),
+        (static(1), [replica("kept", protected=True, ready=False), replica("busy", cost=1.0)], 0, ("busy",)),
         (static(1), [replica("old", age=9), replica("young", age=1), replica("middle", age=5)], 0, ("young", "middle")),
     ],
 )

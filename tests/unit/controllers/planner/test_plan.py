@@ -10,7 +10,9 @@ import pytest
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
 from controllers.garbagecollection import candidates
+from controllers.gate.causes import Cause
 from controllers.model import steps
+from controllers.model.crd_deletion import NODECLAIM_CRD
 from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts
 from controllers.model.failures import CloudFailure
 from controllers.model.policy import Policy
@@ -367,13 +369,18 @@ DELETING_TABLE = [
         steps.PatchStatus,
     ),
     (
-        "and read by name once no LIST has succeeded for longer than a deletion takes",
-        {"claims": (GOING,), "instance": instance(DELETING), "inventory_age": 301.0},
+        "and read by name once LISTs have failed for 30 s",
+        {"claims": (GOING,), "instance": instance(DELETING), "inventory_age": 31.0, "list_failed": UNLISTED},
         steps.LookUpPool,
     ),
     (
+        "and not while LISTs succeed",
+        {"claims": (GOING,), "instance": instance(DELETING), "inventory_age": 89.0},
+        steps.PatchStatus,
+    ),
+    (
         "at intervals",
-        {"instance": instance(DELETING), "inventory_age": 301.0, "pool_read_age": 100.0},
+        {"instance": instance(DELETING), "inventory_age": 301.0, "pool_read_age": 20.0},
         steps.Wait,
     ),
     (
@@ -464,7 +471,7 @@ def test_deleting_claims(case: str, known: dict, expected: type) -> None:
 OLD = 1000.0
 
 
-def candidate_seen(cause: steps.Cause, **fields: Any) -> dict:
+def candidate_seen(cause: Cause, **fields: Any) -> dict:
     return {"candidate": Candidate(cause=cause, since=-OLD), "claim_read_age": 1.0, "pool_read_age": 1.0, **fields}
 
 
@@ -558,19 +565,19 @@ GARBAGE_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
-        "the circuit breaker restricts claims that are deleted with their CRD",
-        candidate_seen(
-            "crd-deleted",
-            claims=(GOING,),
-            instance=instance(),
-            crd_deleting=True,
-            counts=ClusterCounts(restricted=True),
-        ),
+        "a claim that is deleted with a CRD is kept, however few there are",
+        candidate_seen("crd-deleted", claims=(ALONE,), instance=instance(), deleted_with_crd=NODECLAIM_CRD),
         steps.Wait,
     ),
     (
-        "and lets them pass below its limit",
-        candidate_seen("crd-deleted", claims=(ALONE,), instance=instance(), crd_deleting=True),
+        "until a user confirms its removal",
+        candidate_seen(
+            "crd-deleted",
+            claims=(ALONE,),
+            instance=instance(),
+            deleted_with_crd=NODECLAIM_CRD,
+            counts=ClusterCounts(restricted=True, confirmed=True),
+        ),
         steps.DeleteInstance,
     ),
     (
@@ -1082,7 +1089,7 @@ def test_overdue_deletion_is_reported() -> None:
     known = msgspec.structs.replace(known, claims=(reported,))
     waiting = plan(known)
     assert isinstance(waiting, steps.Wait)
-    assert waiting.after == pytest.approx(known.policy.unlisted_seconds)
+    assert waiting.after == pytest.approx(known.policy.stale_list_seconds)
     late = plan(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
     assert isinstance(late, steps.PatchStatus)
     assert late.overdue == "deleting"

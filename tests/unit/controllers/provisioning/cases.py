@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from controllers.provisioning.scenario import Scenario, snapshot
-from controllers.provisioning.solver.model import Decision
+from controllers.provisioning.solver.model import Decision, Snapshot
 from controllers.provisioning.solver.solver import solve
 
 GPU = "nvidia.com/gpu"
@@ -59,17 +59,22 @@ def node(name: str, size: str, *, zone: str = "z1", running: list[dict[str, Any]
     }
 
 
-def decide(**parts: Any) -> Decision:
-    """The decision for a scenario; by default all sizes, and one NodePool without requirements."""
-    given = {
+def given(**parts: Any) -> Snapshot:
+    """The snapshot of a scenario; by default all sizes, and one NodePool without requirements."""
+    scenario = {
         "nodePools": [node_pool()],
         "instanceTypes": [instance_type(name) for name in SIZES],
         "wellKnownLabels": ["model"],
         **parts,
     }
-    found, errors = snapshot(msgspec.convert(given, Scenario))
+    found, errors = snapshot(msgspec.convert(scenario, Scenario))
     assert not errors
-    return solve(found)
+    return found
+
+
+def decide(**parts: Any) -> Decision:
+    """The decision for a scenario, with the values of `given`."""
+    return solve(given(**parts))
 
 
 def bought(decision: Decision) -> list[str]:

@@ -4,8 +4,9 @@ from typing import Any
 
 import msgspec
 
-from controllers.provisioning.cluster import ClusterSnapshot, Observed, cluster_snapshot
+from controllers.provisioning.cluster import ClusterSnapshot, cluster_snapshot
 from controllers.provisioning.instances import InstanceTypeCache
+from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import PodDigest
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -56,12 +57,15 @@ def node_pool(
     return msgspec.convert(body, NodePool)
 
 
+OWN_CLASS = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+
+
 def claim(name: str, *, size: str = T4, node: str = "", launched: str = "", **meta: Any) -> NodeClaim:
     """`launched`: the message of Launched=False."""
     requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}
     body = {
         "metadata": {"name": name, "uid": f"uid-{name}", "labels": {"karpenter.sh/nodepool": "gpu"}, **meta},
-        "spec": {"requirements": [requirement]},
+        "spec": {"requirements": [requirement], "nodeClassRef": OWN_CLASS},
         "status": {"nodeName": node, "conditions": [{**FAILED, "message": launched}] if launched else []},
     }
     return msgspec.convert(body, NodeClaim)

@@ -50,3 +50,14 @@ def test_pod_that_arrives_during_a_decision() -> None:
     batch.close(decided)
     assert batch.collected == {"late"}
     assert batch.remaining(1.5) == 1.0
+
+
+def test_window_after_a_long_stream() -> None:
+    """What is left when a window of 10 s closes opens a window of its own."""
+    batch = Batch()
+    for number in range(21):
+        batch.add(f"p{number}", number / 2)
+    decided = batch.collected
+    batch.add("late", 10.5)
+    batch.close(decided)
+    assert batch.remaining(10.6) == pytest.approx(0.9)

@@ -5,12 +5,18 @@ from typing import Any
 import msgspec
 import pytest
 
+from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import Storage
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
+from provisioner.api.deviceclaim import DeviceClass, ResourceClaim
+from provisioner.api.labels import CAPACITY_TYPE, ZONE
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import NodeStatus
 from provisioner.api.nodeclaim import NodeClaimSpec, Requirement
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool, NodePoolStatus
+from provisioner.api.schedulable import SchedulablePod
 
 from .observed import CONTROLLED, T4, TOLERATES, claim, node, node_pool, observe, pod
 
@@ -118,13 +124,35 @@ def test_limits_count_machines_that_are_being_removed() -> None:
     assert "limits of the NodePool are exhausted" in decision.errors["default/p"]
 
 
-def test_capacity_type() -> None:
-    """A NodePool buys spot machines only if it says so, and then before machines on demand."""
-    (machine,) = decide().machines
-    assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand"}
-    both = [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand", "spot"]}]
-    (machine,) = decide(node_pools=(node_pool(requirements=both),)).machines
-    assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand", "spot"}
+BOTH = node_pool(requirements=[{"key": CAPACITY_TYPE, "operator": "In", "values": ["on-demand", "spot"]}])
+SPOT_POD = pod("s", tolerations=[*TOLERATES, {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists"}])
+
+
+@pytest.mark.parametrize(
+    ("pool", "wanted", "expected"),
+    [
+        (node_pool(), SPOT_POD, {"on-demand"}),
+        (BOTH, SPOT_POD, {"on-demand", "spot"}),
+        (BOTH, pod("p", tolerations=TOLERATES), {"on-demand"}),
+    ],
+    ids=["the NodePool does not name spot", "both", "the pod does not tolerate the taint of spot Nodes"],
+)
+def test_capacity_type(pool: NodePool, wanted: SchedulablePod, expected: set[str]) -> None:
+    """Spot machines are bought only if the NodePool names them and the pod tolerates the taint that AKS gives them."""
+    (machine,) = decide(pods=[wanted], node_pools=(pool,)).machines
+    assert machine.requirements[CAPACITY_TYPE].values == expected
+
+
+@pytest.mark.parametrize(("wanted", "taken"), [(SPOT_POD, True), (pod("p", tolerations=TOLERATES), False)])
+def test_a_claim_that_may_become_a_spot_machine(wanted: SchedulablePod, taken: bool) -> None:
+    """It is no capacity for a pod that does not tolerate the taint of spot Nodes."""
+    terms = Requirement(key=CAPACITY_TYPE, operator="In", values=("spot", "on-demand"))
+    made = claim("c")
+    spec = msgspec.structs.replace(made.spec, requirements=(*made.spec.requirements, terms))
+    may_be_spot = msgspec.structs.replace(made, spec=spec)
+    decision = decide(pods=[wanted], claims=[may_be_spot], node_pools=(BOTH,))
+    assert bool(decision.existing) is taken
+    assert bool(decision.machines) is not taken
 
 
 def test_capacity_type_of_a_claim_on_its_way() -> None:
@@ -216,3 +244,36 @@ def test_cheapest_size() -> None:
     """Each pod with one GPU gets the cheapest machine with one GPU."""
     decision = decide(pods=[pod(f"p{n}", tolerations=TOLERATES) for n in range(8)])
     assert [machine.instance_types[0] for machine in decision.machines] == [T4] * 8
+
+
+def test_a_shared_resource_claim_is_allocated_for_a_pod_that_a_machine_could_take() -> None:
+    """The oldest pod of the claim can never run; the next one gets a machine, the last one waits for its allocation."""
+    request = {"name": "gpu", "exactly": {"deviceClassName": "gpu", "count": 1}}
+    shared = msgspec.convert({"metadata": {"name": "c"}, "spec": {"devices": {"requests": [request]}}}, ResourceClaim)
+    selectors = [{"cel": {"expression": "device.driver == 'gpu.nvidia.com'"}}]
+    classes = {"gpu": msgspec.convert({"spec": {"selectors": selectors}}, DeviceClass)}
+    devices = DeviceClaims(requested=frozenset(("",)), claims={"default/c": shared}, classes=classes)
+    dra = {"metadata": {"name": "default"}, "spec": {"gpu": {"mode": "DRA"}}}
+    uses: dict[str, Any] = {"resourceClaims": [{"name": "gpu", "resourceClaimName": "c"}], "tolerations": TOLERATES}
+    pods = (pod("a", gpus=0, nodeSelector={"no": "such"}, **uses), *(pod(name, gpus=0, **uses) for name in "bc"))
+    found = observe(
+        pods=pods,
+        storage=Storage(devices=devices),
+        node_classes={"default": msgspec.convert(dra, AgentPoolNodeClass)},
+    )
+    assert [one.pods for one in solve(found.snapshot).machines] == [("default/b",)]
+    assert found.errors.keys() == {"default/a", "default/c"}
+    assert "which is allocated for Pod default/b first" in found.errors["default/a"]
+
+
+def test_a_spread_over_the_zones_of_a_region() -> None:
+    """Machines outside all zones are offered too; their domain is none of the spread, so that no zone waits for it."""
+    spread = {"topologyKey": ZONE, "maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule"}
+    spread = {**spread, "labelSelector": {"matchLabels": {"app": "a"}}}
+    own: dict[str, Any] = {
+        "meta": {"labels": {"app": "a"}},
+        "topologySpreadConstraints": [spread],
+        "tolerations": TOLERATES,
+    }
+    decision = solve(observe(pods=tuple(pod(f"p{number}", **own) for number in range(7))).snapshot)
+    assert (len(decision.machines), dict(decision.errors)) == (7, {})

@@ -7,16 +7,24 @@ import pytest
 
 from controllers.model.device_claims import DeviceClaims
 from controllers.provisioning.device_selectors import DeviceTemplate, selector
-from controllers.provisioning.devices import claimed, templates
+from controllers.provisioning.devices import claimed, note_of, templates
+from controllers.provisioning.extended_resources import of_classes
 from controllers.provisioning.free_devices import allocated_devices, with_devices
 from controllers.provisioning.offered import offered
 from controllers.provisioning.solver import model
 from provisioner.api import labels
-from provisioner.api.deviceclaim import ClaimName, DeviceClass, ResourceClaim, ResourceClaimTemplate
-from provisioner.api.nodeclass import GpuSettings
-from provisioner.api.resourceslice import ResourceSlice
+from provisioner.api.deviceclaim import (
+    ClaimName,
+    DeviceClass,
+    DeviceRequest,
+    ExactRequest,
+    ResourceClaim,
+    ResourceClaimTemplate,
+)
+from provisioner.api.nodeclass import GpuSettings, NodeClassSpec
+from provisioner.api.resourceslice import CounterConsumption, Device, ResourceSlice, digest
 from tests.unit.builders import NODE, UP, claim, node
-from tests.unit.controllers.nodeclaim.lifecycle.test_dra import published, some
+from tests.unit.controllers.nodeclaim.lifecycle.test_dra import BUSY, LOST, OF_APPLICATION, XID, device, published, some
 
 Json = dict[str, Any]
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
@@ -100,16 +108,22 @@ def exactly(count: int = 1, **fields: Any) -> Json:
 
 def known(of: Json, **more: Any) -> DeviceClaims:
     """A template and a claim of the same name with these requests."""
-    claims = {"default/one": msgspec.convert({"spec": of, "status": more.pop("status", {})}, ResourceClaim)}
-    found = {"default/one": msgspec.convert({"spec": {"spec": of}}, ResourceClaimTemplate)}
+    meta = {"unreadable": more.pop("unreadable", [])}
+    claim = {"metadata": meta, "spec": of, "status": more.pop("status", {})}
+    claims = {"default/one": msgspec.convert(claim, ResourceClaim)}
+    found = {"default/one": msgspec.convert({"metadata": meta, "spec": {"spec": of}}, ResourceClaimTemplate)}
     classes = {
         NVIDIA: device_class("device.driver == 'gpu.nvidia.com'"),
         AMD: device_class("device.driver == 'gpu.amd.com'"),
         "any": device_class(),
+        "channel": device_class(
+            "device.driver == 'compute-domain.nvidia.com' && device.attributes['compute-domain.nvidia.com'].id == 0"
+        ),
     }
     return DeviceClaims(requested=frozenset(("",)), claims=claims, templates=found, classes=classes, **more)
 
 
+OF_AMD = "resource.kubernetes.io/gpu.amd.com"
 OF_TEMPLATE, OF_CLAIM = ClaimName(template="default/one"), ClaimName(claim="default/one")
 LARGE: Json = {"selectors": [{"cel": {"expression": f"{MEMORY}.isGreaterThan(quantity('100Gi'))"}}]}
 FIRST = {
@@ -118,31 +132,131 @@ FIRST = {
         {"name": "a", "deviceClassName": "missing"},
         {"name": "b", "deviceClassName": NVIDIA, "count": 2},
         {"name": "c", "deviceClassName": NVIDIA},
+        {"name": "d", "deviceClassName": AMD, "count": 4},
     ],
 }
+
+
+def first(*counts: int) -> Json:
+    options = [{"name": f"n{count}", "deviceClassName": NVIDIA, "count": count} for count in counts]
+    return {"name": "gpu", "firstAvailable": options}
 
 
 @pytest.mark.parametrize(
     ("requests", "resources"),
     [
-        ((exactly(),), {DEVICE: 1000}),
-        ((exactly(2), exactly(3)), {DEVICE: 5000}),
-        ((exactly(deviceClassName=AMD),), {"resource.kubernetes.io/gpu.amd.com": 1000}),
-        ((exactly(allocationMode="All"),), {DEVICE: 1000, ALL: 1000}),
-        ((exactly(deviceClassName="any"),), {DEVICE: 1000}),
-        ((FIRST,), {DEVICE: 2000}),
-        ((), {}),
+        ((exactly(),), [{DEVICE: 1000}]),
+        ((exactly(2), exactly(3)), [{DEVICE: 5000}]),
+        ((exactly(deviceClassName=AMD),), [{OF_AMD: 1000}]),
+        ((exactly(allocationMode="All"),), [{DEVICE: 1000, ALL: 1000}]),
+        ((exactly(deviceClassName="any"),), [{DEVICE: 1000}, {OF_AMD: 1000}]),
+        ((FIRST,), [{DEVICE: 2000}, {DEVICE: 1000}, {OF_AMD: 4000}]),
+        ((FIRST, exactly()), [{DEVICE: 3000}, {DEVICE: 2000}]),
+        ((FIRST, FIRST), [{DEVICE: 4000}, {DEVICE: 3000}, {DEVICE: 2000}, {OF_AMD: 8000}]),
+        ((first(*range(1, 9)), first(*range(10, 90, 10))), [{DEVICE: 1000 * (1 + n)} for n in range(10, 90, 10)]),
+        ((), [{}]),
     ],
 )
-def test_requests(requests: tuple[Json, ...], resources: dict[str, int]) -> None:
-    """The devices of all requests together."""
+def test_requests(requests: tuple[Json, ...], resources: list[dict[str, int]]) -> None:
+    """The devices of all requests together, for each of the first eight alternatives that one size can serve."""
     for name in (OF_TEMPLATE, OF_CLAIM):
-        assert claimed((name,), known(spec(*requests))).requests == resources
+        assert [one.requests for one in claimed((name,), known(spec(*requests)))] == [*resources]
+
+
+def named(name: str, resource: str = "", *, age: int = 0) -> DeviceClass:
+    meta = {"name": name, "creationTimestamp": f"2026-03-0{9 - age}T12:00:00Z"}
+    selectors = [{"cel": {"expression": f"device.driver == '{NVIDIA if name != 'amd' else AMD}'"}}]
+    return msgspec.convert(
+        {"metadata": meta, "spec": {"selectors": selectors, "extendedResourceName": resource}}, DeviceClass
+    )
+
+
+GPU = "nvidia.com/gpu"
+
+
+@pytest.mark.parametrize(
+    ("classes", "requests", "found"),
+    [
+        ((), {GPU: 1000}, {}),
+        ((named("a"),), {GPU: 1000}, {}),
+        ((named("a", GPU),), {"cpu": 1000, GPU: 2000}, {GPU: ("a", 2)}),
+        ((named("a", GPU),), {"cpu": 1000, GPU: 0}, {}),
+        ((named("a", GPU, age=1), named("b", GPU)), {GPU: 1000}, {GPU: ("b", 1)}),
+        ((named("a", GPU), named("b", GPU)), {GPU: 1000}, {GPU: ("a", 1)}),
+        (
+            (named("a"),),
+            {"deviceclass.resource.kubernetes.io/a": 1000},
+            {"deviceclass.resource.kubernetes.io/a": ("a", 1)},
+        ),
+        ((named("a", "cpu"),), {"cpu": 1000}, {}),
+    ],
+)
+def test_extended_resources(
+    classes: tuple[DeviceClass, ...], requests: dict[str, int], found: dict[str, tuple[str, int]]
+) -> None:
+    """Those that a DeviceClass names; of several classes the newest one."""
+    known = DeviceClaims(classes={one.metadata.name: one for one in classes})
+    made = {name: one.exactly for name, one in of_classes(requests, known).items() if one.exactly is not None}
+    assert {name: (one.device_class_name, one.count) for name, one in made.items()} == found
+
+
+@pytest.mark.parametrize(
+    ("device_class", "alternatives"),
+    [
+        (named("a", GPU), [({}, set()), ({DEVICE: 2000}, {GPU})]),
+        (named("amd", GPU), [({}, set()), ({OF_AMD: 2000}, {GPU})]),
+        (msgspec.structs.replace(named("a", GPU), spec=device_class("device.x > 1").spec), [({}, set())]),
+    ],
+)
+def test_devices_instead_of_a_device_plugin(device_class: DeviceClass, alternatives: Any) -> None:
+    """The second alternative; none if no size has such devices."""
+    found = DeviceClaims(classes={"a": device_class, "amd": device_class})
+    request = DeviceRequest(name=GPU, exactly=ExactRequest(device_class_name="a", count=2))
+    made = claimed((), found, extended={GPU: request})
+    assert [(one.requests, one.instead) for one in made] == alternatives
+
+
+CHANNEL = exactly(deviceClassName="channel") | {"name": "channel"}
+OF_NETWORK = [{"cel": {"expression": "device.driver == 'dra.net'"}}]
+NIC = exactly(deviceClassName="any", selectors=OF_NETWORK) | {"name": "nic"}
+EITHER = {"name": "either", "firstAvailable": [NIC["exactly"], CHANNEL["exactly"]]}
+OR_GPU = {"name": "either", "firstAvailable": [{**NIC["exactly"], "name": "a"}, {**exactly(2)["exactly"], "name": "b"}]}
+ALIGNED = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
+
+
+@pytest.mark.parametrize(
+    ("found", "resources", "named"),
+    [
+        (spec(exactly(), CHANNEL), [{DEVICE: 1000}], ['request "channel"']),
+        (spec(CHANNEL, exactly(2), NIC), [{DEVICE: 2000}], ['request "channel"', 'request "nic"']),
+        (spec(exactly(), EITHER), [{DEVICE: 1000}], ['request "either"', "for devices of dra.net"]),
+        (spec(OR_GPU), [{DEVICE: 2000}], []),
+        (spec(exactly(), NIC, constraints=({**ALIGNED, "requests": ["gpu", "nic"]},)), [{DEVICE: 1000}], ["nic"]),
+        (spec(exactly(), NIC, constraints=(ALIGNED,)), [{DEVICE: 1000}], ["nic"]),
+    ],
+)
+def test_devices_of_other_drivers(found: Json, resources: list[dict[str, int]], named: list[str]) -> None:
+    """They select no machine; the GPUs do, and the Event of the pod names the other requests."""
+    claims = known(found)
+    assert [one.requests for one in claimed((OF_TEMPLATE,), claims)] == resources
+    note = note_of((OF_TEMPLATE,), claims)
+    assert all(words in note for words in named)
+    assert bool(note) is bool(named)
+
+
+def test_devices_of_other_drivers_alone() -> None:
+    """They are refused, unless the pod requests GPUs of a device plugin."""
+    claims = known(spec(CHANNEL, NIC))
+    with pytest.raises(
+        ValueError, match='request "channel" of ResourceClaim default/one for devices of compute-domain'
+    ):
+        claimed((OF_CLAIM,), claims)
+    assert [one.requests for one in claimed((OF_CLAIM,), claims, plugged=True)] == [{}]
 
 
 def test_sizes() -> None:
     """Those whose GPUs all requests select."""
-    found = claimed((OF_TEMPLATE,), known(spec(exactly(**LARGE))))
+    (found,) = claimed((OF_TEMPLATE,), known(spec(exactly(**LARGE))))
     assert found.requirements[labels.INSTANCE_TYPE].values == {"Standard_ND96isr_H200_v5"}
 
 
@@ -156,6 +270,8 @@ ALLOCATED = {"allocation": {"devices": {"results": [{"driver": NVIDIA, "pool": N
         (ClaimName(template="default/none"), known(spec(exactly())), "ResourceClaimTemplate default/none does not"),
         (OF_CLAIM, known(spec(exactly()), status=ALLOCATED), "is allocated"),
         (OF_CLAIM, DeviceClaims(error="403"), "cannot be read: 403"),
+        (OF_CLAIM, known(spec(), unreadable=["spec: big"]), "ResourceClaim default/one cannot be read: spec: big"),
+        (OF_TEMPLATE, known(spec(), unreadable=["spec: big"]), "Template default/one cannot be read: spec: big"),
         (OF_CLAIM, known(spec(exactly(deviceClassName="x"))), '"x" does not exist'),
         (OF_CLAIM, known(spec(exactly(adminAccess=True))), "adminAccess"),
         (OF_CLAIM, known(spec(exactly(capacity={"requests": {"memory": "1Gi"}}))), "capacity"),
@@ -172,13 +288,13 @@ def test_refused(name: ClaimName, found: DeviceClaims, words: str) -> None:
 
 def test_devices_in_common_may_be_constrained() -> None:
     same = known(spec(exactly(2), constraints=({"matchAttribute": "gpu.nvidia.com/productName"},)))
-    assert claimed((OF_CLAIM,), same).requests == {DEVICE: 2000}
+    assert [one.requests for one in claimed((OF_CLAIM,), same)] == [{DEVICE: 2000}]
 
 
 def test_a_pod_that_moves_has_new_devices() -> None:
     """Its claim is allocated on the Node that it leaves."""
     found = known(spec(exactly()), status=ALLOCATED)
-    assert claimed((OF_CLAIM,), found, bound=True).requests == {DEVICE: 1000}
+    assert [one.requests for one in claimed((OF_CLAIM,), found, bound=True)] == [{DEVICE: 1000}]
 
 
 # What is left
@@ -194,10 +310,22 @@ EIGHT = model.InstanceType(
 
 def test_offered() -> None:
     """The capacity counts for limits; pods can only claim the devices."""
-    dra = offered(EIGHT, GpuSettings(mode="DRA"))
+    dra = offered(EIGHT, NodeClassSpec(gpu=GpuSettings(mode="DRA")))
     assert dra.capacity == {"cpu": 96000, "nvidia.com/gpu": 8000, DEVICE: 8000, ALL: 1000}
     assert dra.allocatable == {"cpu": 95000, DEVICE: 8000, ALL: 1000}
-    assert offered(EIGHT, GpuSettings()) is EIGHT
+    assert offered(EIGHT, NodeClassSpec()) is EIGHT
+
+
+def of_gpu(made: Device, number: int) -> Device:
+    return msgspec.structs.replace(made, counters=(CounterConsumption(counter_set=f"gpu-{number}-counters"),))
+
+
+PARTITIONED = digest(
+    published(
+        *(of_gpu(one, number) for number, one in enumerate(some(8))),
+        *(of_gpu(device(f"gpu-0-mig-{number}", "mig"), 0) for number in range(2)),
+    )
+)
 
 
 def users(*devices: str) -> DeviceClaims:
@@ -213,6 +341,16 @@ def users(*devices: str) -> DeviceClaims:
         ((published(*some(8)),), ("gpu-0", "gpu-7"), UP, (6000, 0)),
         ((published(*some(7)),), ("gpu-7",), UP, (7000, 0)),
         ((published(*some(8)),), tuple(f"gpu-{number}" for number in range(8)), UP, (0, 0)),
+        # Taints: of the driver, of an administrator, and one that only informs
+        ((published(*some(7), device("gpu-7", "gpu", XID)),), (), UP, (7000, 0)),
+        ((published(*some(7), device("gpu-7", "gpu", BUSY)),), ("gpu-0",), UP, (6000, 0)),
+        ((published(*some(7), device("gpu-7", "gpu", LOST)),), ("gpu-7",), UP, (7000, 0)),
+        ((published(*some(7), device("gpu-7", "gpu", OF_APPLICATION)),), (), UP, (8000, 1000)),
+        # Partitions that share counters with their GPU, and one that does not
+        ((PARTITIONED,), (), UP, (8000, 1000)),
+        ((PARTITIONED,), ("gpu-0-mig-0",), UP, (7000, 0)),
+        ((PARTITIONED,), ("gpu-0-mig-0", "gpu-0-mig-1", "gpu-3"), UP, (6000, 0)),
+        ((published(*some(7), device("gpu-7-mig-0", "mig")),), ("gpu-7-mig-0",), UP, (7000, 0)),
         # The driver restarts
         ((published(*some(4), of=2),), ("gpu-0",), UP, (7000, 0)),
         ((), ("gpu-0",), UP, (7000, 0)),
@@ -230,3 +368,25 @@ def test_left(
     )
     assert (found.allocatable[DEVICE], found.allocatable[ALL]) == left
     assert found.capacity["nvidia.com/gpu"] == 8000
+
+
+def test_each_of_alternative_requests_counts() -> None:
+    """firstAvailable of an H100 or a T4: a machine with either one serves the pod."""
+    options = [
+        {
+            "name": name,
+            "deviceClassName": "gpu",
+            "selectors": [{"cel": {"expression": f"{PRODUCT}.contains('{name}')"}}],
+        }
+        for name in ("H100", "T4")
+    ]
+    spec = {"devices": {"requests": [{"name": "gpu", "firstAvailable": options}]}}
+    template = msgspec.convert({"metadata": {"name": "t"}, "spec": {"spec": spec}}, ResourceClaimTemplate)
+    selectors = [{"cel": {"expression": f"device.driver == '{NVIDIA}'"}}]
+    classes = {"gpu": msgspec.convert({"spec": {"selectors": selectors}}, DeviceClass)}
+    (found,) = claimed(
+        [ClaimName(template="default/t")], DeviceClaims(templates={"default/t": template}, classes=classes)
+    )
+    sizes = found.requirements[labels.INSTANCE_TYPE].values
+    assert {"Standard_NC4as_T4_v3", "Standard_NC40ads_H100_v5"} <= sizes
+    assert found.requests == {DEVICE: 1000}

@@ -2,6 +2,7 @@
 
 import pytest
 
+from controllers.provisioning.solver.label_index import LabelIndex
 from controllers.provisioning.solver.requirements import conflict
 from provisioner.api.meta import Taint
 from provisioner.api.pod import Toleration
@@ -88,3 +89,17 @@ def test_preferred_taints_can_be_ignored() -> None:
     taint = Taint(key="sku", effect="PreferNoSchedule")
     assert untolerated((taint,), ()) == taint
     assert untolerated((taint,), (), ignore_preferred=True) is None
+
+
+@pytest.mark.parametrize("wanted", SETS)
+@pytest.mark.parametrize("key", ["k", "well-known"])
+def test_an_index_of_machines_allows_what_each_comparison_allows(key: str, wanted: str) -> None:
+    """For each operator, over machines with every set or no requirement, registered or planned."""
+    machines: list[dict[str, ValueSet]] = [{}, {}, *({key: one} for one in SETS.values() for _ in (0, 1))]
+    planned = sum(1 << position for position in range(0, len(machines), 2))
+    index = LabelIndex(machines, planned, {"well-known"})
+    expected = 0
+    for position, machine in enumerate(machines):
+        may_lack = {"well-known"} if planned >> position & 1 else set[str]()
+        expected |= (conflict(machine, {key: SETS[wanted]}, may_lack) == "") << position
+    assert index.allowing({key: SETS[wanted]}) == expected

@@ -1,5 +1,7 @@
 """The NodeClaim of a planned machine: its name, its marks and its requirements."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -87,3 +89,41 @@ def test_bounds_use_operators_of_every_release() -> None:
     assert ("karpenter.azure.com/sku-cpu", "Lt", ["9"]) in written
     assert ("size", "Exists", None) in written
     assert ("rank", "Lt", ["6"]) in written
+
+
+CUSTOM = [
+    ("one of a list", {"operator": "In", "values": ["b", "a"]}, "a"),
+    ("any value", {"operator": "Exists"}, "true"),
+    ("any other value", {"operator": "NotIn", "values": ["true", "0"]}, "1"),
+    ("above a bound", {"operator": "Gt", "values": ["7"]}, "8"),
+    ("below a bound", {"operator": "Lt", "values": ["7"]}, "6"),
+    ("none", {"operator": "DoesNotExist"}, None),
+]
+
+
+@pytest.mark.parametrize(("requirement", "value"), [row[1:] for row in CUSTOM], ids=[row[0] for row in CUSTOM])
+def test_a_label_of_the_nodepool_with_several_values(requirement: dict[str, Any], value: str | None) -> None:
+    """The NodeClaim has one value of it, so that pods that require the label run on its Node."""
+    pool = node_pool(requirements=[{"key": "example.com/tier", **requirement}])
+    (machine,) = solve(observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),)).snapshot).machines
+    made = manifest(machine, pool, "gpu-1", TYPES.well_known)
+    assert made["metadata"]["labels"].get("example.com/tier") == value
+
+
+def test_labels_of_aks_are_not_written() -> None:
+    """AKS sets them itself and refuses them from users; a label that it does not set cannot be had."""
+    known = {"key": "kubernetes.azure.com/priority", "operator": "In", "values": ["regular"]}
+    pool = node_pool(requirements=[known, {"key": "kubernetes.azure.com/mode", "operator": "Exists"}])
+    (machine,) = solve(observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),)).snapshot).machines
+    made = manifest(machine, pool, "gpu-1", TYPES.well_known)
+    assert not [key for key in made["metadata"]["labels"] if key.startswith("kubernetes.azure.com")]
+    other = node_pool(requirements=[{"key": "kubernetes.azure.com/other", "operator": "Exists"}])
+    assert not solve(observe(node_pools=(other,), pods=(pod("p", tolerations=TOLERATES),)).snapshot).machines
+
+
+def test_the_case_of_a_size() -> None:
+    """Azure ignores the case of a size: a NodePool that names one in lower case buys it."""
+    size = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4.lower()]}
+    pool = node_pool(requirements=[size])
+    (machine,) = solve(observe(node_pools=(pool,), pods=(pod("p", tolerations=TOLERATES),)).snapshot).machines
+    assert machine.instance_types == (T4,)

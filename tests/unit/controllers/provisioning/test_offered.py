@@ -5,12 +5,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.provisioning.offered import offered_types
+from controllers.provisioning.offered import offered, offered_types
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.schedulable import SchedulablePod
 
-from .observed import GPU, TOLERATES, TYPES, claim, node, node_pool, observe, pod
+from .observed import GPU, T4, TOLERATES, TYPES, claim, node, node_pool, observe, pod
 
 A100 = "Standard_NC24ads_A100_v4"
 CPU = "Standard_D8s_v3"
@@ -47,20 +47,20 @@ def asks(name: str, resource: str, count: int) -> SchedulablePod:
 )
 def test_devices_of_an_instance_type(gpu: dict[str, Any], amounts: dict[str, int]) -> None:
     """The devices replace the GPUs, in the capacity as on the Node."""
-    found = {one.name: one for one in offered_types(TYPES.types, node_class(**gpu).spec.gpu) or ()}
+    found = {one.name: one for one in offered_types(TYPES.types, node_class(**gpu).spec) or ()}
     for resources in (found[A100].capacity, found[A100].allocatable):
         assert {name: amount // 1000 for name, amount in resources.items() if "/" in name} == amounts
 
 
 def test_sizes_without_the_profile_are_not_offered() -> None:
     """AKS refuses to partition them; sizes without GPUs are no matter of the profile."""
-    names = {one.name for one in offered_types(TYPES.types, node_class(migProfile="MIG1g").spec.gpu) or ()}
+    names = {one.name for one in offered_types(TYPES.types, node_class(migProfile="MIG1g").spec) or ()}
     assert A100 in names
     assert not {name for name in names if "T4" in name or "MI300X" in name or "GB200" in name}
     assert any(name.startswith("Standard_D") for name in names) is any(
         one.name.startswith("Standard_D") for one in TYPES.types
     )
-    assert offered_types(TYPES.types, node_class().spec.gpu) is None
+    assert offered_types(TYPES.types, node_class().spec) is None
 
 
 @pytest.mark.parametrize(
@@ -140,3 +140,64 @@ def test_pods_wait_for_gpus_that_are_expected_back(
     decision = solve(found.snapshot)
     assert len(decision.machines) == bought
     assert bool(decision.existing) is not bool(bought)
+
+
+def t4(**spec: Any) -> Any:
+    """The smallest size with a GPU, as machines of a node class with these properties offer it."""
+    made = msgspec.convert({"metadata": {"name": "default"}, "spec": spec}, AgentPoolNodeClass)
+    (kind,) = [one for one in TYPES.types if one.name == T4]
+    return offered(kind, made.spec)
+
+
+@pytest.mark.parametrize(("pods", "reserved_mib"), [(30, 650), (110, 2250), (250, 5050)])
+def test_pods_of_a_node_class(pods: int, reserved_mib: int) -> None:
+    """The number of pods is that of the node class, and the memory that the kubelet reserves follows from it."""
+    found = t4(maxPods=pods)
+    assert found.allocatable["pods"] == found.capacity["pods"] == pods * 1000
+    left = 28 * 1024 - int(28 * 1024 * 0.075) - 100 - reserved_mib
+    assert found.allocatable["memory"] == left * 2**20 * 1000
+
+
+DISKS: list[tuple[dict[str, Any], int]] = [
+    ({}, 128),
+    ({"osDiskSizeGB": 256}, 256),
+    ({"osDiskSizeGB": 30}, 30),
+    ({"osDiskType": "Managed"}, 128),
+    ({"osDiskType": "Ephemeral"}, 128),
+    ({"osDiskType": "Managed", "osDiskSizeGB": 64}, 64),
+]
+
+
+@pytest.mark.parametrize(("spec", "gib"), DISKS)
+def test_the_os_disk_is_ephemeral_storage(spec: dict[str, Any], gib: int) -> None:
+    """The file system of the OS disk, less the tenth below which the kubelet evicts pods."""
+    allocatable = t4(**spec).allocatable["ephemeral-storage"] / 1000 / 2**30
+    assert 0.86 * gib < allocatable < 0.87 * gib
+
+
+@pytest.mark.parametrize(
+    ("spec", "key", "allowed"),
+    [
+        ({}, "os-sku", ["Ubuntu"]),
+        ({"imageFamily": "AzureLinux"}, "os-sku", ["AzureLinux"]),
+        ({"imageFamily": "Ubuntu2404"}, "os-sku", ["Ubuntu", "Ubuntu2404"]),
+        ({"imageFamily": "Ubuntu2404"}, "os-sku-requested", ["Ubuntu2404"]),
+        ({}, "storageprofile", ["managed", "ephemeral"]),
+        ({"osDiskType": "Ephemeral"}, "storageprofile", ["ephemeral"]),
+    ],
+)
+def test_labels_of_a_node_class(spec: dict[str, Any], key: str, allowed: list[str]) -> None:
+    """Labels of AKS follow the image family and the disk; one whose value is not known may have any."""
+    found = t4(**spec).requirements[f"kubernetes.azure.com/{key}"]
+    tried = ["Ubuntu", "AzureLinux", "Ubuntu2404", "managed", "ephemeral"]
+    assert [value for value in tried if found.allows(value)] == (tried if found.complement else allowed)
+    assert all(found.allows(value) for value in allowed)
+
+
+def test_a_pod_with_much_memory_gets_no_gpu() -> None:
+    """A size with enough memory and without GPUs is cheaper."""
+    pools = (node_pool(),)
+    resources = {"requests": {"cpu": "1", "memory": "300Gi"}}
+    wanted = pod("p", gpus=0, tolerations=TOLERATES, containers=[{"resources": resources}])
+    (machine,) = solve(observe(node_pools=pools, pods=(wanted,)).snapshot).machines
+    assert machine.instance_types[0] == "Standard_E48s_v5"

@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import pytest
 
@@ -62,7 +63,9 @@ def test_small_demands_are_covered_at_the_least_price(seed: int) -> None:
         machines=[Machine(price=p, free=free, groups=groups, anchors=groups, open={}, uses={}) for p, free in machines],
         requests=[tuple((i, amount) for i, amount in enumerate(request) if amount) for request in requests],
         sharing=Sharing(),
-        agrees=lambda _, __: True,
+        agree=lambda _, agreed, __: agreed,
+        allows=lambda *_: True,
+        most_steps=10**9,
     )
     fleet = cover(packing, dict(enumerate(demand)), {}, None)
     left = sum(demand) - pods_of(fleet)
@@ -72,3 +75,42 @@ def test_small_demands_are_covered_at_the_least_price(seed: int) -> None:
     else:
         assert not left
         assert sum(machines[index][0] * count for (index, _), count in fleet.items()) == pytest.approx(wanted)
+
+
+def _of_one_size(open_labels: dict[int, Any], most_steps: int) -> Packing:
+    """Four groups, each pod of which takes half a machine."""
+    groups = frozenset(range(4))
+
+    def agree(_: int, agreed: Any, group: int) -> Any:
+        wanted = open_labels[group]
+        return None if any(agreed.get(key, value) != value for key, value in wanted.items()) else {**agreed, **wanted}
+
+    return Packing(
+        machines=[Machine(price=1.0, free=(2,), groups=groups, anchors=groups, open=open_labels, uses={})],
+        requests=[((0, 1),)] * 4,
+        sharing=Sharing(),
+        agree=agree,
+        allows=lambda *_: True,
+        most_steps=most_steps,
+    )
+
+
+def test_groups_share_a_machine_if_they_agree_on_its_open_labels() -> None:
+    """The comparisons of labels are counted for the groups that have them, not for the others."""
+    packing = _of_one_size({0: {"zone": "a"}, 1: {"zone": "b"}, 2: {"zone": "a"}}, 10**9)
+    fleet = cover(packing, dict.fromkeys(range(3), 1), {}, None)
+    assert sorted(pattern for _, pattern in fleet) == [((0, 1), (2, 1)), ((1, 1),)]
+    packing = _of_one_size({0: {"zone": "a"}, 1: {"zone": "b"}}, 10**9)
+    assert pods_of(cover(packing, dict.fromkeys(range(4), 9), {}, None)) == 36
+    assert packing.steps_of.keys() == {0, 1}
+    assert 0 < packing.steps_of.total() < packing.steps
+
+
+def test_nothing_fits_after_the_last_step() -> None:
+    """Every search ends then, whatever is left of the demand."""
+    demand = dict.fromkeys(range(4), 2_000)
+    assert pods_of(cover(_of_one_size({}, 10**9), demand, {}, None)) == 8_000
+    assert not cover(_of_one_size({}, -1), demand, {}, None)
+    packing = _of_one_size({}, 2)
+    assert pods_of(cover(packing, demand, {}, None)) < 8_000
+    assert packing.steps < 1_000

@@ -1,6 +1,7 @@
 """The decisions of the solver: which machines are bought, which pods stay pending, and why."""
 
 import itertools
+from collections import Counter
 from typing import Any
 
 import msgspec
@@ -9,7 +10,7 @@ import pytest
 from controllers.provisioning.scenario import Scenario, snapshot
 
 from . import cases
-from .cases import HOSTNAME, ZONE, bought, decide, node, node_pool, pod, pods
+from .cases import HOSTNAME, ZONE, bought, decide, instance_type, node, node_pool, pod, pods
 
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 TOLERATES = [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
@@ -131,6 +132,85 @@ def test_hostnames(spec: dict[str, Any], machines: int) -> None:
     assert len(decide(pods=pods(3, **spec)).machines) == machines
 
 
+@pytest.mark.parametrize("key", [ZONE, HOSTNAME])
+def test_a_preference_of_placed_pods_keeps_no_pod_out(key: str) -> None:
+    """Pods that prefer to be apart run beside each other where there are more of them than places."""
+    term = {"topologyKey": key, "labelSelector": {"matchLabels": {"app": "a"}}}
+    preferred = [{"weight": 50, "podAffinityTerm": term}]
+    affinity = {"podAntiAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": preferred}}
+    most = {} if key == ZONE else {"maxNewNodeClaims": 2}
+    decision = decide(pods=pods(8, gpus=1, affinity=affinity), instanceTypes=[instance_type("t4-4")], **most)
+    assert not decision.errors
+
+
+def test_machines_whose_pods_others_avoid_stay_where_they_were_planned() -> None:
+    """A pod without constraints of its own is kept in the zone that pods with anti-affinity to it do not use."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "noisy"}}}
+    affinity = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    quiet = pod("quiet", gpus=1, affinity=affinity)
+    decision = decide(pods=[pod("noisy", gpus=1, labels={"app": "noisy"}), quiet])
+    zones = {machine.pods[0]: machine.requirements[ZONE].values for machine in decision.machines}
+    assert len(zones["default/noisy"]) == 1
+    assert not zones["default/noisy"] & zones["default/quiet"]
+
+
+def test_room_goes_to_pods_that_few_machines_take() -> None:
+    """A pod that runs on any machine leaves the only one that suits another pod, which would cost a new machine."""
+    nodes = [node("n1", "t4-1"), node("n2", "t4-1")]
+    nodes[0]["node"]["metadata"]["labels"]["disk"] = "fast"
+    pool = node_pool(labels={"disk": "fast"})
+    any_machine, one_machine = pod("a", gpus=1, cpu="2"), pod("b", gpus=1, nodeSelector={"disk": "fast"})
+    decision = decide(nodes=nodes, nodePools=[pool], pods=[any_machine, one_machine])
+    assert not decision.machines
+    assert decision.existing == {"n1": ("default/b",), "n2": ("default/a",)}
+
+
+def test_of_the_zones_that_a_spread_allows_the_cheapest_is_used() -> None:
+    """Two pods with a skew of two may share the zone in which a machine is cheap."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}, "whenUnsatisfiable": "DoNotSchedule"}
+    types = [instance_type("t4-1", zones=("z2",)), instance_type("a100-8", zones=("z1",))]
+    decision = decide(instanceTypes=types, pods=pods(2, gpus=1, topologySpreadConstraints=[{**term, "maxSkew": 2}]))
+    assert bought(decision) == ["t4-1", "t4-1"]
+
+
+def test_no_pods_are_placed_that_limits_leave_beyond_the_skew() -> None:
+    """Where limits end the machines of one zone, the other zones take no more pods than the skew allows."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}, "whenUnsatisfiable": "DoNotSchedule"}
+    spread = [{**term, "maxSkew": 1}]
+    zonal = [{"key": ZONE, "operator": "In", "values": ["z1"]}]
+    other = [{"key": ZONE, "operator": "In", "values": ["z2"]}]
+    pools = [node_pool("many", requirements=zonal), node_pool("few", requirements=other, limits={"nodes": "2"})]
+    some = pods(12, gpus=1, topologySpreadConstraints=spread)
+    decision = decide(nodePools=pools, instanceTypes=[instance_type("t4-1")], pods=some)
+    zones = Counter(next(iter(machine.requirements[ZONE].values)) for machine in decision.machines)
+    assert zones == {"z1": 3, "z2": 2}
+    assert len(decision.errors) == 7
+
+
+def test_machines_of_other_pods_add_domains() -> None:
+    """A machine for other pods in a zone where spread pods have none bounds how many of them run elsewhere."""
+    term = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}, "whenUnsatisfiable": "DoNotSchedule"}
+    types = [instance_type("t4-1", zones=("z1",)), instance_type("cpu-4", zones=("z2",))]
+    both = [
+        *pods(3, gpus=1, topologySpreadConstraints=[{**term, "maxSkew": 1}]),
+        pod("cpu", cpu="3", labels={"b": "c"}),
+    ]
+    decision = decide(instanceTypes=types, pods=both)
+    zones = Counter(next(iter(machine.requirements[ZONE].values)) for machine in decision.machines)
+    assert zones == {"z1": 1, "z2": 1}
+
+
+def test_pods_that_must_share_a_machine_and_cannot_are_placed_alone() -> None:
+    """One of two pods with affinity to each other and the same host port is placed."""
+    term = {"topologyKey": HOSTNAME, "labelSelector": {"matchLabels": {"app": "a"}}}
+    affinity = {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}
+    both = pods(2, gpus=1, affinity=affinity)
+    for one in both:
+        one["spec"]["containers"][0]["ports"] = [{"containerPort": 80, "hostPort": 80}]
+    decision = decide(pods=both)
+    assert [machine.pods for machine in decision.machines] == [("default/p00",)]
+
+
 def test_host_ports_are_not_shared() -> None:
     """Two pods with the same host port get two machines."""
     container = {"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}
@@ -196,6 +276,28 @@ def test_min_values_extend_the_list() -> None:
     assert "minValues of node.kubernetes.io/instance-type are not met" in few.errors["default/p00"]
 
 
+def test_another_node_pool_takes_what_min_values_leave() -> None:
+    """Pods whose machines have too few types in one NodePool get smaller ones there, or machines of the next one."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "Exists", "minValues": 3}
+    pools = [node_pool("several", requirements=[requirement], weight=9), node_pool("any")]
+    decision = decide(nodePools=pools, pods=[pod("small", gpus=1), pod("large", gpus=8)])
+    assert {one.pods[0]: one.node_pool for one in decision.machines} == {
+        "default/small": "several",
+        "default/large": "any",
+    }
+
+
+def test_min_values_are_met_with_smaller_machines() -> None:
+    """Eight pods together fit one size only; on machines of their own each keeps both."""
+    few = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["t4-4", "a100-8"], "minValues": 2}
+    small, large = cases.instance_type("t4-4"), cases.instance_type("a100-8")
+    large["offerings"] = [{**one, "Price": 4.5} for one in large["offerings"]]
+    demand = {"nodePools": [node_pool(requirements=[few])], "pods": pods(8, gpus=1)}
+    decision = decide(**demand, instanceTypes=[small, large])
+    assert not decision.errors
+    assert all(set(one.instance_types) == {"t4-4", "a100-8"} for one in decision.machines)
+
+
 def test_an_unknown_price_is_chosen_last() -> None:
     """A type without a price is bought only if nothing else takes the pod, and no price is reported."""
     unknown = cases.instance_type("t4-1")
@@ -225,3 +327,19 @@ def test_the_order_of_the_input_does_not_matter() -> None:
     wanted = [*pods(3, gpus=1), pod("x", gpus=2), pod("y", cpu="3")]
     decisions = [decide(pods=[*order]) for order in itertools.islice(itertools.permutations(wanted), 0, 120, 17)]
     assert all(decision == decisions[0] for decision in decisions)
+
+
+@pytest.mark.parametrize("available", [True, False])
+def test_no_combination_of_a_claim_is_dearer(available: bool) -> None:
+    """The 15 % hold for each size with each capacity type that the NodeClaim lists."""
+    terms = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["spot", "on-demand"]}
+    small, large = instance_type("t4-1"), instance_type("t4-4")
+    small["offerings"] = [{"Zone": "z1", "CapacityType": "on-demand", "Price": 0.5, "Available": True}]
+    large["offerings"] = [
+        {"Zone": "z1", "CapacityType": "spot", "Price": 0.5, "Available": True},
+        {"Zone": "z1", "CapacityType": "on-demand", "Price": 4.3, "Available": available},
+    ]
+    pools = [node_pool(requirements=[terms])]
+    (machine,) = decide(nodePools=pools, instanceTypes=[small, large], pods=[pod("p", gpus=1)]).machines
+    assert machine.requirements["karpenter.sh/capacity-type"].values == {"on-demand"}
+    assert machine.instance_types == ("t4-1",)

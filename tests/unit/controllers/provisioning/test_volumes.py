@@ -6,10 +6,14 @@ import msgspec
 import pytest
 
 from controllers.model.storage import Storage
-from controllers.provisioning.pods import CachedPod
-from controllers.provisioning.solver.requirements import Requirements
+from controllers.provisioning import volumes
+from controllers.provisioning.demand import with_volumes
+from controllers.provisioning.pods import CachedPod, PodDigest
+from controllers.provisioning.solver.comparisons import TooLargeError
+from controllers.provisioning.solver.requirements import Requirements, excludes
 from controllers.provisioning.solver.solver import solve
-from controllers.provisioning.volumes import volume_requirements
+from controllers.provisioning.volumes import compatible, volume_requirements
+from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
@@ -19,8 +23,13 @@ ZONE, DISK_ZONE, HOST = "topology.kubernetes.io/zone", "topology.disk.csi.azure.
 
 
 def claim(volume: str = "", *, storage_class: str | None = None, phase: str = "", **meta: Any) -> PersistentVolumeClaim:
+    """Bound to its volume, if it has one."""
     body = {
-        "metadata": {"name": "data", **meta},
+        "metadata": {
+            "name": "data",
+            "annotations": {"pv.kubernetes.io/bind-completed": "yes"} if volume else {},
+            **meta,
+        },
         "spec": {"volumeName": volume, "storageClassName": storage_class},
         "status": {"phase": phase},
     }
@@ -113,6 +122,11 @@ WHY: list[tuple[str, Storage, str]] = [
         "PersistentVolume v, which does not exist",
     ),
     ("volume that is gone", storage(BOUND), "PersistentVolume v, which does not exist"),
+    (
+        "volume that is not bound yet",
+        storage({"data": claim("v", phase="Pending", annotations={})}, {"v": volume()}),
+        "is not yet bound to PersistentVolume v",
+    ),
     ("no class", storage({"data": claim()}), "set spec.storageClassName"),
     ("class that is gone", storage(UNBOUND), "StorageClass disk does not exist"),
     (
@@ -134,7 +148,11 @@ WHY: list[tuple[str, Storage, str]] = [
         "no Node can use all of its volumes: default/data, default/more exclude each other",
     ),
     ("contradictory topology", storage(BOUND, {"v": volume({ZONE: ["a"], DISK_ZONE: ["b"]})}), "PersistentVolume v"),
-    ("failed request", Storage(error="403 Forbidden"), "cannot be read: 403 Forbidden"),
+    (
+        "failed request",
+        Storage(unread={"default/data": "403 Forbidden"}),
+        "PersistentVolumeClaim default/data cannot be read: 403 Forbidden",
+    ),
 ]
 
 
@@ -153,11 +171,15 @@ def with_volume(name: str, claim_name: str = "data", **spec: Any) -> Any:
 def test_zone_of_a_machine() -> None:
     """The machine is bought in the zone of the volume, and a pod beside it whose volume is lost stops nothing."""
     there = storage(BOUND, {"v": volume({DISK_ZONE: ["eastus-2"]})})
-    found = observe(pods=(with_volume("p"), with_volume("lost", "none")), storage=there)
+    there = msgspec.structs.replace(there, requested=there.requested | {"default/none"})
+    found = observe(pods=(with_volume("p"), with_volume("lost", "none"), with_volume("late", "new")), storage=there)
     (machine,) = solve(found.snapshot).machines
     assert machine.pods == ("default/p",)
     assert machine.requirements[ZONE].values == {"eastus-2"}
-    assert found.errors == {"default/lost": "PersistentVolumeClaim default/none does not exist"}
+    assert found.errors == {
+        "default/lost": "PersistentVolumeClaim default/none does not exist",
+        "default/late": "its volumes or its devices have not been read yet",
+    }
 
 
 def test_pod_that_selects_another_zone() -> None:
@@ -183,3 +205,92 @@ def test_claim_of_an_ephemeral_volume() -> None:
     found = pod("p", volumes=volumes)
     assert isinstance(found, CachedPod)
     assert found.claims == ("default/p-cache", "default/data")
+
+
+def many(prefix: str, count: int) -> list[dict[str, list[str]]]:
+    return [{f"{prefix}/{number}": ["a"]} for number in range(count)]
+
+
+def bound(*of: list[dict[str, list[str]]]) -> Storage:
+    """Claims that are bound to volumes with these terms each."""
+    claims = {f"c{number}": claim(f"v{number}") for number in range(len(of))}
+    return storage(claims, {f"v{number}": volume(*terms) for number, terms in enumerate(of)})
+
+
+def provisioned(*of: list[dict[str, list[str]]]) -> Storage:
+    """Claims of StorageClasses with these topologies each."""
+    claims = {f"c{number}": claim(storage_class=f"s{number}") for number in range(len(of))}
+    classes = {f"s{number}": storage_class(*terms, metadata={"name": f"s{number}"}) for number, terms in enumerate(of)}
+    return msgspec.structs.replace(storage(claims), classes=classes)
+
+
+def keys(found: Storage) -> list[str]:
+    return sorted(found.claims)
+
+
+PRODUCTS = [[many("a", 60), many("b", 60), many("c", 60)], [many("a", 1000), many("b", 1000)], [many("a", 30_000)]]
+
+
+@pytest.mark.parametrize("of", PRODUCTS, ids=["three", "two", "one"])
+@pytest.mark.parametrize("made", [bound, provisioned])
+def test_topologies_beyond_the_limit_are_not_compared(of: Any, made: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Terms of volumes and of StorageClasses multiply: what is too much is counted before it is compared."""
+    compared = list[int]()
+
+    def counted(one: Requirements, other: Requirements) -> str:
+        compared.append(len(other))
+        return excludes(one, other)
+
+    monkeypatch.setattr(volumes, "excludes", counted)
+    found = made(*of)
+    for _ in range(3):
+        with pytest.raises(TooLargeError, match="more than 10,000 comparisons of labels: remove terms"):
+            volume_requirements(keys(found), found)
+    assert sum(compared) <= (len(of) + 1) * volumes.COMBINED_MAX, "also repeated requests compare nothing again"
+
+
+@pytest.mark.parametrize("made", [bound, provisioned])
+def test_equal_topologies_are_one(made: Any) -> None:
+    """Many volumes of the same zones neither multiply nor are compared for each pod again."""
+    zones = [{ZONE: [f"eastus-{zone}"]} for zone in "123"]
+    found = made(*[zones] * 500)
+    names = keys(found)
+    first = volume_requirements(names, found)
+    assert first == tuple({ZONE: one_of([f"eastus-{zone}"])} for zone in "123")
+    assert all(volume_requirements([name], found) is first for name in names)
+
+
+def test_a_term_with_thousands_of_labels_is_counted() -> None:
+    """Each label is combined with those before it, so that they multiply within one term as well."""
+    found = bound([{f"k/{number}": ["a"] for number in range(5000)}])
+    with pytest.raises(TooLargeError, match="PersistentVolume v takes more than 10,000 comparisons"):
+        volume_requirements(keys(found), found)
+
+
+def test_pods_with_many_terms_are_compared_with_volumes_in_bounded_work() -> None:
+    """What the pod requires is multiplied with what its volumes require before either excludes the other."""
+    pods = tuple({f"p/{number}": one_of("a")} for number in range(20_000))
+    with pytest.raises(TooLargeError, match="more than 100,000"):
+        compatible(pods, tuple({f"v/{number}": one_of("b")} for number in range(1000)))
+
+
+def test_equal_pods_share_what_their_volumes_require() -> None:
+    """What a pod and its volumes require is combined once for equal pods, and again for a new reading of volumes."""
+    digest, there = PodDigest(), storage({"one": claim("v"), "more": claim("v")}, {"v": volume({ZONE: ["eastus-2"]})})
+    equal = [
+        cached(
+            digest, {"metadata": {"name": name}, "spec": {"volumes": [{"persistentVolumeClaim": {"claimName": name}}]}}
+        )
+        for name in ("one", "more")
+    ]
+    first, second = (with_volumes(one, there) for one in equal)
+    assert first is second
+    assert first.volumes == ({ZONE: one_of(["eastus-2"])},)
+    elsewhere = msgspec.structs.replace(there, volumes={"v": volume({ZONE: ["eastus-3"]})})
+    assert with_volumes(equal[0], elsewhere).volumes == ({ZONE: one_of(["eastus-3"])},)
+
+
+def cached(digest: PodDigest, body: dict[str, Any]) -> CachedPod:
+    found = digest(msgspec.convert({**body, "metadata": {"namespace": "default", **body["metadata"]}}, SchedulablePod))
+    assert isinstance(found, CachedPod)
+    return found

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from controllers.reconcile.claim_creator import OWN_WRITE_SECONDS
-from controllers.reconcile.machines import Leaving
+from controllers.reconcile.machines import RESERVED_SECONDS, Leaving
 from provisioner.api.conditions import DISRUPTION_REASON
 from provisioner.api.meta import Condition
 from provisioner.api.nodeclaim import NodeClaim
@@ -41,6 +41,18 @@ def test_a_release_ends_the_reservation() -> None:
     leaving = Leaving(lambda: 0.0)
     leaving.reserve([PLAIN])
     leaving.release([PLAIN])
+    assert PLAIN.uid not in leaving
+
+
+def test_a_reservation_ends_although_the_cache_never_shows_it() -> None:
+    """The command was undone, and the cache, which was behind, has only seen the end."""
+    now = 0.0
+    leaving = Leaving(lambda: now)
+    leaving.reserve([PLAIN])
+    leaving.claim_changed(PLAIN, PLAIN)
+    now = RESERVED_SECONDS - 1
+    assert PLAIN.uid in leaving
+    now = RESERVED_SECONDS
     assert PLAIN.uid not in leaving
 
 

@@ -1,14 +1,16 @@
 """What one claim's attempts add to the unavailable offerings, and the order in which a claim tries its offerings."""
 
+from datetime import timedelta
 from typing import Any, Literal
 
 import msgspec
 import pytest
 
 from cloudprovider.azure.errors import failure_from_condition
-from cloudprovider.errors import NoCapacity, Scope
+from cloudprovider.errors import CloudError, NoCapacity, Rejected, Scope
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.facts import Facts, Offer
+from controllers.model.offering_scope import LaunchTemplate
 from controllers.model.steps import CreateInstance
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.nodeclaim.lifecycle.offerings import blocking_condition, exhausted, fallback_message, next_offering
@@ -26,7 +28,13 @@ A, B, C = (Offering(size=f"Standard_{name}") for name in "ABC")
 SHORT = NoCapacity("QuotaExceeded", "no cores", scope="size")
 
 
-def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, UnavailableOfferings]:
+def template_of(uid: str, subnet: str = "") -> LaunchTemplate:
+    return LaunchTemplate(f"template of {uid}", subnet)
+
+
+def offering_tracker(
+    *offerings: Offering, withdrawn: tuple[str, ...] = ()
+) -> tuple[OfferingTracker, UnavailableOfferings]:
     unavailable_offerings = UnavailableOfferings(lambda key: None)
     return OfferingTracker(
         unavailable_offerings,
@@ -34,11 +42,20 @@ def offering_tracker(*offerings: Offering) -> tuple[OfferingTracker, Unavailable
         OfferingMetrics(Metrics()),
         failure_from_condition,
         lambda: 0.0,
-        quota=QuotaReadings(unavailable_offerings, lambda *_: None, lambda key: None, lambda: None, lambda *_: ""),
+        quota=QuotaReadings(
+            unavailable_offerings,
+            lambda *_: None,
+            lambda *_: {},
+            wake=lambda key: None,
+            begin=lambda: None,
+        ),
+        template_of=lambda made: template_of(made.uid),
+        creating_seconds=1800.0,
+        withdrawn=lambda one: f"{one.size} is not offered" if one.size in withdrawn else "",
     ), unavailable_offerings
 
 
-def refused(offering_tracker: OfferingTracker, offering: Offering, at: float, error: NoCapacity = SHORT) -> None:
+def refused(offering_tracker: OfferingTracker, offering: Offering, at: float, error: CloudError = SHORT) -> None:
     step = CreateInstance(claim=claim(), name=KEY, offering=offering)
     offering_tracker.create_started(step, at)
     offering_tracker.create_failed(step, error, requested=NOW, wall=NOW, now=at)
@@ -71,7 +88,46 @@ def test_all_allowed_offerings_are_tried_before_one_is_tried_again() -> None:
     assert pick(asking, 120.0) == A
 
 
-@pytest.mark.parametrize("scope", ["region", "priority", "size", "zone", "cluster"])
+SCARCE: list[tuple[str, list[tuple[Offering, float, CloudError]], tuple[str, ...], float, str | None]] = [
+    ("nothing is known", [], (), 10.0, ""),
+    ("all failed", [(A, 0.0, SHORT), (B, 1.0, SHORT)], (), 10.0, "Standard_A: QuotaExceeded"),
+    ("one did not", [(A, 0.0, SHORT)], (), 10.0, ""),
+    ("within the hour", [(A, 0.0, SHORT), (B, 1.0, SHORT)], (), 3599.0, "Standard_A: QuotaExceeded"),
+    ("an hour ago", [(A, 0.0, SHORT), (B, 1.0, SHORT)], (), 3601.0, ""),
+    ("one is not offered", [(A, 0.0, SHORT)], ("Standard_B",), 10.0, "Standard_A: QuotaExceeded"),
+    ("none is offered", [], ("Standard_A", "Standard_B"), 10.0, "Standard_A is not offered"),
+    (
+        "refused for its own launch template",
+        [(A, 0.0, Rejected("PolicyDenied", "no", scope="size")), (B, 0.0, SHORT)],
+        (),
+        10.0,
+        "Standard_A: PolicyDenied",
+    ),
+]
+
+
+@pytest.mark.parametrize(("case", "failed", "withdrawn", "at", "expected"), SCARCE, ids=[row[0] for row in SCARCE])
+def test_scarcity(
+    case: str,
+    failed: list[tuple[Offering, float, CloudError]],
+    withdrawn: tuple[str, ...],
+    at: float,
+    expected: str | None,
+) -> None:
+    """Another machine in the place of one cannot be had, by none of the offerings of its claim."""
+    tracker, _ = offering_tracker(A, B, withdrawn=withdrawn)
+    for offering, when, error in failed:
+        refused(tracker, offering, when, error)
+    assert tracker.scarcity(claim(), A, at) == expected, case
+
+
+def test_scarcity_is_unknown_without_offerings() -> None:
+    """Such as before the location of the cluster was read."""
+    tracker, _ = offering_tracker()
+    assert tracker.scarcity(claim(), A, 0.0) is None
+
+
+@pytest.mark.parametrize("scope", ["region", "priority", "size", "zone", "cluster", "subnet"])
 def test_a_failure_of_wider_scope_marks_no_other_offering_as_tried(scope: Scope) -> None:
     """The others become unavailable with it, and are tried first afterwards; until they failed too, nothing is
     exhausted.
@@ -86,7 +142,7 @@ def test_a_failure_of_wider_scope_marks_no_other_offering_as_tried(scope: Scope)
     assert pick(asking, 301.0) == second
     refused(asking, second, 301.0, NoCapacity("QuotaExceeded", "no cores", scope=scope))
     known = msgspec.structs.replace(known, offers=offers_of(asking, known, 302.0))
-    assert exhausted(known) == (scope != "cluster")
+    assert exhausted(known) == (scope not in ("cluster", "subnet"))
     assert pick(asking, 602.0) == first
 
 
@@ -157,7 +213,7 @@ FULL = "SubnetIsFull: Subnet gpu is full. Free addresses in the subnet or use a 
         ((A,), "QuotaExceeded", f"something else; {EXHAUSTED}", {A: 30.0}),
         # Others can still be tried: the claim does not report that all are exhausted.
         ((A,), "QuotaExceeded", NO_CORES, {A: None}),
-        # A shortage of the cluster affects all offerings.
+        # A full subnet affects all offerings.
         ((A, B), "SubnetIsFull", FULL, {A: 300.0, B: 300.0, C: 300.0}),
         ((A,), "NodesNotReady", f"NodesNotReady: Expected: 1, Actual: 0; {EXHAUSTED}", {A: 30.0}),
         ((A,), "NodesNotReady", "NodesNotReady: Expected: 1, Actual: 0", {A: None}),
@@ -173,14 +229,14 @@ def test_unavailable_offerings_are_restored_from_conditions(
     offers_of(asking, facts(claims=(words,), now=launched.last_transition_time), 0.0)
     rests = dict(unavailable_offerings.unavailable(0.0))
     for offering, seconds in left.items():
-        found = [one for about, one in rests.items() if about.covers(offering)]
+        found = [one for about, one in rests.items() if about.covers(offering, template_of("any"))]
         assert found == ([] if seconds is None else [seconds]), offering
 
 
 def test_a_shortage_of_the_cluster_is_reported_without_the_phrase_that_ends_a_ragengine() -> None:
     """One claim's full subnet delays all claims, and no claim reports that its sizes are exhausted."""
     asking, unavailable_offerings = offering_tracker(A, B)
-    full = NoCapacity("SubnetIsFull", FULL, scope="cluster", after=300.0)
+    full = NoCapacity("SubnetIsFull", FULL, scope="subnet", after=300.0)
     asking.create_started(CreateInstance(claim=claim(), name="other", offering=C), 0.0)
     step = CreateInstance(claim=claim(), name="other", offering=C)
     asking.create_failed(step, full, requested=NOW, wall=NOW, now=0.0)
@@ -208,7 +264,7 @@ def test_a_second_choice_is_reported_with_its_cause() -> None:
     words = fallback_message(known, creating)
     assert words == "Standard_B is choice 2 of 2, Standard_A failed with QuotaExceeded"
     asking.update_from_instance(
-        "other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), wall=NOW, now=2.0
+        "other", pool(A, InstanceState.RUNNING, put_time=NOW.replace(hour=13)), claim=None, wall=NOW, now=2.0
     )
     later = facts(
         claims=(reported("Unknown", "Creating", f"Creating since 12:00:00Z; {words}; usual"),), instance=creating
@@ -225,5 +281,85 @@ def test_a_failed_pool_counts_as_one_failure() -> None:
     failure = Failure(reason="AllocationFailed", message="no room", kind=NoCapacity.kind)
     failed = pool(A, InstanceState.FAILED, failure=failure)
     for at in (0.0, 4.0, 8.0):
-        asking.update_from_instance(KEY, failed, wall=NOW, now=at)
+        asking.update_from_instance(KEY, failed, claim=claim(), wall=NOW, now=at)
     assert [left for _, left in unavailable_offerings.unavailable(8.0)] == [22.0]
+
+
+POLICY = Rejected("RequestDisallowedByPolicy", "not allowed")
+BROKEN = Failure(reason="NodesNotReady", message="no Node", kind=Rejected.kind, scope="request")
+
+
+def test_a_refused_request_is_followed_by_the_next_offering() -> None:
+    """Once all are refused, they are requested again after 5 min, then 10, up to an hour."""
+    asking, _ = offering_tracker(A, B)
+    refused(asking, A, 0.0, POLICY)
+    assert pick(asking, 1.0) == B
+    refused(asking, B, 1.0, POLICY)
+    assert pick(asking, 299.0) is None
+    assert pick(asking, 302.0) == A
+    refused(asking, A, 302.0, POLICY)
+    assert pick(asking, 303.0) == B
+    refused(asking, B, 303.0, POLICY)
+    assert pick(asking, 900.0) is None
+    assert pick(asking, 904.0) == A
+
+
+def test_a_refused_request_concerns_its_launch_template() -> None:
+    """No other claim, and not the phrase by which KAITO's RAGEngine gives up."""
+    asking, _ = offering_tracker(A)
+    refused(asking, A, 0.0, POLICY)
+    assert asking.obstacle(A, 1.0) == ""
+    ((scope, cause),) = asking.refused(template_of(claim().uid), 1.0)
+    assert scope.covers(A, template_of(claim().uid))
+    assert not scope.covers(A)
+    assert cause == "not allowed"
+    assert asking.refused(template_of("another"), 1.0) == ()
+    known = facts(claims=(claim(),))
+    known = msgspec.structs.replace(known, offers=offers_of(asking, known, 1.0))
+    assert not exhausted(known)
+    held = blocking_condition(known)
+    assert held is not None
+    assert (held.status, held.reason, held.message) == ("False", "RequestDisallowedByPolicy", "not allowed")
+    assert asking.launch_obstacle(KEY, claim(), wall=NOW, now=1.0) == "refused"
+    assert asking.launch_obstacle(KEY, claim(), wall=NOW, now=301.0) == "none"
+
+
+def test_a_final_error_makes_nothing_unavailable() -> None:
+    """The spec of the claim is invalid, which its condition states."""
+    asking, unavailable_offerings = offering_tracker(A)
+    refused(asking, A, 0.0, Rejected("ZoneInvalid", "no zone", final=True))
+    assert unavailable_offerings.unavailable(0.0) == ()
+
+
+def test_two_machines_in_a_row_that_failed() -> None:
+    """One may fail by itself; a machine that runs begins a new row."""
+    asking, _ = offering_tracker(A)
+    template = template_of(claim().uid)
+
+    def ends(state: InstanceState, at: float, failure: Failure | None = None) -> None:
+        made = pool(A, state, failure=failure, etag=str(at), put_time=NOW + timedelta(seconds=at))
+        asking.update_from_instance(KEY, made, claim=claim(), wall=NOW + timedelta(seconds=at), now=at)
+
+    ends(InstanceState.FAILED, 0.0, BROKEN)
+    assert asking.refused(template, 1.0) == ()
+    ends(InstanceState.RUNNING, 10.0)
+    ends(InstanceState.FAILED, 20.0, BROKEN)
+    assert asking.refused(template, 21.0) == ()
+    ends(InstanceState.FAILED, 30.0, BROKEN)
+    ((scope, _),) = asking.refused(template, 31.0)
+    assert scope.covers(B, template)
+    assert asking.refused(template, 331.0) == ()
+
+
+def test_a_pool_that_is_created_for_too_long() -> None:
+    """Its size is refused once; the end of the creation ends the obstacle."""
+    asking, _ = offering_tracker(A)
+    creating = pool(A, InstanceState.CREATING, put_time=NOW)
+    asking.update_from_instance(KEY, creating, claim=claim(), wall=NOW, now=0.0)
+    late = NOW + timedelta(minutes=30)
+    assert asking.launch_obstacle(KEY, claim(), wall=late - timedelta(seconds=1), now=1799.0) == "none"
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=1800.0) == "slow"
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=2200.0) == "slow"
+    assert asking.refused(template_of(claim().uid), 2200.0) == ()
+    asking.update_from_instance(KEY, pool(A, InstanceState.RUNNING), claim=claim(), wall=late, now=2201.0)
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=2202.0) == "none"

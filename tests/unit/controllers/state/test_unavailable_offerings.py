@@ -7,10 +7,10 @@ import pytest
 from cloudprovider.errors import Scope
 from cloudprovider.interface import SPOT, Failure, Offering
 from controllers.model.offering_scope import offering_scope
+from controllers.state.unavailable_offering import PROBE_MOST_SECONDS
 from controllers.state.unavailable_offerings import (
     ENTRIES_MAX,
     EXPIRED_SECONDS,
-    PROBE_MOST_SECONDS,
     TURN_SECONDS,
     UnavailableOfferings,
 )

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from cloudprovider.interface import Cluster, Instance, InstanceState, Newest
+from cloudprovider.interface import Cluster, Instance, InstanceState, Newest, ResourceSku
 from controllers.nodeclaim.disruption.drift import NO_DRIFT, Drift, DriftFacts, drift
 from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool import hash as node_pool_hash
@@ -102,8 +102,10 @@ def instance(**facts: Any) -> Instance:
     return Instance(**{**known, **facts})
 
 
-def image(release: str, since: datetime = NOW - HOUR) -> Newest:
-    return Newest(f"{IMAGE}-{release}", since)
+def image(release: str, since: datetime | None = NOW - HOUR, *, kind: str = IMAGE, **made: Any) -> dict[str, Any]:
+    """The newest image, and a pool that was created with it at that time."""
+    name = f"{kind}-{release}"
+    return {"image": name, "pools": (instance(), instance(name="gpu2", image_version=name, put_time=since, **made))}
 
 
 def version(number: str, since: datetime = NOW - HOUR) -> Newest:
@@ -120,13 +122,16 @@ def facts(**changes: Any) -> DriftFacts:
         "instance": instance(),
         "cluster": Cluster(running=True),
         "kubernetes": version("1.33.2"),
-        "image": image("202602.10.0"),
+        **image("202602.10.0"),
         "instance_types": TYPES,
+        "skus": {},
     }
     return DriftFacts(**{**known, **changes})
 
 
-NEWER = {"image": image("202603.01.0")}
+LACKED = "Standard_NC6"
+LISTED = ResourceSku(name=LACKED, family="f", vcpus=6)
+NEWER = image("202603.01.0")
 UPGRADED = {"kubernetes": version("1.34.0")}
 CHANGED = {"pool": node_pool(team="other")}
 GONE: dict[str, Any] = {"deletionTimestamp": "2026-03-10T11:00:00Z"}
@@ -192,6 +197,8 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ),
     # instance types
     ("a size that is no longer known", {"instance": instance(size="Standard_NC6")}, "InstanceTypeNotFound"),
+    ("a size that this release lacks", {"instance": instance(size=LACKED), "skus": {LACKED.lower(): LISTED}}, ""),
+    ("a size that it lacks, and no list of Azure's", {"instance": instance(size=LACKED), "skus": None}, ""),
     ("a young claim", {"instance": instance(size="Standard_NC6"), "claim": claim(age=HOUR / 2)}, ""),
     (
         "a region without prices",
@@ -230,12 +237,21 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("a newer image", NEWER, "ImageDrift"),
     (
         "a newer image with another name",
-        {"image": Newest("AKSUbuntu-2404gen2containerd-202603.01.0", NOW - HOUR)},
+        image("202603.01.0", kind="AKSUbuntu-2404gen2containerd"),
         "ImageDrift",
     ),
-    ("an older image from a slow read", {"image": image("202601.01.0")}, ""),
-    ("an image that is not known", {"image": None}, ""),
-    ("an image of another form", {"image": Newest("custom", NOW - HOUR)}, ""),
+    ("an older image from a slow read", image("202601.01.0"), ""),
+    ("an image that is not known", {**NEWER, "image": ""}, ""),
+    ("an image of another form", {**NEWER, "image": "custom"}, ""),
+    ("an image that no pool was created with", {**NEWER, "pools": (instance(),)}, ""),
+    ("an image of an older pool, which AKS upgraded", image("202603.01.0", NOW - 2 * DAY), ""),
+    ("an image of a pool of others", image("202603.01.0", None), ""),
+    ("the newest image of another kind of pools", {**image("202603.01.0", kind="x"), "image": NEWER["image"]}, ""),
+    (
+        "a pool with a later image than the one that was read",
+        {**image("202604.01.0"), "image": NEWER["image"]},
+        "ImageDrift",
+    ),
     ("created with the older image since", {"instance": instance(put_time=NOW - HOUR / 2), **NEWER}, ""),
     ("a pool without the time of its creation", {"instance": instance(put_time=None), **NEWER}, "ImageDrift"),
     # expiration
@@ -268,12 +284,12 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("the old class is gone, the NodePool has another one", {"node_class": None, **CHANGED}, "NodePoolDrifted"),
     ("the agent pool is unknown", {"instance": None, **CHANGED}, None),
     ("AKS upgrades the agent pool", {"instance": instance(raw_state="UpgradingNodeImageVersion"), **NEWER}, None),
-    ("Drifted by an image that is not known now", {"claim": claim(drifted="ImageDrift"), "image": None}, None),
+    ("Drifted by an image that is not known now", {"claim": claim(drifted="ImageDrift"), "image": ""}, None),
     ("Drifted by a class that is not known now", {"claim": claim(drifted="NodeClassDrift"), "node_class": None}, None),
-    ("Drifted by something that is known now", {"claim": claim(drifted="NodePoolDrifted"), "image": None}, ""),
+    ("Drifted by something that is known now", {"claim": claim(drifted="NodePoolDrifted"), "image": ""}, ""),
     (
         "Drifted, and another cause comes first",
-        {"claim": claim(drifted="ImageDrift"), "image": None, **CHANGED},
+        {"claim": claim(drifted="ImageDrift"), "image": "", **CHANGED},
         "NodePoolDrifted",
     ),
 ]

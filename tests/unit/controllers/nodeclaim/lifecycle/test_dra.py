@@ -8,10 +8,13 @@ import pytest
 from cloudprovider.interface import Gpus
 from controllers.model.devices import gpus_of, pools_of
 from controllers.model.facts import Facts
+from controllers.node.health import signals
 from controllers.nodeclaim.lifecycle import dra, initialization
 from controllers.nodeclaim.lifecycle.gpu_resources import lacks_gpus
 from controllers.nodeclaim.lifecycle.gpu_sights import gpu_short_since
+from provisioner.api.conditions import MESSAGE_BYTES
 from provisioner.api.meta import ObjectMeta, Taint
+from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
 from provisioner.api.resourceslice import Device, DeviceAttribute, DevicePool, ResourceSlice, ResourceSliceSpec, digest
 from tests.unit.builders import NODE, UP, claim, facts, instance, node
@@ -19,6 +22,10 @@ from tests.unit.builders import NODE, UP, claim, facts, instance, node
 NVIDIA = "gpu.nvidia.com"
 LOST = Taint(key="unhealthy", effect="NoExecute")
 BUSY = Taint(key="busy", effect="NoSchedule")
+# Of NVIDIA's driver: a fatal Xid and that of an application, a GPU that does not answer, one that is not monitored.
+XID, OF_APPLICATION = (Taint(key="gpu.nvidia.com/xid", value="79", effect=one) for one in ("NoSchedule", "None"))
+GONE = Taint(key="gpu.nvidia.com/gpu-lost", effect="NoSchedule")
+UNMONITORED = Taint(key="gpu.nvidia.com/unmonitored", effect="None")
 OF_DRA = AgentPoolNodeClass(spec=NodeClassSpec(gpu=GpuSettings(mode="DRA")))
 
 
@@ -87,6 +94,10 @@ COUNTED = [
     ("whole GPUs beside MIG devices", (published(*some(6), *some(14, "mig", first=6)),), 6),
     ("a GPU that is tainted NoExecute", (published(*some(7), device("gpu-7", "gpu", LOST)),), 7),
     ("a GPU that takes no new pods", (published(*some(7), device("gpu-7", "gpu", BUSY)),), 8),
+    ("a GPU with a fatal Xid", (published(*some(7), device("gpu-7", "gpu", XID)),), 7),
+    ("a GPU with an Xid of an application", (published(*some(7), device("gpu-7", "gpu", OF_APPLICATION)),), 8),
+    ("a GPU that is not monitored", (published(*some(7), device("gpu-7", "gpu", UNMONITORED)),), 8),
+    ("all GPUs are lost", (published(*some(8, "gpu", UNMONITORED, GONE)),), 0),
 ]
 
 
@@ -110,11 +121,31 @@ def test_slices_of_other_nodes_and_of_no_node_do_not_count() -> None:
     assert dra.published_gpus(f, f.nodes[0]) == 0
 
 
+@pytest.mark.parametrize(
+    ("slices", "signal"),
+    [
+        ((published(*some(7), device("gpu-7", "gpu", XID)),), {"GpuPartial"}),
+        ((published(*some(8, "gpu", GONE)),), {"GpuPartial"}),
+        ((published(*some(7, "gpu", LOST), device("gpu-7", "gpu", GONE)),), {"GpuPartial"}),
+        ((published(*some(8, "gpu", LOST)),), {"GpuGone"}),
+        ((published(),), {"GpuGone"}),
+        ((published(*some(7), *some(7, "mig", first=7)),), set()),
+        (None, set()),
+    ],
+)
+def test_the_signal_of_a_loss(slices: tuple[ResourceSlice, ...] | None, signal: set[str]) -> None:
+    """A taint that evicts no pod leaves a machine that still works; what is not known is no loss."""
+    f = of_dra(slices=slices, claims=(claim(up=UP, node_name=NODE),), nodes=(node(),), gpu_short_since=-1000.0)
+    assert {row.signal for row in signals.present(f, f.claims[0], f.nodes[0])} == signal
+
+
 REPORTED = [
     ((), '"gpu.nvidia.com" has published 0 of 8 GPUs on Node'),
     ((published(*some(4), of=2),), "is incomplete, 1 of 2 ResourceSlices"),
     ((published(*some(7), device("gpu-7", "gpu", LOST)),), "7 of 8 GPUs on Node"),
-    ((published(*some(7), device("gpu-7", "gpu", LOST)),), "1 devices are tainted NoExecute"),
+    ((published(*some(7), device("gpu-7", "gpu", LOST)),), "1 tainted unhealthy:NoExecute"),
+    ((published(*some(7), device("gpu-7", "gpu", XID)),), "1 tainted gpu.nvidia.com/xid=79:NoSchedule"),
+    ((published(*some(8, "gpu", GONE)),), "8 tainted gpu.nvidia.com/gpu-lost:NoSchedule"),
 ]
 
 
@@ -125,6 +156,7 @@ def test_reported(slices: tuple[ResourceSlice, ...], words: str) -> None:
     assert waiting is not None
     assert (waiting.status, waiting.reason) == ("Unknown", "DRADriverPoolsNotPublished")
     assert words in waiting.message
+    assert len(waiting.message.encode()) <= MESSAGE_BYTES
 
 
 def test_allocatable_does_not_count() -> None:
@@ -143,6 +175,37 @@ def test_what_is_not_known_is_neither_ready_nor_lost() -> None:
     assert "403 Forbidden" in waiting.message
     usable = of_dra(slices=None, claims=(claim(up=UP, node_name=NODE),), nodes=(node(),))
     assert gpu_short_since(usable, None) is None
+
+
+OF_CLASS = NodeClassReference(group="gpu-provisioner.sh", kind="AgentPoolNodeClass", name="dra")
+
+
+@pytest.mark.parametrize(("known", "words"), [(False, "cannot be read"), (True, "does not exist")])
+@pytest.mark.parametrize("requests", [None, {"nvidia.com/gpu": "8"}])
+def test_a_node_class_that_is_not_known(requests: dict[str, str] | None, *, known: bool, words: str) -> None:
+    """How the GPUs are offered is not known: a new Node waits, a usable one stays as it is, and nothing is lost."""
+
+    def machine(**conditions: Any) -> Facts:
+        made = claim(node_name=NODE, requests=requests, **conditions)
+        spec = msgspec.structs.replace(made.spec, node_class_ref=OF_CLASS)
+        changed = msgspec.structs.replace(made, spec=spec)
+        f = of_dra(slices=None, claims=(changed,))
+        return msgspec.structs.replace(f, node_class=None, node_class_known=known, loop_now=10_000.0)
+
+    for conditions in ({"up": UP}, {"up": UP, "down": {"Initialized": "NodeNotReady"}}):
+        usable = machine(**conditions)
+        assert gpu_short_since(usable, None) is None
+        assert not signals.present(usable, usable.claims[0], usable.nodes[0])
+        found = initialization.condition(usable, usable.claims[0])
+        before = usable.claims[0].condition("Initialized")
+        assert found is not None
+        assert before is not None
+        assert (found.status, found.reason) == (before.status, before.reason)
+    new = machine(up=("Launched", "Registered"))
+    waiting = initialization.uninitialized(new, new.claims[0], new.nodes[0])
+    assert waiting is not None
+    assert f"AgentPoolNodeClass dra {words}" in waiting.message
+    assert not lacks_gpus(new, new.claims[0], new.nodes[0])
 
 
 def test_gpus_that_are_only_reported_are_not_waited_for() -> None:

@@ -28,9 +28,14 @@ def settings(**fields: Any) -> AgentPoolNodeClass:
     return AgentPoolNodeClass(spec=NodeClassSpec(gpu=GpuSettings(**fields)))
 
 
-def offers(allocatable: dict[str, str], found: dict[str, str] | None = None) -> Node:
+def offers(
+    allocatable: dict[str, str], found: dict[str, str] | None = None, capacity: dict[str, str] | None = None
+) -> Node:
     made = node(more_labels=found)
-    return msgspec.structs.replace(made, status=msgspec.structs.replace(made.status, allocatable=allocatable))
+    status = msgspec.structs.replace(
+        made.status, allocatable=allocatable, capacity=allocatable if capacity is None else capacity
+    )
+    return msgspec.structs.replace(made, status=status)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +103,7 @@ SHARED = {"nvidia.com/gpu.product": "A100-SHARED", "nvidia.com/gpu.replicas": "4
     ("case", "found", "allocatable", "state"),
     [
         ("whole GPUs", {}, {GPU: "1"}, (GPU, 1, 1)),
-        ("more than the size has", SHARED, {GPU: "4"}, (GPU, 4, 1)),
+        ("more than the size has", SHARED, {GPU: "4"}, (GPU, 4, 4)),
         ("no label yet", {}, {"nvidia.com/mig-1g.10gb": "7"}, (GPU, 0, 1)),
         ("slices", SLICES, {GPU: "0", "nvidia.com/mig-1g.10gb": "7"}, ("nvidia.com/mig-1g.10gb", 7, 7)),
         ("a slice is lost", SLICES, {"nvidia.com/mig-1g.10gb": "6"}, ("nvidia.com/mig-1g.10gb", 6, 7)),
@@ -121,6 +126,79 @@ def test_labels_describe_what_no_node_class_states(
         seen = gpu_state(known)
         assert seen is not None
         assert (seen.resource, seen.allocatable, seen.expected) == state, case
+
+
+SINGLE = {"nvidia.com/gpu.product": "H100-MIG-1g.10gb", "nvidia.com/mig.strategy": "single"}
+OF_H100 = {"nvidia.com/gpu.product": "H100-SHARED", "nvidia.com/gpu.replicas": "4"}
+
+
+@pytest.mark.parametrize(
+    ("case", "size", "found", "counted", "expected"),
+    [
+        ("6 of 8 shared GPUs are unhealthy", H100, OF_H100, (32, 8), 32),
+        ("of slices", H100, SINGLE | {"nvidia.com/gpu.count": "56"}, (56, 14), 56),
+        ("without labels", H100, {}, (32, 8), 32),
+        ("all are healthy", H100, OF_H100, (32, 32), 32),
+        ("a plugin that restarted with 2 of 8", H100, OF_H100 | {"nvidia.com/gpu.count": "2"}, (8, 8), 32),
+        ("a plugin that does not share yet", H100, OF_H100 | {"nvidia.com/gpu.count": "8"}, (8, 8), 8),
+        ("partitions of another vendor", MI300X, {}, (64, 56), 64),
+        ("a size that is not in the table", UNLISTED, {}, (8, 7), 8),
+        ("of which nothing is registered", UNLISTED, {"nvidia.com/gpu.count": "8"}, (0, 0), 0),
+        ("whose plugin restarted with 7", UNLISTED, {"nvidia.com/gpu.count": "8"}, (7, 7), 8),
+    ],
+)
+def test_a_node_must_keep_what_it_promised(
+    case: str, size: str, found: dict[str, str], counted: tuple[int, int], expected: int
+) -> None:
+    """Capacity includes unhealthy devices; labels count where GPU feature discovery itself counts fewer GPUs."""
+    capacity, allocatable = counted
+    name = "amd.com/gpu" if size == MI300X else GPU
+    seen = offers({name: str(allocatable)}, found, {name: str(capacity)})
+    state = gpu_state(facts(claims=(claim(),), nodes=(seen,), gpus=gpus_of(size)))
+    assert state is not None
+    assert (state.expected, state.short) == (expected, allocatable < expected), case
+    assert state.lost == state.short
+
+
+SLICE, OTHER = "nvidia.com/mig-1g.10gb", "nvidia.com/hostdev"
+FEWER = {"nvidia.com/gpu.product": "H100", "nvidia.com/gpu.count": "7"}
+FOUR, MIG = {"shared_replicas": 4}, {"mig_profile": "MIG1g", "mig_strategy": "Mixed"}
+CONFIGURATIONS: list[tuple[str, dict[str, Any], dict[str, int], dict[str, int], dict[str, str], str]] = [
+    ("shares that the plugin does not offer", FOUR, {GPU: 8}, {}, {}, "all 8 nvidia.com/gpu of the device plugin work"),
+    ("slices that it does not offer", MIG, {GPU: 8}, {}, {}, "the device plugin offers 8 nvidia.com/gpu instead"),
+    ("slices that nobody states", {}, {SLICE: 56}, {}, {}, f"the device plugin offers 56 {SLICE} instead"),
+    ("some of the GPUs are divided", {}, {GPU: 4, SLICE: 28}, {}, {}, f"the device plugin offers 28 {SLICE} instead"),
+    ("a driver of the other mode", {"mode": "DRA"}, {GPU: 8}, {}, {}, "a device plugin offers 8 nvidia.com/gpu"),
+    ("an unhealthy GPU besides", FOUR, {GPU: 7}, {GPU: 8}, {}, ""),
+    ("a plugin that stopped", FOUR, {GPU: 0}, {GPU: 8}, {}, ""),
+    ("a plugin that is gone", FOUR, {}, {}, {}, ""),
+    ("a GPU is lost, the plugin restarted", {}, {GPU: 7}, {}, {}, ""),
+    ("the same, shared", FOUR, {GPU: 28}, {}, FEWER, ""),
+    ("the same, in slices", {"mig_profile": "MIG1g"}, {GPU: 49}, {}, {}, ""),
+    ("slices of another profile", {"mig_profile": "MIG1g"}, {GPU: 24}, {}, {}, "all 24 nvidia.com/gpu of the device"),
+    ("a network device is no GPU", {}, {GPU: 7, OTHER: 8}, {}, {}, ""),
+    ("a driver of the other mode that restarts", {"mode": "DRA"}, {GPU: 0}, {GPU: 8}, {}, "a device plugin offers 8"),
+    ("a driver of the other mode that is gone", {"mode": "DRA"}, {}, {}, {}, ""),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "offered", "capacity", "found", "text"),
+    [row[1:] for row in CONFIGURATIONS],
+    ids=[row[0] for row in CONFIGURATIONS],
+)
+def test_a_setting_is_no_fault_of_the_machine(
+    fields: dict[str, Any], offered: dict[str, int], capacity: dict[str, int], found: dict[str, str], text: str
+) -> None:
+    """All devices that are offered work, and the node class states others: the machine is not at fault."""
+    amounts = {name: str(one) for name, one in offered.items()}
+    seen = offers(amounts, found, {name: str(one) for name, one in (capacity or offered).items()})
+    known = facts(claims=(claim(),), nodes=(seen,), gpus=gpus_of(H100), node_class=settings(**fields), slices=())
+    state = gpu_state(known)
+    assert state is not None
+    assert state.short
+    assert (state.disagrees.text if state.disagrees is not None else "").startswith(text)
+    assert state.lost is not bool(text)
 
 
 def test_a_stated_arrangement_comes_before_labels() -> None:

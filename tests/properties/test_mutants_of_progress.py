@@ -1,0 +1,107 @@
+"""Mutation tests for I19 and I21: a command that leaves its pods without a place, and loops that do nothing."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+
+from controllers.disruption import drift
+from controllers.reconcile.provisioner import Provisioner
+from controllers.reconcile.static_capacity import StaticCapacity
+from tests.world.claims import condition
+from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
+from tests.world.harness import Sim, simulated
+
+from .test_mutants import Patch, must_fail
+
+SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
+SELECTED = {"karpenter.sh/nodepool": "gpu"}
+
+
+def drifted_without_replacement(patch: Patch) -> None:
+    """The pods of a drifted machine are said to fit on the others."""
+    first = drift._first
+
+    def mutant(*args: Any) -> Any:
+        command, kept = first(*args)
+        if command is not None:
+            command = msgspec.structs.replace(command, replacements=(), destinations=())
+        return command, kept
+
+    patch.setattr(drift, "_first", mutant)
+
+
+def nothing_is_bought(patch: Patch) -> None:
+    """The loop of pending pods ends its pass, and has no next one."""
+    patch.setattr(Provisioner, "_provision", _nothing)
+
+
+def no_replicas(patch: Patch) -> None:
+    """The loop of static NodePools does so."""
+    patch.setattr(StaticCapacity, "_create", _nothing)
+
+
+async def _nothing(self: object, *args: object) -> None:
+    pass
+
+
+@simulated()
+async def a_drifted_machine(sim: Sim) -> None:
+    """One of two machines has drifted, with a pod on each."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=SIZES, disruption={"consolidateAfter": "Never"}))
+    await sim.start_controller()
+    for name in ("web", "api"):
+        workload(sim, "ReplicaSet", name, nodeSelector=SELECTED)
+    await sim.until(lambda: running(sim) == 2, 900.0, "the pods run")
+    await asyncio.sleep(60.0)
+    name = claims_of(sim)[0]["metadata"]["name"]
+    notes = {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "of another one"}}}
+    sim.store.patch("nodeclaims.karpenter.sh", name, notes)
+    await sim.until(lambda: name not in {one["metadata"]["name"] for one in claims_of(sim)}, 2400.0, "it is replaced")
+    await sim.until(lambda: running(sim) == 2, 900.0, "the pods run again")
+
+
+@simulated()
+async def a_pending_pod(sim: Sim) -> None:
+    """It gets a machine."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=SIZES))
+    await sim.start_controller()
+    await sim.apply(pod("web", nodeSelector=SELECTED))
+    await sim.until(lambda: running(sim) == 1, 2400.0, "the pod runs")
+
+
+@simulated()
+async def two_replicas(sim: Sim) -> None:
+    """They are created."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=SIZES, replicas=2))
+    await sim.start_controller()
+    await sim.until(lambda: ready(sim) == 2, 2400.0, "the machines")
+
+
+def ready(sim: Sim) -> int:
+    return sum(condition(one, "Ready").get("status") == "True" for one in claims_of(sim))
+
+
+def running(sim: Sim) -> int:
+    found = sim.store.list("pods", "default")
+    return sum(one["status"].get("phase") == "Running" and "deletionTimestamp" not in one["metadata"] for one in found)
+
+
+MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
+    (drifted_without_replacement, a_drifted_machine, "I19 violated"),
+    (nothing_is_bought, a_pending_pod, "I21 violated"),
+    (no_replicas, two_replicas, "I21 violated"),
+]
+
+
+@pytest.mark.matrix(quick=1)
+@pytest.mark.parametrize(("mutate", "story", "message"), MUTANTS, ids=[row[0].__name__ for row in MUTANTS])
+def test_mutant_is_caught(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
+    """The story passes with the rule in place, and violates the invariant with the rule broken."""
+    story()
+    must_fail(mutate, story, message)

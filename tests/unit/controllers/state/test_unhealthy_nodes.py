@@ -1,0 +1,107 @@
+"""Machines that are kept because others failed in the same way: until when, and what it costs to find out."""
+
+from collections import Counter
+from datetime import timedelta
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from controllers.model.facts import Unhealthy
+from controllers.model.policy import Policy
+from controllers.model.recent_repairs import RepairStage
+from controllers.model.steps import Wait
+from controllers.node.health.limits import blocked_by_limits, is_suspended
+from controllers.node.health.repairable import deleted_by_repair
+from controllers.state.indexes import Indexes, claim_indexes, node_indexes
+from controllers.state.unhealthy_nodes import Rules, UnhealthyNodes
+from provisioner.api import labels
+from provisioner.api.node import Node, NodeSpec
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.repair_policy import NOT_REGISTERED
+from provisioner.runtime.store import Store
+from tests.unit.builders import BORN, SIZE, UP, claim, node
+
+IMAGE = "AKSUbuntu-2204gen2containerd-202603.01.0"
+STAGE = RepairStage(size=SIZE, image=IMAGE, stage=NOT_REGISTERED)
+FAILED = Unhealthy(stage=STAGE, acting=(NOT_REGISTERED,), kept=True)
+NOW = BORN + timedelta(hours=9)
+
+
+def machine(name: str, minute: float, *, usable: bool) -> tuple[NodeClaim, Node]:
+    """One of this size and image, created at a minute."""
+    made = claim(name=name, uid=name, up=UP if usable else (), more_labels={labels.INSTANCE_TYPE: SIZE})
+    meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN + timedelta(minutes=minute))
+    found = node(name=f"aks-{name}-12345678-vmss000000", uid_label=name, more_labels={labels.AKS_IMAGE_VERSION: IMAGE})
+    return msgspec.structs.replace(made, metadata=meta), msgspec.structs.replace(found, spec=NodeSpec())
+
+
+def counts_of(machines: list[tuple[NodeClaim, Node]]) -> UnhealthyNodes:
+    """The counts over a cluster with these machines."""
+    claims, nodes = Store(claim_indexes(lambda made: made.name)), Store(node_indexes())
+    claims.replace([one for one, _ in machines])
+    nodes.replace([one for _, one in machines])
+    caches = cast("dict[str, Any]", {"claims": claims, "nodes": nodes, "crds": Store[Any]({})})
+    rules = Rules(deleted_by_repair=deleted_by_repair, blocked_by_limits=blocked_by_limits, suspended=is_suspended)
+    return UnhealthyNodes(indexes=Indexes(**caches, pool_name=lambda made: made.name), policy=Policy(), rules=rules)
+
+
+def update(counts: UnhealthyNodes, name: str, **fields: Any) -> bool:
+    """Whether the machine is kept after a pass over it, whose repair is due."""
+    unhealthy = msgspec.structs.replace(FAILED, **fields)
+    return counts.update(name, unhealthy, Wait(after=None, why="kept") if unhealthy.kept else None, NOW, 0.0).suspended
+
+
+@pytest.mark.parametrize(
+    ("kept", "usable", "suspends"),
+    [
+        ({}, {}, False),
+        ({"a": 0}, {}, True),
+        ({"a": 0}, {"w": 1}, False),
+        ({"a": 1}, {"w": 0}, True),
+        ({"a": 1}, {"w": 1}, True),
+        # One of them is newer than the one that works.
+        ({"a": 0, "b": 2}, {"w": 1}, True),
+        ({"b": 2, "a": 0}, {"w": 1}, True),
+        ({"a": 0, "b": 2}, {"w": 3}, False),
+        ({"a": 0, "b": 2}, {"w": 3, "v": 1}, False),
+    ],
+)
+def test_machines_that_are_kept_suspend_others_until_a_newer_one_works(
+    kept: dict[str, int], usable: dict[str, int], suspends: bool
+) -> None:
+    """A machine that fails in the same way is kept, too, unless one works that is newer than all that are kept."""
+    machines = [machine(name, minute, usable=False) for name, minute in kept.items()]
+    machines += [machine(name, minute, usable=True) for name, minute in usable.items()]
+    counts = counts_of([*machines, machine("late", 9, usable=False)])
+    for name in kept:
+        assert update(counts, name)
+    assert update(counts, "late", kept=False) is suspends
+
+
+def test_a_machine_that_is_kept_without_its_claim_suspends_others() -> None:
+    """Nothing is known to be newer than it."""
+    counts = counts_of([machine("w", 9, usable=True), machine("late", 9, usable=False)])
+    assert update(counts, "gone")
+    assert update(counts, "late", kept=False)
+
+
+def test_machines_that_are_kept_cost_each_pass_one_walk_of_all_claims(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One more than the counts do, and not one for each of them."""
+    walks, claims = Counter[str](), Indexes.claims
+
+    def counted(self: Indexes) -> tuple[NodeClaim, ...]:
+        walks["claims"] += 1
+        return claims(self)
+
+    monkeypatch.setattr(Indexes, "claims", counted)
+    kept = [f"k{number:03}" for number in range(40)]
+    machines = [machine(name, 0, usable=False) for name in kept]
+    machines += [machine(f"n{number:03}", 1, usable=False) for number in range(359)]
+    counts = counts_of([*machines, machine("works", 1, usable=True)])
+    for name in kept:
+        assert update(counts, name)
+    walks.clear()
+    for name in kept:
+        assert update(counts, name)
+    assert walks["claims"] <= 2 * len(kept)

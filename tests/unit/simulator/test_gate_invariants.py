@@ -1,0 +1,76 @@
+"""I18 and I20 are violated by one deliberate change, and not by permitted ones."""
+
+import asyncio
+
+import pytest
+
+from provisioner.api import labels
+from provisioner.api.time import rfc3339, shifted
+from tests.unit.simulator.test_disruption_invariants import ONE, conditions, delete, machine, node_pool, use
+from tests.unit.simulator.test_invariants import EPOCH, breaks, play
+
+
+def _now():
+    return shifted(EPOCH, asyncio.get_running_loop().time())
+
+
+async def _report(controller, node, capacity, allocatable):
+    """What the kubelet reports."""
+    status = {"capacity": {"nvidia.com/gpu": capacity}, "allocatable": {"nvidia.com/gpu": allocatable}}
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}/status", {"status": status})
+
+
+@pytest.mark.parametrize(
+    ("owner", "reason", "gpus", "permitted"),
+    [
+        ("ReplicaSet", "Drifted", None, True),
+        ("Job", "Drifted", None, False),
+        ("ReplicaSet", "", None, False),
+        ("Job", "", None, False),
+        ("Job", "", ("1", "0"), True),
+        # The plugin is gone, which ends no container.
+        ("Job", "", ("0", "0"), False),
+    ],
+)
+def test_i18_a_machine_whose_pods_run(owner: str, reason: str, gpus: tuple[str, str] | None, permitted: bool) -> None:
+    """It is deleted for a disruption, or without one."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        old, node = await machine(world, controller, person, pool, "a")
+        use(world, node)
+        owners = [{"apiVersion": "v1", "kind": owner, "name": "web", "uid": "web", "controller": True}]
+        world.store.patch("pods", "p", {"metadata": {"ownerReferences": owners}}, namespace="default")
+        await asyncio.sleep(30)
+        assert world.store.get("pods", "p", "default")["status"]["phase"] == "Running"
+        if reason:
+            await conditions(world, controller, "a", DisruptionReason=reason)
+            await machine(world, controller, person, pool, "b", replaces=old)
+        if gpus is not None:
+            await _report(controller, node, *gpus)
+        await delete(controller, "a")
+        world.check()
+
+    if permitted:
+        play(story)
+    else:
+        breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
+
+
+@pytest.mark.parametrize("cause", [True, False])
+def test_i20_a_cordon_without_a_cause(cause: bool) -> None:
+    """The machine is healthy, unless its claim states why it is not."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        note = {"metadata": {"annotations": {labels.CORDONED_AT: rfc3339(_now())}}}
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", note)
+        if cause:
+            await conditions(world, controller, "a", NodeHealthy="False")
+        world.invariants.check_quiescent()
+
+    if cause:
+        play(story)
+    else:
+        breaks(r"I20 violated.*Node .* is cordoned by the controller without a cause", story)

@@ -1,0 +1,149 @@
+"""A machine with 7 of 8 GPUs is kept while nothing can be had in its place, and replaced once it can.
+
+The machine counts out first: quota and limits that are just used up are free once it is deleted.
+"""
+
+import asyncio
+import dataclasses
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.api.repair_policy import RepairPolicy
+from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS
+from tests.world.demand import node_class, node_pool
+from tests.world.harness import Sim, simulated
+from tests.world.health.test_repair import deleted, replaced, uid_of
+from tests.world.health.test_repair_policy import EIGHT, LOSS, train
+from tests.world.transcript import FAST, MINUTE, claim_condition
+
+pytestmark = pytest.mark.matrix(quick=0)
+
+READABLE = dataclasses.replace(FAST, actions=AZURE_ACTIONS | QUOTA_ACTIONS)
+FAMILY, CORES = "StandardNDISRH100v5Family", 96
+POOLS = "nodepools.karpenter.sh"
+FIRST = "gpu-1"
+
+
+async def machine(sim: Sim, policy: Policy | None = None, **spec: Any) -> str:
+    """The machine of a static NodePool; the UID of its claim."""
+    await sim.start_controller(policy=policy or Policy())
+    await sim.apply(node_class())
+    sizes = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [EIGHT]}]
+    await sim.apply(node_pool(requirements=sizes, replicas=1, **spec))
+    await sim.until(lambda: sim.condition(FIRST, "Ready") == "True", 600, "the claim is Ready")
+    return uid_of(sim, FIRST)
+
+
+def node_of_first(sim: Sim) -> str:
+    """The name of the Node of the NodePool's first claim, whose pool has another name than the claim."""
+    return (sim.claim(FIRST) or {})["status"]["nodeName"]
+
+
+def limit_nodes(sim: Sim, most: str) -> None:
+    sim.store.patch(POOLS, "gpu", {"spec": {"limits": {"nodes": most}}})
+
+
+def change_type(sim: Sim, size: str) -> None:
+    """A size that does not exist makes the NodePool unready."""
+    requirement = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [size]}
+    sim.store.patch(POOLS, "gpu", {"spec": {"template": {"spec": {"requirements": [requirement]}}}})
+
+
+Change = Callable[[Sim], object]
+OBSTACLES: dict[str, tuple[Change, str, Change]] = {
+    "the limit of the NodePool was lowered": (
+        lambda sim: limit_nodes(sim, "0"),
+        "NodePool gpu: limit nodes: 0, needed 1",
+        lambda sim: limit_nodes(sim, "1"),
+    ),
+    "the NodePool is not Ready": (
+        lambda sim: change_type(sim, "Standard_None"),
+        "NodePool gpu: ",
+        lambda sim: change_type(sim, EIGHT),
+    ),
+    "quota was lowered below its use": (
+        lambda sim: sim.cloud.configure(family_cores={FAMILY: 0}),
+        f"after its deletion, {FAMILY} cores quota",
+        lambda sim: sim.cloud.configure(family_cores={FAMILY: CORES}),
+    ),
+}
+
+
+@pytest.mark.matrix(quick=1)
+@pytest.mark.parametrize("case", OBSTACLES)
+@simulated(azure=READABLE)
+async def test_it_is_kept_while_no_other_can_be_had(sim: Sim, case: str) -> None:
+    """The condition names the obstacle. It goes within minutes of the obstacle's end."""
+    begin, named, end = OBSTACLES[case]
+    uid = await machine(sim)
+    begin(sim)
+    sim.nodes.set_unhealthy_gpus(node_of_first(sim), 1)
+    await asyncio.sleep(3 * 60 * MINUTE)
+    assert not deleted(sim, FIRST)
+    stated = claim_condition(sim, "Initialized", FIRST)[2]
+    assert "repair delayed: no other machine can be had now" in stated
+    assert named in stated
+    end(sim)
+    await replaced(sim, uid, FIRST, within_seconds=15 * MINUTE)
+
+
+@simulated(azure=dataclasses.replace(READABLE, family_cores={FAMILY: CORES}))
+async def test_what_its_deletion_returns_is_no_obstacle(sim: Sim) -> None:
+    """Quota and a limit for just one machine: it is replaced in time."""
+    uid = await machine(sim, limits={"nodes": "1"})
+    sim.nodes.set_unhealthy_gpus(node_of_first(sim), 1)
+    await asyncio.sleep(LOSS + 10 * MINUTE - 5)
+    assert not deleted(sim, FIRST)
+    await replaced(sim, uid, FIRST, within_seconds=4 * MINUTE)
+
+
+def cordoned(sim: Sim) -> bool:
+    """Whether the Node takes no new pods."""
+    node = sim.store.get("nodes", node_of_first(sim))
+    assert (labels.CORDONED_AT in node["metadata"].get("annotations", {})) is bool(node["spec"].get("unschedulable"))
+    return bool(node["spec"].get("unschedulable"))
+
+
+@simulated(azure=FAST)
+async def test_it_takes_pods_while_it_is_kept(sim: Sim) -> None:
+    """The cordon before its repair is lifted when no other can be had, and returns when one can. Pods that came
+    meanwhile are waited for, since the last cordon.
+    """
+    row = RepairPolicy(signal="GpuPartial", seconds=600.0, action="Replace", agreement="None", pods_seconds=44 * MINUTE)
+    uid = await machine(sim, policy=Policy(repair_policies=(row,)))
+    node = node_of_first(sim)
+    sim.nodes.set_unhealthy_gpus(node, 1)
+    await asyncio.sleep(LOSS + 3 * MINUTE)
+    assert cordoned(sim)
+    limit_nodes(sim, "0")
+    await asyncio.sleep(8 * MINUTE)
+    assert not cordoned(sim)
+    train(sim, node, 4)
+    await asyncio.sleep(2 * 60 * MINUTE)
+    assert not cordoned(sim)
+    limit_nodes(sim, "1")
+    await asyncio.sleep(2 * MINUTE)
+    assert cordoned(sim)
+    await asyncio.sleep(41 * MINUTE)
+    assert not deleted(sim, FIRST)
+    await replaced(sim, uid, FIRST, within_seconds=20 * MINUTE)
+
+
+@simulated(azure=FAST)
+async def test_another_signal_keeps_its_cordon(sim: Sim) -> None:
+    """A condition that is about all of the Node."""
+    await machine(sim)
+    node = node_of_first(sim)
+    sim.nodes.set_unhealthy_gpus(node, 1)
+    sim.nodes.set_condition(node, "KernelDeadlock", "True", "Found", "found by an agent")
+    limit_nodes(sim, "0")
+    await asyncio.sleep(60 * MINUTE)
+    assert cordoned(sim)
+    assert not deleted(sim, FIRST)
+    sim.nodes.set_condition(node, "KernelDeadlock", "False", "Found", "found by an agent")
+    await asyncio.sleep(5 * MINUTE)
+    assert not cordoned(sim)

@@ -1,0 +1,70 @@
+"""Clocks that are wrong: no machine is replaced for a time that this process has not observed at least by half."""
+
+import asyncio
+from datetime import timedelta
+
+import pytest
+
+from tests.world import harness
+from tests.world.garbagecollection.test_garbage import one
+from tests.world.harness import Sim, node_claim, simulate
+from tests.world.health.test_repair import deleted
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.nodeclaim.test_readiness_rules import HEALTHY, rule, start
+from tests.world.transcript import FAST, MINUTE, node_name
+
+AHEAD = timedelta(minutes=40)
+
+
+async def succeeded(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes over, whose clock is ahead."""
+    sim.crash()
+    monkeypatch.setattr(harness, "EPOCH", harness.EPOCH + AHEAD)
+    await sim.start_controller("ctl1")
+
+
+def test_a_machine_without_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its pool has run for nine minutes; it is replaced once the new leader has watched it for half of 15 min."""
+
+    async def story(sim: Sim) -> None:
+        sim.nodes.never_register(NAME)
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 400, "its pool runs")
+        await asyncio.sleep(9 * MINUTE)
+        await succeeded(sim, monkeypatch)
+        await asyncio.sleep(7 * MINUTE)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 3 * MINUTE, "it is replaced")
+
+    simulate(story, azure=FAST)
+
+
+def test_a_node_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is replaced once the new leader has watched it for half of 10 min."""
+
+    async def story(sim: Sim) -> None:
+        await one(sim)
+        sim.nodes.set_ready(node_name(sim), None)
+        await asyncio.sleep(MINUTE)
+        await succeeded(sim, monkeypatch)
+        await asyncio.sleep(4 * MINUTE)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 8 * MINUTE, "it is replaced")
+
+    simulate(story, azure=FAST)
+
+
+def test_a_readiness_rule_with_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its timeout is half an hour, of which the new leader watches at least a half."""
+
+    async def story(sim: Sim) -> None:
+        await start(sim, rule(HEALTHY, onTimeout="Replace", timeoutSeconds=1800))
+        await sim.until(lambda: sim.condition("gpu1", "Registered") == "True", 600, "it is registered")
+        await asyncio.sleep(16 * MINUTE)
+        await succeeded(sim, monkeypatch)
+        await asyncio.sleep(14 * MINUTE)
+        assert not deleted(sim, "gpu1")
+        await sim.until(lambda: deleted(sim, "gpu1"), 4 * MINUTE, "it is replaced")
+
+    simulate(story)
