@@ -10,7 +10,7 @@ from provisioner.simulator.snapshot import pool_mark
 from tests.world.harness import EPOCH, Sim
 
 from .fleet import SERVING, SPOT, STATIC, TRAIN, ZONE_LABEL, ZONES, PluginDaemonSet
-from .ledger import Fault, Ledger, Machine
+from .ledger import Ledger, Machine
 from .scenario import MINUTE, Incident, Kind
 
 NODE_CLASSES = "agentpoolnodeclasses.gpu-provisioner.sh"
@@ -106,7 +106,6 @@ class Incidents:
         machine = self._ledger.choose(incident.pick, STATIC)
         if machine is not None:
             self._never_registers.append(incident)
-            self._ledger.alarms[incident.kind] += 1
             await self._sim.delete_claim(machine.claim)
 
     def _on_pool(self, event: str, pool: Pool) -> None:
@@ -115,10 +114,8 @@ class Incidents:
             return
         if machine.fault is None and not machine.booted and not pool.machines:
             self._sim.nodes.never_register(pool.name)
-            incident = self._never_registers.pop()
             # The row counts from the machine's start, which takes as long as Azure needs.
-            machine.fault = Fault(incident=incident, machine=machine, began=self._sim.now + 330.0)
-            self._ledger.faults.append(machine.fault)
+            self._ledger.broken(machine, self._never_registers.pop(), after=330.0)
 
     async def _disk(self, incident: Incident) -> None:
         """The default only cordons and reports; a user deletes the machine later."""
@@ -137,7 +134,7 @@ class Incidents:
         """Its machines are away. If that lasts long they are lost, as nothing can be had there meanwhile."""
         zone = ZONES[int(incident.pick * len(ZONES))]
         found = [one for one in self._ledger.sound(SERVING) if self._zone_of(one).endswith(f"-{zone}")]
-        self._ledger.alarms[incident.kind] += 1
+        self._ledger.met(incident.kind, found)
         lost = incident.kind == "zone-loss"
         shortage = faults.capacity("ZonalAllocationFailed", zone=zone)
         if lost:
@@ -161,8 +158,8 @@ class Incidents:
 
     async def _spot_wave(self, incident: Incident) -> None:
         """Azure takes half of the spot machines, and has none for a while."""
-        self._ledger.alarms[incident.kind] += 1
         found = self._ledger.sound(SPOT)
+        self._ledger.met(incident.kind, found)
         shortage = faults.capacity(priority="Spot")
         self._sim.cloud.faults.append(shortage)
         for one in found[: (len(found) + 1) // 2]:
@@ -188,7 +185,8 @@ class Incidents:
         one = None if everywhere else self._alarmed(incident)
         found = self._ledger.sound() if everywhere else [one] if one is not None else []
         kind = incident.condition or "XIDErrors"
-        self._ledger.alarms[incident.kind] += everywhere
+        if everywhere:
+            self._ledger.met(incident.kind, found)
         for machine in found:
             machine.alarm = incident.kind
             self._report(machine, kind, "True")
@@ -209,8 +207,8 @@ class Incidents:
 
     async def _plugin_rollout(self, incident: Incident) -> None:
         """A new version of the device plugin, on some Nodes after the others (`maxUnavailable` 5 %)."""
-        self._ledger.alarms[incident.kind] += 1
         found = self._ledger.sound()
+        self._ledger.met(incident.kind, found)
         group = max(1, len(found) // 20)
         self._plugin.release()
         for first in range(0, len(found), group):
@@ -225,8 +223,8 @@ class Incidents:
 
     async def _plugin_broken_release(self, incident: Incident) -> None:
         """The new version crashes on the first Nodes that it reaches, until a user returns to the old one."""
-        self._ledger.alarms[incident.kind] += 1
         found = self._ledger.sound()
+        self._ledger.met(incident.kind, found)
         reached = found[: max(2, len(found) // 10)]
         self._plugin.release()
         for number, machine in enumerate(reached):
@@ -251,8 +249,8 @@ class Incidents:
 
     async def _driver_rollout(self, incident: Incident) -> None:
         """A new driver: its controller cordons a Node, ends the plugin, and lets it run again after the build."""
-        self._ledger.alarms[incident.kind] += 1
         found = self._ledger.sound(STATIC)
+        self._ledger.met(incident.kind, found)
         for machine in found[: max(2, len(found) // 20)]:
             if self._runs(machine) and not machine.fault:
                 machine.alarm = incident.kind
@@ -277,11 +275,11 @@ class Incidents:
     # what users and Azure change
 
     async def _node_image(self, incident: Incident) -> None:
-        self._ledger.alarms[incident.kind] += 1
+        self._ledger.met(incident.kind, self._ledger.sound())
         self._sim.cloud.release_node_image(f"{EPOCH + timedelta(days=300, seconds=self._sim.now):%Y%m.%d.0}")
 
     async def _node_class(self, incident: Incident) -> None:
-        self._ledger.alarms[incident.kind] += 1
+        self._ledger.met(incident.kind, self._ledger.sound())
         self._changes += 1
         self._ledger.class_changed = self._sim.now
         self._sim.store.patch(NODE_CLASSES, "default", {"spec": {"tags": {"change": str(self._changes)}}})
@@ -292,7 +290,7 @@ class Incidents:
         machine = self._ledger.choose(incident.pick, *node_pools)
         if machine is not None:
             machine.alarm = incident.kind
-            self._ledger.alarms[incident.kind] += 1
+            self._ledger.met(incident.kind, (machine,))
         return machine
 
     def _runs(self, machine: Machine) -> bool:

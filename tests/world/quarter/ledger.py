@@ -4,6 +4,7 @@ that a controller writes, except to learn whether a fault was reported.
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,21 +15,29 @@ from tests.world.claims import CLAIMS, condition
 from tests.world.harness import Json, Sim
 
 from .fleet import DYNAMIC, EMPTY_SECONDS
-from .scenario import ROWS, Incident
+from .scenario import MINUTE, REPORTED_ONLY, ROWS, Incident, Kind
 
 # A condition is written seconds after its cause; the probes of a controller that has just started are a minute apart.
 MARGIN_SECONDS = 120.0
+# From the time of its row until the deletion begins: a Job on the machine ends, repairs of a group go one by one, each
+# until its replacement is Ready, and AKS's own repair goes first.
+REPAIR_SECONDS = 90 * MINUTE
+# Why controllers disrupt machines that work, as they state it.
+VOLUNTARY = ("Drifted", "Empty", "Underutilized")
 # Conditions of a NodeClaim that state a fault of its machine.
 STATED = ("Launched", "Registered", "Initialized", "NodeHealthy")
 
 
 @dataclass(kw_only=True)
 class Fault:
-    """A machine that is broken since `began`. `reported`, `gone`: seconds of the loop."""
+    """A machine that is broken since `began`. `stated`: the conditions that were False before. `reported`, `gone`:
+    seconds of the loop.
+    """
 
     incident: Incident
     machine: "Machine"
     began: float
+    stated: frozenset[str] = frozenset()
     reported: float | None = None
     gone: float | None = None
 
@@ -39,9 +48,12 @@ class Fault:
 
     @property
     def in_time(self) -> bool:
-        """Whether it was reported, or its deletion began, within its row's time."""
+        """Whether it was reported, or its deletion began, within its row's time, and a row that replaces did so."""
         first = min((at for at in (self.reported, self.gone) if at is not None), default=None)
-        return first is not None and first <= self.began + ROWS[self.incident.kind] + MARGIN_SECONDS
+        due = self.began + ROWS[self.incident.kind] + MARGIN_SECONDS
+        if first is None or first > due:
+            return False
+        return self.incident.kind in REPORTED_ONLY or self.seconds <= due - self.began + REPAIR_SECONDS
 
 
 @dataclass(kw_only=True)
@@ -86,11 +98,16 @@ class Ledger:
 
     # what the scenario does
 
-    def broken(self, machine: Machine, incident: Incident) -> None:
-        """The machine is broken from now on."""
-        machine.fault = Fault(incident=incident, machine=machine, began=self._sim.now)
+    def broken(self, machine: Machine, incident: Incident, after: float = 0.0) -> None:
+        """The machine is broken from now on, or in so many seconds."""
+        stated = frozenset(_stated(self._sim.claim(machine.claim)))
+        machine.fault = Fault(incident=incident, machine=machine, began=self._sim.now + after, stated=stated)
         self.faults.append(machine.fault)
-        self.alarms[incident.kind] += 1
+        self.met(incident.kind, (machine,))
+
+    def met(self, kind: Kind, machines: Collection[Machine]) -> None:
+        """An incident came about, if it met a machine."""
+        self.alarms[kind] += bool(machines)
 
     def choose(self, pick: float, *node_pools: str) -> Machine | None:
         """One of the machines that are usable and have no incident; None if there is none."""
@@ -137,7 +154,7 @@ class Ledger:
         if condition(claim, "Initialized").get("status") == "True":
             machine.usable = True
         fault = machine.fault
-        if fault is not None and fault.reported is None and self._states(claim):
+        if fault is not None and fault.reported is None and _stated(claim) - fault.stated:
             fault.reported = self._sim.now
         if "deletionTimestamp" in meta and not machine.deleting:
             machine.deleting = True
@@ -161,9 +178,6 @@ class Ledger:
             was.pods.discard(uid)
             was.alone_since = self._sim.now
 
-    def _states(self, claim: Json) -> bool:
-        return any(condition(claim, kind).get("status") == "False" for kind in STATED)
-
     # what is judged
 
     def _deleted(self, machine: Machine, name: str) -> None:
@@ -173,16 +187,19 @@ class Ledger:
             if machine.fault is not None:
                 machine.fault.gone = self._sim.now
             return
-        why = self._why(machine)
+        stated = condition(self._sim.claim(name), "DisruptionReason").get("reason", "")
+        why = self._why(machine, stated)
         self.deleted[why or "healthy"] += 1
         if not why:
-            stated = condition(self._sim.claim(name), "DisruptionReason").get("reason", "")
             self.healthy_deleted.append(f"{name} at {self._sim.now:.0f} s, {machine.alarm or stated or 'no cause'}")
         if machine.fault is not None:
             machine.fault.gone = machine.fault.gone or self._sim.now
 
-    def _why(self, machine: Machine) -> str:
-        """What of the scenario lets a controller delete the machine; "" if nothing does."""
+    def _why(self, machine: Machine, stated: str) -> str:
+        """What of the scenario lets a controller delete the machine; "" if nothing does.
+
+        An alarm is about a machine that works: only causes that are not about its health may end it then.
+        """
         if machine.fault is not None:
             return "a fault"
         if machine.evicted:
@@ -191,6 +208,8 @@ class Ledger:
             return "an outage"
         if not machine.booted:
             return "no machine"
+        if machine.alarm and stated not in VOLUNTARY:
+            return ""
         if self._is_outdated(machine):
             return "outdated"
         alone = not machine.pods and self._sim.now - machine.alone_since >= EMPTY_SECONDS - MARGIN_SECONDS
@@ -204,7 +223,7 @@ class Ledger:
         return old or machine.created < self.class_changed
 
     def late(self) -> list[str]:
-        """The faults that were neither reported nor ended by a deletion in time."""
+        """The faults that were not reported in time, and those that a row replaces and that were not."""
         return [f"{one.incident.kind} of {one.machine.claim} at {one.began:.0f} s" for one in self.faults
                 if not one.in_time]  # fmt: skip
 
@@ -227,3 +246,7 @@ class Ledger:
             "booted": self.booted,
             "replacements per fault": round(self.replacements_per_fault(), 3),
         }
+
+
+def _stated(claim: Json | None) -> set[str]:
+    return {kind for kind in STATED if condition(claim, kind).get("status") == "False"}

@@ -47,6 +47,8 @@ ROWS: dict[Kind, float] = {
     "never-registers": 15 * MINUTE,
     "disk": 5 * MINUTE,
 }
+# What the default policy leaves to a person.
+REPORTED_ONLY: tuple[Kind, ...] = ("disk",)
 ALARMS: tuple[Kind, ...] = ("not-ready-briefly", "detector", "detector", "xid-application", "reboot", "kubelet-restart")
 # Conditions by which node problem detectors report what is not so.
 CONDITIONS = (
@@ -117,6 +119,10 @@ class Scenario:
         alarms = [rng.choice(ALARMS) for _ in range(_count(rng, self.machines * ALARMS_PER_MACHINE_DAY, 2))]
         found += [self._incident(rng, kind, begins + rng.uniform(5 * MINUTE, latest)) for kind in (*faults, *alarms)]
         return sorted(found, key=lambda one: one.at)
+
+    def kinds(self) -> set[Kind]:
+        """Those of all its incidents."""
+        return {one.kind for day in range(self.days) for one in self.incidents(day)}
 
     def _incident(self, rng: Random, kind: Kind, at: float) -> Incident:
         least, most = _DURATIONS.get(kind, (0.0, 0.0))
