@@ -4,8 +4,10 @@ MACHINES (60), DAYS (14), SEED (1) and HOURS (3) of each day in which the contro
 A day of a fleet of 20 costs about ten seconds of one processor, and as many times more as there are more machines.
 """
 
+import logging
 import os
 
+import structlog
 from rich.console import Console
 
 from tests.world.quarter.scenario import Scenario
@@ -16,6 +18,7 @@ from .figures import Figure
 
 def measure(console: Console) -> list[Figure]:
     """Each day's figures are printed when it has ended."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
 
     def report(day: int, quarter: Quarter) -> None:
         console.print(f"day {day}: {quarter.summary()}", soft_wrap=True)
