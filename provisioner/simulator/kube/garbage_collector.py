@@ -85,18 +85,26 @@ class Collector:
 
     # Owners and dependents
 
-    def _everything(self) -> Iterator[tuple[str, Json]]:
+    def _having(self, field: str) -> Iterator[tuple[str, Json]]:
+        """The objects with this member of their metadata, by kind, namespace and name."""
         for resource in self._store.resources:
-            for obj in list(self._store.each(resource.key)):
+            objects = self._store.collection(resource.key).objects
+            found = [(place, one.obj) for place, one in objects.items() if one.obj["metadata"].get(field)]
+            for _, obj in sorted(found, key=lambda pair: pair[0]):
                 yield resource.key, obj
+
+    def _living(self) -> set[str]:
+        """The UIDs of all objects."""
+        collections = (self._store.collection(resource.key) for resource in self._store.resources)
+        return {one.obj["metadata"]["uid"] for collection in collections for one in collection.objects.values()}
 
     def _owned(self) -> int:
         """Delete objects whose owners are all deleted; else remove the deleted owners' references."""
         served = [(resource.api_version, resource.kind) for resource in self._store.resources]
-        owned = [(key, obj) for key, obj in self._everything() if obj["metadata"].get("ownerReferences")]
+        owned = list(self._having("ownerReferences"))
         if not owned:
             return 0
-        living = dict.fromkeys(obj["metadata"]["uid"] for _, obj in self._everything())
+        living = self._living()
         writes = 0
         for key, obj in owned:
             references = obj["metadata"]["ownerReferences"]
@@ -112,7 +120,7 @@ class Collector:
     def _owners(self) -> int:
         """Foreground deletion waits for blocking dependents; orphan deletion removes their owner references first."""
         writes = 0
-        for key, owner in _deleting_pairs(self._everything()):
+        for key, owner in list(self._having("deletionTimestamp")):
             finalizers = owner["metadata"].get("finalizers") or []
             if "orphan" in finalizers:
                 for dependent_key, dependent, _ in self._dependents(owner):
@@ -129,8 +137,8 @@ class Collector:
         return writes
 
     def _dependents(self, owner: Json) -> Iterator[tuple[str, Json, bool]]:
-        for key, obj in self._everything():
-            for reference in obj["metadata"].get("ownerReferences") or []:
+        for key, obj in self._having("ownerReferences"):
+            for reference in obj["metadata"]["ownerReferences"]:
                 if reference["uid"] == owner["metadata"]["uid"]:
                     yield key, obj, bool(reference.get("blockOwnerDeletion"))
 
@@ -162,7 +170,3 @@ class Collector:
 
 def _deleting(objects: Iterator[Json]) -> list[Json]:
     return [obj for obj in objects if "deletionTimestamp" in obj["metadata"]]
-
-
-def _deleting_pairs(pairs: Iterator[tuple[str, Json]]) -> list[tuple[str, Json]]:
-    return [(key, obj) for key, obj in pairs if "deletionTimestamp" in obj["metadata"]]
