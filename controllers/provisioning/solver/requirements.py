@@ -4,6 +4,7 @@ Source: docs/references/karpenter.md#requirements, and the behaviour of Karpente
 """
 
 from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
 
 from provisioner.api.requirements import normalise_key
 from provisioner.api.value_sets import NEGATIVE, ValueSet, one_of
@@ -13,7 +14,14 @@ Requirements = Mapping[str, ValueSet]
 
 def of_labels(labels: Mapping[str, str]) -> dict[str, ValueSet]:
     """The requirements that exactly these labels satisfy."""
-    return {normalise_key(key): one_of((value,)) for key, value in labels.items()}
+    return dict(map(_of_label, labels.items()))
+
+
+# Each decision reads all labels of all Nodes, and most of these have the same ones.
+@lru_cache(maxsize=16384)
+def _of_label(label: tuple[str, str]) -> tuple[str, ValueSet]:
+    key, value = label
+    return normalise_key(key), one_of((value,))
 
 
 def combine(*parts: Requirements) -> dict[str, ValueSet]:
