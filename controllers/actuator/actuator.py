@@ -1,12 +1,8 @@
-"""Performs steps: all writes of the program, its own Lease and Events aside, and the fresh reads of plans.
+"""Performs steps: the writes about NodeClaims, Nodes, pods and agent pools, and the fresh reads of plans.
 
-A write is sent only if the Lease outlives the request (docs/references/rules.md#leader-election). Each write has one
-line at level DEBUG, and the Events of its step. A failed request is a result, not an exception, so that the plan can
-handle it.
+Writes pass the fence of the client (`Kube.fenced`) or of the cloud's actuator. Each write has one line at level DEBUG,
+and the Events of its step. A failed request is a result, not an exception, so that the plan can handle it.
 """
-
-import asyncio
-from collections.abc import Callable
 
 import structlog
 
@@ -50,14 +46,13 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.fence import LeaseExpires
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
 
 from .cloud import CloudActuator
 from .kubernetes import KubernetesActuator
 
-# The timeout of an ARM write; it is sent only if the Lease is valid for longer.
-ARM_WRITE_SECONDS = 15.0
 # How many Events the recorder keeps free for claims and Nodes: a drain of many Nodes has thousands of pods.
 POD_EVENTS_LEAVE = 50
 
@@ -65,44 +60,26 @@ log = structlog.get_logger("actuator")
 
 
 class Actuator:
-    """`lease_left`: seconds for which the Lease is valid (inf without leader election).
+    """Performs the steps of all controllers but those of NodePools, node classes, NVSentinel and GKM."""
 
-    `on_cancelled(seconds)` is called for a write that was cancelled in flight: for so long it can still take effect.
-    """
-
-    def __init__(
-        self,
-        kube: KubernetesActuator,
-        cloud: CloudActuator,
-        events: EventRecorder,
-        lease_left: Callable[[], float],
-        on_cancelled: Callable[[float], None],
-    ) -> None:
+    def __init__(self, kube: KubernetesActuator, cloud: CloudActuator, events: EventRecorder) -> None:
         self._kube = kube
         self._cloud = cloud
         self._events = events
-        self._lease_left = lease_left
-        self._on_cancelled = on_cancelled
 
     async def write(self, step: Write, claim: NodeClaim | None) -> Result:
         """Perform one write for the key of `claim` (None: the key has no claim)."""
-        at_cloud = isinstance(step, CreateInstance | DeleteInstance)
-        if self._lease_left() <= (ARM_WRITE_SECONDS if at_cloud else 0.0):
-            log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
-            return Fenced()
-        if isinstance(step, CreateInstance) and step.event is not None:
-            self.record_event(step.claim, step.event)  # recorded whatever the answer is
         try:
             result = await self._send(step)
+        except LeaseExpires:
+            return Fenced()
         except KubeError as error:
             record = log.warning if error.refused else log.debug  # conflicts are normal
             record("the API server refused a write", step=type(step).__name__, error=str(error))
             return KubeFailed(error=error)
-        except asyncio.CancelledError:
-            self._on_cancelled(ARM_WRITE_SECONDS)
-            raise
         log.debug("wrote", step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
-        if not isinstance(result, CloudFailed):
+        # That of a creation is recorded whatever the answer is.
+        if not isinstance(result, CloudFailed) or isinstance(step, CreateInstance):
             self._record(step, claim)
         if isinstance(result, Evicted) and isinstance(step, EvictPods | DeletePods):
             self._record_evictions(step, result)
@@ -178,6 +155,8 @@ class Actuator:
                 about, events = target, (event,)
             case PatchNode(event=event) if event is not None:
                 events = (event,)
+            case CreateInstance(claim=target, event=event) if event is not None:
+                about, events = target, (event,)
             case DeleteInstance(instance=instance, event=event) if event is not None:
                 about, events = claim or instance, (event,)
             case _:

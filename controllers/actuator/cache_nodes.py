@@ -1,38 +1,48 @@
 """Deletes objects of the GPU Kernel Manager whose Node is gone, with the finalizers of the agent that was on it.
 
-Nothing is written without the Lease. Each write has the UID of the object as a precondition.
+Each write has the UID of the object as a precondition.
 
 Source: docs/references/kubernetes.md#gpu-kernel-manager.
 """
-
-from collections.abc import Callable
 
 from controllers.garbagecollection.cache_nodes import kept_finalizers
 from controllers.model.patches import replace_list
 from controllers.model.steps import Event
 from provisioner.api.meta import ObjectMeta
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.fence import Fence, LeaseExpires
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import NODES, Resource
 from provisioner.runtime.watched_objects import WatchedObject, reference_to
 
 
 class CacheNodeActuator:
-    """`lease_left`: seconds for which the Lease is valid (inf without leader election)."""
+    """Writes through a client that the fence limits; no Event is recorded unless this process leads."""
 
-    def __init__(self, kube: Kube, events: EventRecorder, lease_left: Callable[[], float]) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, events: EventRecorder, fence: Fence) -> None:
+        self._kube = kube.fenced(fence)
         self._events = events
-        self._lease_left = lease_left
+        self._fence = fence
 
     def record(self, resource: Resource[WatchedObject], meta: ObjectMeta, event: Event) -> bool:
-        """Record an Event about the object; False if it was dropped."""
-        return self._events.record(reference_to(resource, meta), event.type, event.reason, event.message)
+        """Record an Event about the object; False without the Lease, or if it was dropped."""
+        about = reference_to(resource, meta)
+        return self._fence.leads and self._events.record(about, event.type, event.reason, event.message)
 
     async def remove(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> bool:
-        """Delete the object if a fresh read shows that its Node does not exist. Raises KubeError."""
-        if self._lease_left() <= 0 or await self._node_exists(meta.name):
+        """Delete the object if a fresh read shows that its Node does not exist. Raises KubeError.
+
+        False if the Node exists, or if the Lease expires too soon.
+        """
+        if not self._fence.leads or await self._node_exists(meta.name):
             return False
+        try:
+            await self._delete(resource, meta)
+        except LeaseExpires:
+            return False
+        return True
+
+    async def _delete(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> None:
         if not meta.deleting:
             await self._kube.delete(resource, meta.name, namespace=meta.namespace, uid=meta.uid)
         kept = kept_finalizers(meta)
@@ -42,7 +52,6 @@ class CacheNodeActuator:
                 *(dict(one) for one in replace_list("/metadata/finalizers", meta.finalizers, kept)),
             ]
             await self._kube.patch(resource, meta.name, patch, patch_type="json", namespace=meta.namespace)
-        return True
 
     async def _node_exists(self, name: str) -> bool:
         try:

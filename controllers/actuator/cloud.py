@@ -1,7 +1,7 @@
 """Performs steps at the cloud as calls of the provider, and records every attempt and answer in the inventory.
 
 A PUT is recorded before it is sent, and stays recorded unless it is refused synchronously
-(docs/references/rules.md#absence-needs-proof). An answer is in the inventory before the next plan.
+(docs/references/rules.md#absence-needs-proof). An answer is in the inventory before the next plan. Writes pass a fence.
 """
 
 import asyncio
@@ -13,6 +13,10 @@ from cloudprovider.interface import CloudProvider
 from cloudprovider.inventory import Inventory
 from controllers.model.results import Accepted, CloudFailed, ReadCause, ReadCluster, ReadPool
 from controllers.model.steps import AskCause, CloudWrite, CreateInstance, DeleteInstance, LookUpPool
+from provisioner.runtime.fence import Fence
+
+# The timeout of a write; the SDK does not repeat it.
+WRITE_SECONDS = 15.0
 
 log = structlog.get_logger("cloud")
 
@@ -20,17 +24,19 @@ log = structlog.get_logger("cloud")
 class CloudActuator:
     """Cloud writes and reads, through one provider and its inventory."""
 
-    def __init__(self, provider: CloudProvider, inventory: Inventory) -> None:
+    def __init__(self, provider: CloudProvider, inventory: Inventory, fence: Fence) -> None:
         self._provider = provider
         self._inventory = inventory
+        self._fence = fence
 
     async def write(self, step: CloudWrite) -> Accepted | CloudFailed:
-        """Send one PUT or DELETE."""
+        """Send one PUT or DELETE. Raises LeaseExpires."""
+        name = type(step).__name__
         match step:
             case CreateInstance():
-                return await self._create(step)
+                return await self._fence.send(name, WRITE_SECONDS, lambda: self._create(step))
             case DeleteInstance():
-                return await self._delete(step)
+                return await self._fence.send(name, WRITE_SECONDS, lambda: self._delete(step))
 
     async def _create(self, step: CreateInstance) -> Accepted | CloudFailed:
         self._inventory.put_attempted(step.name)

@@ -1,11 +1,10 @@
 """Performs the writes of the controllers of NodePools and AgentPoolNodeClasses.
 
-Each is conditional on the version that the plan saw. Only members that the step names are written, and nothing without
-the Lease. The Events of a step follow its write.
+Each is conditional on the version that the plan saw. Only members that the step names are written. The Events of a step
+follow its write.
 """
 
-import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 
 import structlog
 
@@ -26,11 +25,10 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.fence import Fence, LeaseExpires
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
-
-from .actuator import ARM_WRITE_SECONDS
 
 log = structlog.get_logger("actuator")
 
@@ -40,44 +38,28 @@ NOT_STORED = "NotStored"
 
 
 class NodePoolActuator:
-    """`lease_left`: seconds for which the Lease is valid (inf without leader election).
+    """Writes through a client that the fence limits; no Event is recorded unless this process leads."""
 
-    `on_cancelled(seconds)` is called for a write that was cancelled in flight: for so long it can still take effect.
-    """
-
-    def __init__(
-        self,
-        kube: Kube,
-        events: EventRecorder,
-        lease_left: Callable[[], float],
-        on_cancelled: Callable[[float], None],
-    ) -> None:
-        self._kube = kube
+    def __init__(self, kube: Kube, events: EventRecorder, fence: Fence) -> None:
+        self._kube = kube.fenced(fence)
         self._events = events
-        self._lease_left = lease_left
-        self._on_cancelled = on_cancelled
+        self._fence = fence
 
     async def write(self, step: PoolStep) -> bool:
-        """Perform one write. Raises KubeError; a step is not sent without the Lease, which returns False.
+        """Perform one write; False if the Lease expires too soon. Raises KubeError.
 
         The reason NOT_STORED: the write was accepted, and records of it are not stored.
         """
-        if self._lease_left() <= 0:
-            log.warning("write not sent: the Lease expires too soon", step=type(step).__name__)
-            return False
         try:
             await self._send(step)
-        except asyncio.CancelledError:
-            self._on_cancelled(ARM_WRITE_SECONDS)
-            raise
+        except LeaseExpires:
+            return False
         log.debug("wrote", step=type(step).__name__)
         return True
 
     def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> bool:
         """Record an Event that belongs to no write; False without the Lease, or if the recorder dropped it."""
-        if self._lease_left() <= 0:
-            return False
-        return self._events.record(about, event.type, event.reason, event.message)
+        return self._fence.leads and self._events.record(about, event.type, event.reason, event.message)
 
     async def _send(self, step: PoolStep) -> None:
         match step:

@@ -4,7 +4,6 @@
 """
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 
@@ -52,6 +51,7 @@ from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.removals import register_removal_metrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.events import EventRecorder
+from provisioner.runtime.fence import Fence
 from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.leaderelection import LeaderElector
 from provisioner.runtime.watched_objects import Fields, Watched, WatchedObject, WatchedObjects
@@ -141,9 +141,9 @@ def build_controllers(
         ),
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
-    remaining = lease_remaining(elector)
-    observer = build_observer(clients, config, caches, inventory, remaining)
-    register_gpu_metrics(clients.metrics, lambda: map(facts, tuple(memories)), lambda: remaining() > 0, observer.errors)
+    fence = build_fence(elector)
+    observer = build_observer(clients, config, caches, inventory, fence)
+    register_gpu_metrics(clients.metrics, lambda: map(facts, tuple(memories)), lambda: fence.leads, observer.errors)
     sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
         clients,
@@ -162,7 +162,7 @@ def build_controllers(
         read_quota=quota_watch.wake,
     )
     quota_watch.add_user(lambda: another_machine.asks(asyncio.get_running_loop().time()))
-    actuator = build_actuator(clients, caches, inventory, events, elector)
+    actuator = build_actuator(clients, caches, inventory, events, fence)
 
     def object_changed(watched: Watched, old: WatchedObject | None, new: WatchedObject | None) -> None:
         event_handlers.readiness_object_changed(watched, old, new)
@@ -179,7 +179,7 @@ def build_controllers(
     cache_nodes = CacheNodes(
         objects,
         caches.nodes,
-        CacheNodeActuator(clients.kube, events, lease_remaining(elector)),
+        CacheNodeActuator(clients.kube, events, fence),
         nodes_current=lambda: caches.indexes.current,
         deletes=config.gkm_cleanup,
         isolation=Isolation(clients.metrics.object_errors),
@@ -239,7 +239,7 @@ def build_controllers(
             cluster_state=cluster_state,
             removal_records=removal_records,
             actuator=actuator,
-            requests=NVSentinelActuator(clients.kube, events, clients.clock, remaining),
+            requests=NVSentinelActuator(clients.kube, events, clients.clock, fence),
             disrupted=observer.disrupted,
             isolation=Isolation(clients.metrics.object_errors),
             clock=clients.clock,
@@ -254,7 +254,7 @@ def build_controllers(
             caches=caches,
             inventory=inventory,
             actuator=actuator,
-            records=NodePoolActuator(clients.kube, events, remaining, delay_release(elector)),
+            records=NodePoolActuator(clients.kube, events, fence),
             supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
             launches=launches,
             observer=observer,
@@ -262,15 +262,14 @@ def build_controllers(
         if config.node_pools
         else None,
         abandoned_commands=build_abandoned_commands(clients, caches, actuator, node_pools_enabled=config.node_pools),
-        node_pools=build_node_pools(clients, caches, events, elector, observer.errors) if config.node_pools else None,
+        node_pools=build_node_pools(clients, caches, events, fence, observer.errors) if config.node_pools else None,
     )
 
 
 def build_node_pools(
-    clients: Clients, caches: Caches, events: EventRecorder, elector: LeaderElector | None, errors: Counter
+    clients: Clients, caches: Caches, events: EventRecorder, fence: Fence, errors: Counter
 ) -> Controller:
     """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
-    lease_left = lease_remaining(elector)
     queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
     reconciler = NodePoolReconciler(
         queue=queue,
@@ -278,12 +277,12 @@ def build_node_pools(
         node_classes=caches.node_classes,
         claims=caches.claims,
         nodes=caches.nodes,
-        actuator=NodePoolActuator(clients.kube, events, lease_left, delay_release(elector)),
+        actuator=NodePoolActuator(clients.kube, events, fence),
         now=clients.clock.now,
         known_size=is_known_size,
     )
     reconciler.add_event_handlers()
-    register_nodepool_metrics(clients.metrics, caches.node_pools.items, lambda: lease_left() > 0, errors)
+    register_nodepool_metrics(clients.metrics, caches.node_pools.items, lambda: fence.leads, errors)
     return Controller(
         "nodepool", queue, reconciler.reconcile, workers=1, metrics=clients.metrics.controller("nodepool")
     )
@@ -299,26 +298,19 @@ def build_save(elector: LeaderElector | None) -> Callable[[str, str], Awaitable[
     return save
 
 
-def lease_remaining(elector: LeaderElector | None) -> Callable[[], float]:
-    """Seconds for which this process certainly holds the Lease; without leader election there is no limit."""
-    return elector.remaining if elector is not None else lambda: math.inf
-
-
-def delay_release(elector: LeaderElector | None) -> Callable[[float], None]:
-    """Keeps the Lease for so many seconds after the controller has stopped."""
-    return elector.delay_release if elector is not None else lambda _: None
+def build_fence(elector: LeaderElector | None) -> Fence:
+    """Limits all writes; without leader election there is no limit."""
+    return Fence(elector.remaining, elector.delay_release) if elector is not None else Fence()
 
 
 def build_actuator(
-    clients: Clients, caches: Caches, inventory: Inventory, events: EventRecorder, elector: LeaderElector | None
+    clients: Clients, caches: Caches, inventory: Inventory, events: EventRecorder, fence: Fence
 ) -> Actuator:
-    """Writes are refused without a Lease; a write that was cancelled in flight delays the release of the Lease."""
+    """Writes to Kubernetes and to the cloud pass the fence."""
     return Actuator(
-        KubernetesActuator(clients.kube, lambda: len(caches.nodes.items())),
-        CloudActuator(clients.provider, inventory),
+        KubernetesActuator(clients.kube.fenced(fence), lambda: len(caches.nodes.items())),
+        CloudActuator(clients.provider, inventory, fence),
         events,
-        lease_remaining(elector),
-        delay_release(elector),
     )
 
 
@@ -365,9 +357,7 @@ def build_cluster_state(
     )
 
 
-def build_observer(
-    clients: Clients, config: Config, caches: Caches, inventory: Inventory, remaining: Callable[[], float]
-) -> Observer:
+def build_observer(clients: Clients, config: Config, caches: Caches, inventory: Inventory, fence: Fence) -> Observer:
     """The metrics observers. Only the leader exports metrics of objects."""
     return Observer(
         clients.metrics,
@@ -376,6 +366,6 @@ def build_observer(
         inventory=inventory,
         offerings_of=offerings_in(inventory),
         clock=clients.clock,
-        leading=lambda: remaining() > 0,
+        leading=lambda: fence.leads,
         prices=config.prices,
     )

@@ -24,7 +24,7 @@ from provisioner.runtime.server import listen
 from . import health
 from .caches import build_caches
 from .config import Clients, Config
-from .controllers import build_controllers, lease_remaining
+from .controllers import build_controllers, build_fence
 from .holders import another_release
 
 log = structlog.get_logger("operator")
@@ -102,13 +102,13 @@ class Operator:
             self._stopping = True  # the release of the Lease follows, and may last until its timeout
 
     async def _serve(self) -> None:
-        remaining = lease_remaining(self._elector)
+        fence = build_fence(self._elector)
         queue, controller = self._controllers.queue, self._controllers.controller
         await listen(
             host=self._config.bind_address,
             health_port=self._config.health_port,
             metrics_port=self._config.metrics_port,
-            live=health.live(controller, queue, lambda: remaining() > 0),
+            live=health.live(controller, queue, lambda: fence.leads),
             ready=health.ready(
                 self._caches.claims,
                 self._caches.nodes,

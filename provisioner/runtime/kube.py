@@ -10,6 +10,7 @@ docs/references/kubernetes.md#eviction.
 
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import aclosing
+from copy import copy
 from random import Random  # noqa: TID251 - the type; the caller seeds it
 from typing import Any, Literal, TypeVar
 
@@ -21,6 +22,7 @@ from provisioner.api.pod import Pod
 from . import access_reviews
 from .api_discovery import ApiResource, ApiResourceList, resources
 from .decoding import ObjectList, decoded
+from .fence import Fence
 from .kube_errors import KubeError, unexpected
 from .kubernetes_sdk import ApiClient
 from .objects import KubeObject
@@ -60,6 +62,7 @@ class Kube:
         renew_credentials: Callable[[], Awaitable[None]] | None = None,
         on_request: OnRequest | None = None,
     ) -> None:
+        self._timeout_seconds = timeout_seconds
         self._transport = Transport(
             api_client,
             timeout_seconds=timeout_seconds,
@@ -67,10 +70,19 @@ class Kube:
             renew_credentials=renew_credentials,
             on_request=on_request,
         )
+        # Commands of a user write without a Lease.
+        self.fence = Fence()
+
+    def fenced(self, fence: Fence) -> "Kube":
+        """The same client, whose writes pass this fence: they raise LeaseExpires, too."""
+        kube = copy(self)
+        kube.fence = fence
+        return kube
 
     async def get(self, resource: Resource[T], name: str, *, namespace: str = "") -> T:
         """Read one object from the API server. `KubeError.not_found` proves that it does not exist."""
-        return await self._object(_request("GET", "get", resource, name, namespace), resource, name)
+        request = _request("GET", "get", resource, name, namespace)
+        return _named(decoded(await self._transport.send(request), resource, request.what), request, name)
 
     async def list(
         self,
@@ -162,7 +174,7 @@ class Kube:
             body=body,
             content_type=CONTENT_TYPES[patch_type],
         )
-        return await self._object(request, resource, name)
+        return _named(decoded(await self._write(request), resource, request.what), request, name)
 
     async def create(self, resource: Resource[T], body: Any, *, namespace: str = "") -> T:
         """The created object. `KubeError.conflict` (reason AlreadyExists) if the name exists."""
@@ -170,7 +182,7 @@ class Kube:
         request = Request(
             "create", "POST", path, resource.plural, f"create {resource.kind}", body=_with_type_meta(body, resource)
         )
-        return decoded(await self._transport.send(request), resource, request.what)
+        return decoded(await self._write(request), resource, request.what)
 
     async def delete(
         self,
@@ -196,7 +208,8 @@ class Kube:
         if dry_run:
             # The body decides. Audit logs have the query, and at most levels no body.
             options["dryRun"], query = ["All"], _query(dryRun="All")
-        await self._transport.send(_request("DELETE", "delete", resource, name, namespace, query=query, body=options))
+        request = _request("DELETE", "delete", resource, name, namespace, query=query, body=options)
+        await (self._transport.send(request) if dry_run else self._write(request))
 
     async def evict(self, pod: Pod) -> None:
         """Evict the pod with this UID. 429: a PodDisruptionBudget does not allow it now."""
@@ -207,9 +220,7 @@ class Kube:
             "metadata": {"name": meta.name, "namespace": meta.namespace},
             "deleteOptions": {"preconditions": {"uid": meta.uid}},
         }
-        await self._transport.send(
-            _request("POST", "evict", PODS, meta.name, meta.namespace, subresource="eviction", body=body)
-        )
+        await self._write(_request("POST", "evict", PODS, meta.name, meta.namespace, subresource="eviction", body=body))
 
     async def username(self) -> str:
         """The user name of this client. Raises KubeError with status 404 before Kubernetes 1.28."""
@@ -250,11 +261,14 @@ class Kube:
     async def _review(self, request: Request, kind: type[Review]) -> Review:
         return access_reviews.decode(await self._transport.send(request), kind, request)
 
-    async def _object(self, request: Request, resource: Resource[T], name: str) -> T:
-        found = decoded(await self._transport.send(request), resource, request.what)
-        if found.metadata.name != name:
-            raise unexpected(200, f"{request.what}: the response is about {found.metadata.name!r}")
-        return found
+    async def _write(self, request: Request) -> bytes:
+        return await self.fence.send(request.what, self._timeout_seconds, lambda: self._transport.send(request))
+
+
+def _named(found: T, request: Request, name: str) -> T:
+    if found.metadata.name != name:
+        raise unexpected(200, f"{request.what}: the response is about {found.metadata.name!r}")
+    return found
 
 
 def _request(

@@ -5,7 +5,7 @@ calls it; tests and simulator are unchanged.
 """
 
 import itertools
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
@@ -13,7 +13,6 @@ import pytest
 from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
-from controllers.actuator import actuator
 from controllers.garbagecollection import candidates, garbage
 from controllers.gate.causes import Cause
 from controllers.gate.gate import Evidence
@@ -30,6 +29,7 @@ from controllers.state.unavailable_offering import UnavailableOffering
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.operator import caches
 from provisioner.operator import controllers as wiring
+from provisioner.runtime.fence import Fence
 from provisioner.simulator.kube.errors import ApiError
 from tests.world.garbagecollection import test_garbage
 from tests.world.harness import crash_points, simulate
@@ -154,7 +154,11 @@ def no_circuit_breaker(patch: Patch) -> None:
 
 def no_fence(patch: Patch) -> None:
     """Planned writes are sent without checking the lease."""
-    patch.setattr(actuator, "ARM_WRITE_SECONDS", -1.0)
+
+    async def send(_: Fence, __: str, ___: float, request: Callable[[], Awaitable[object]]) -> object:
+        return await request()
+
+    patch.setattr(Fence, "send", send)
 
 
 def no_finalizer_on_nodes(patch: Patch) -> None:

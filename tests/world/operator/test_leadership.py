@@ -18,14 +18,14 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
-from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls
+from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls, refuse
 
 LEASES = "leases.coordination.k8s.io"
 LEASE_SECONDS = 30.0
 # A follower reads the lease every 5 s ± 20 %; leases of others run from the observed renewal.
 RETRY_SECONDS = 6.5
 TAKEOVER_SECONDS = LEASE_SECONDS + 2 * RETRY_SECONDS
-ARM_WRITE_SECONDS = 15.0
+ARM_WRITE_SECONDS, KUBE_WRITE_SECONDS = 15.0, 10.0
 
 
 def writers(sim: Sim) -> list[str]:
@@ -171,6 +171,23 @@ async def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_ti
     sim.network.heal(KUBE_HOST, "ctl0")
     await sim.settled(quiet_seconds=2 * MINUTE)
     assert writers(sim) == ["ctl0", "ctl1"]
+
+
+@simulated(azure=FAST)
+async def test_a_leader_that_cannot_renew_stops_writing_to_kubernetes_in_time(sim: Sim) -> None:
+    """Its other requests succeed. A write that is sent late could be applied when another replica leads."""
+    await two(sim, restart_on=(LeadershipLost,))
+    refuse(
+        sim, lambda call: call.who == "ctl0" and call.target.kind == "leases" and call.is_write, 500, "", "no leader"
+    )
+    for number in range(12):
+        await sim.apply(node_claim(f"c{number}"))
+        await asyncio.sleep(2)
+    await sim.until(lambda: holder(sim) == "ctl1", TAKEOVER_SECONDS, "ctl1 leads")
+    lapsed_at = renewals(sim, "ctl0")[-1].at + LEASE_SECONDS
+    last = [call.at for call in sim.audit_log.writes(who="ctl0") if call.system == "kube" and call.at < lapsed_at][-1]
+    assert lapsed_at - LEASE_SECONDS < last <= lapsed_at - KUBE_WRITE_SECONDS
+    await sim.until(lambda: all(sim.condition(f"c{n}", "Ready") == "True" for n in range(12)), 600, "all are Ready")
 
 
 @simulated(azure=FAST)
