@@ -25,7 +25,7 @@ from provisioner.api.nodepool import NodePool
 from . import budgets, validation
 from .counter import usage
 from .hash import HASH_VERSION, hash_annotations
-from .static_capacity import surplus_replicas
+from .static_capacity import beyond_limit
 
 Outcome = Literal["registered", "failed"]
 # Karpenter's: of the last 4 launches, 2 failures are unhealthy.
@@ -103,8 +103,8 @@ def _notes(pool: NodePool) -> Iterator[str]:
     zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(pool))
     if zero:
         yield f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool"
-    elif surplus := surplus_replicas(pool):
-        yield f"spec.limits[nodes] does not allow {surplus} of spec.replicas: raise it, or lower spec.replicas"
+    elif beyond := beyond_limit(pool):
+        yield beyond
     for error in budgets.errors(pool):
         yield f"{error}; no machine is disrupted until then"
 

@@ -40,10 +40,12 @@ class Replica(msgspec.Struct, frozen=True, kw_only=True):
 class Scale(msgspec.Struct, frozen=True, kw_only=True):
     """`create`: the number of NodeClaims to create. `delete`: those to delete, in this order.
 
-    `replace`: those to delete because others are created instead.
+    `replace`: those to delete because others are created instead. `limited`: how many further ones the limit on Nodes
+    does not allow now.
     """
 
     create: int = 0
+    limited: int = 0
     delete: tuple[NodeClaim, ...] = ()
     replace: tuple[NodeClaim, ...] = ()
 
@@ -61,13 +63,23 @@ def scale(pool: NodePool, replicas: Sequence[Replica]) -> Scale:
     if outdated:
         return Scale(replace=outdated)
     room = max(0, node_limit(pool, default=wanted + len(replicas)) - len(replicas))
-    return Scale(create=max(0, min(wanted - len(running), room)))
+    missing = max(0, wanted - len(running))
+    return Scale(create=min(missing, room), limited=max(0, missing - room))
 
 
-def surplus_replicas(pool: NodePool) -> int:
-    """How many of `spec.replicas` the limit on Nodes does not allow."""
+def beyond_limit(pool: NodePool) -> str:
+    """That the limit on Nodes is less than `spec.replicas`; "" if it is not."""
     wanted = pool.spec.replicas or 0
-    return max(0, wanted - node_limit(pool, default=wanted))
+    surplus = wanted - node_limit(pool, default=wanted)
+    if surplus <= 0:
+        return ""
+    return f"spec.limits[{NODES}] does not allow {surplus} of spec.replicas: raise it, or lower spec.replicas"
+
+
+def limited(pool: NodePool, count: int) -> str:
+    """Why the limit on Nodes does not allow `count` NodeClaims now."""
+    limit = f"spec.limits[{NODES}] is {pool.spec.limits.get(NODES)} and counts NodeClaims that are being deleted"
+    return beyond_limit(pool) or f"{limit}: {count} of spec.replicas {pool.spec.replicas} can be created after them"
 
 
 def _last_to_keep(one: Replica) -> tuple[bool, bool, bool, bool, float, float]:

@@ -12,13 +12,13 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 
-# Karpenter's: of a NodePool, and of a machine.
+# Karpenter's, but for the last: that lasts until a user changes a limit, and is repeated as that of a pending pod is.
+OF_NODE_POOL = {reasons.DISRUPTION_BLOCKED: 60.0}
 SECONDS = {
-    "NodePool": 60.0,
     reasons.DISRUPTION_BLOCKED: 120.0,
     reasons.DISRUPTION_WAITING_READINESS: 120.0,
     reasons.UNCONSOLIDATABLE: 900.0,
-    reasons.POOL_LIMIT_REACHED: 60.0,
+    reasons.POOL_LIMIT_REACHED: 300.0,
 }
 
 
@@ -40,7 +40,7 @@ class DisruptionEvents:
             self._recorded = {key: at for key, at in self._recorded.items() if now - at < most}
             self._forget_at = now + most
         key = about.metadata.uid, reason, message
-        seconds = SECONDS.get(about.kind, SECONDS[reason])
+        seconds = OF_NODE_POOL.get(reason, SECONDS[reason]) if about.kind == "NodePool" else SECONDS[reason]
         if now - self._recorded.get(key, -math.inf) < seconds:
             return
         if self._record_event(about, Event(type="Normal", reason=reason, message=message)):

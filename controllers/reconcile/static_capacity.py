@@ -17,7 +17,7 @@ from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
 from controllers.model.results import ReadClaims, answer
 from controllers.model.steps import Event, LookUpClaims
-from controllers.nodepool.static_capacity import Replica, scale
+from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import BY_NODE, CachedPod
@@ -100,9 +100,11 @@ class StaticCapacity:
         wanted = scale(pool, self._replicas(pool, claims))
         if wanted.delete or wanted.replace:
             return await self._delete(pool)
-        if wanted.create and not why_unusable(pool):
-            return await self._create(creator, pool, wanted.create, claims)
-        return RESYNC_SECONDS
+        if why_unusable(pool):
+            return RESYNC_SECONDS
+        if wanted.limited:
+            self._events.record(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited), _now())
+        return await self._create(creator, pool, wanted.create, claims) if wanted.create else RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
         # Once for all claims: whether each offering can be had is asked again each time.
@@ -139,7 +141,7 @@ class StaticCapacity:
         if types is None or max_new is None:
             return STALE_SECONDS
         if max_new < count:
-            self._events.record(pool, reasons.POOL_LIMIT_REACHED, _limited(pool), _now())
+            self._events.record(pool, reasons.POOL_LIMIT_REACHED, _beyond_agent_pools(pool), _now())
         if not max_new:
             return RESYNC_SECONDS
         machine = static_machine(pool, types, self._caches.settings_of(pool))
@@ -181,7 +183,7 @@ class StaticCapacity:
         return RESYNC_SECONDS
 
 
-def _limited(pool: NodePool) -> str:
+def _beyond_agent_pools(pool: NodePool) -> str:
     return (
         f"spec.replicas {pool.spec.replicas} is more than the limit on agent pools allows now (--max-agent-pools, or"
         " what AKS and other agent pools leave): lower spec.replicas, or raise the limit"

@@ -38,6 +38,10 @@ def nodes(sim: Sim) -> int:
     return sum("karpenter.sh/nodepool" in pool.properties.get("nodeLabels", {}) for pool in sim.cloud.pools.values())
 
 
+def limit_events(sim: Sim) -> list[dict[str, Any]]:
+    return sim.store.list("events", fields="involvedObject.kind=NodePool,reason=PoolLimitReached")
+
+
 async def settle(sim: Sim, seconds: float = 90.0) -> None:
     end = sim.now + seconds
     await sim.until(lambda: sim.now >= end, seconds + 60.0, "some more passes")
@@ -66,8 +70,7 @@ async def test_no_more_replicas_than_agent_pools(sim: Sim, replicas: int) -> Non
     await sim.start_controller()
     await settle(sim, 60.0)
     assert 80 <= len(names(sim)) <= 100
-    found = sim.store.list("events", fields="involvedObject.kind=NodePool,reason=PoolLimitReached")
-    assert [f"spec.replicas {replicas} is more than" in one["message"] for one in found] == [True]
+    assert [f"spec.replicas {replicas} is more than" in one["message"] for one in limit_events(sim)] == [True]
 
 
 @simulated()
@@ -107,6 +110,25 @@ async def test_replicas_beyond_the_limit_are_reported(sim: Sim) -> None:
     assert len(names(sim)) == 1
     found = condition(sim.store.get(POOLS, "gpu"), "ValidationSucceeded")
     assert "does not allow 2 of spec.replicas" in found["message"]
+    await settle(sim, 3600.0)
+    [event] = limit_events(sim)
+    assert event["message"] == found["message"]
+    assert 2 <= event["count"] <= 13, "it is repeated, so that it does not expire, and not in each pass"
+
+
+@simulated()
+async def test_a_limit_that_deleted_nodeclaims_use_is_an_event(sim: Sim) -> None:
+    """The limit allows all of `spec.replicas`, and not beside the one that goes."""
+    await static_pool(sim, 1, limits={"nodes": "1"})
+    await sim.start_controller()
+    await sim.until(lambda: names(sim) == ["gpu-1"] and all_ready(sim), 900.0, "the machine")
+    assert not limit_events(sim)
+    sim.store.delete("nodeclaims.karpenter.sh", "gpu-1")
+    await sim.until(lambda: len(names(sim)) == 1 and all_ready(sim), 900.0, "the next machine")
+    assert [one["message"] for one in limit_events(sim)] == [
+        "spec.limits[nodes] is 1 and counts NodeClaims that are being deleted: 1 of spec.replicas 1 can be created"
+        " after them"
+    ]
 
 
 @simulated()

@@ -216,9 +216,10 @@ EVENTS = (
         name=r.POOL_LIMIT_REACHED,
         kind="Normal",
         about=("NodePool",),
-        meaning="The static NodePool has fewer NodeClaims than `spec.replicas`, because no further agent pool may be"
-        " created.",
-        remedy="Lower `spec.replicas`, delete NodeClaims that are not needed, or raise `--max-agent-pools`.",
+        meaning="The static NodePool has fewer NodeClaims than `spec.replicas`, because its `spec.limits.nodes` or"
+        " the number of agent pools does not allow more. The message names the limit.",
+        remedy="Raise that limit (`spec.limits.nodes`, `--max-agent-pools`), lower `spec.replicas`, or delete"
+        " NodeClaims that are not needed.",
     ),
     Event(
         name=r.EVICTED,

@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.nodepool.static_capacity import Replica, scale, surplus_replicas
+from controllers.nodepool.static_capacity import Replica, beyond_limit, scale
 from provisioner.api.nodepool import NodePool, NodePoolSpec
 from tests.unit.builders import BORN, claim
 
@@ -86,4 +86,23 @@ def test_scale(pool: NodePool, machines: list[Replica], create: int, delete: tup
     ],
 )
 def test_replicas_beyond_the_limit(pool: NodePool, surplus: int) -> None:
-    assert surplus_replicas(pool) == surplus
+    assert (f"does not allow {surplus} of spec.replicas" in beyond_limit(pool)) is bool(surplus)
+
+
+@pytest.mark.parametrize(
+    ("pool", "machines", "created", "not_allowed"),
+    [
+        (static(3), [], 3, 0),
+        (static(3, nodes="1"), [], 1, 2),
+        (static(3, nodes="1"), [replica("a")], 0, 2),
+        (static(1, nodes="1"), [replica("a", deleting=True)], 0, 1),
+        (static(1, nodes="1"), [replica("a")], 0, 0),
+        (static(1, nodes="1"), [replica("a"), replica("b", deleting=True)], 0, 0),
+        (static(1, nodes="x"), [], 1, 0),
+    ],
+)
+def test_what_the_limit_does_not_allow_now(
+    pool: NodePool, machines: list[Replica], created: int, not_allowed: int
+) -> None:
+    found = scale(pool, machines)
+    assert (found.create, found.limited) == (created, not_allowed)
