@@ -18,6 +18,7 @@ class NodeCondition(Struct, frozen=True, kw_only=True):
     status: str
     reason: str = ""
     message: str = ""
+    last_heartbeat_time: Time | None = None
     last_transition_time: Time | None = None
 
 

@@ -34,6 +34,7 @@ from .plugin_pods import (
     unbound_because,
 )
 from .plugins import offering, plugin_version
+from .reported_conditions import reported_condition
 
 # The plugin of a managed GPU pool is a systemd unit, which its node problem detector watches.
 MANAGED_PLUGIN = "UnhealthyNvidiaDevicePlugin"
@@ -196,7 +197,7 @@ def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuSt
 
 def _managed(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     """AKS installs the plugin of this pool, so that no DaemonSet is expected."""
-    bad = next((one for one in node.status.conditions if one.type == MANAGED_PLUGIN and one.status == "True"), None)
+    bad = reported_condition(node, MANAGED_PLUGIN, "True")
     evidence = tuple(_evidence(node, gpus.resource))
     cause, text = Cause.NO_DEVICES, f"advertises no device{_listed(evidence)}"
     # AKS configures this plugin, so that a fault of it is one of the machine.
@@ -237,7 +238,7 @@ def _unless_rolling(made: Diagnosis, plugin: DaemonSetWorkload) -> Diagnosis:
 
 
 def _reports_missing_gpus(node: Node) -> bool:
-    return any(one.type == GPU_MISSING and one.status == "True" for one in node.status.conditions)
+    return reported_condition(node, GPU_MISSING, "True") is not None
 
 
 # Details
@@ -246,7 +247,7 @@ def _reports_missing_gpus(node: Node) -> bool:
 def _evidence(node: Node, resource: str, version: str = "") -> Iterable[str]:
     """What else the Node says about its GPUs, the most useful first."""
     yield from (text for _, text in _instead(node, resource))
-    yield from (_words(one) for one in node.status.conditions if one.type in GPU_CONDITIONS and one.status == "True")
+    yield from (_words(one) for kind in GPU_CONDITIONS if (one := reported_condition(node, kind, "True")) is not None)
     state = node.metadata.labels.get(MIG_STATE, "success")
     if state != "success":
         yield f"{MIG_STATE}={state}"

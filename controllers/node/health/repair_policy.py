@@ -34,6 +34,8 @@ DEGRADED = "Degraded"
 DISK = "DiskOrKernel"
 ANNOUNCED = "Announced"
 NVSENTINEL = "NVSentinel"
+# Those of conditions that AKS's node problem detector sets.
+OF_DETECTOR = frozenset({RUNTIME, PLUGIN, HARDWARE, DEGRADED, DISK})
 
 # Conditions of NVSentinel, which quarantines Nodes itself and requests a replacement by its own object.
 _NVSENTINEL = (

@@ -36,6 +36,7 @@ from provisioner.api.repair_policy import (
 )
 
 from .repair_policy import rows
+from .reported_conditions import reported_condition
 
 REPORT_SECONDS = 5.0
 # Reasons of a new Node that waits for its GPUs, and for nothing else.
@@ -61,12 +62,8 @@ def present(f: Facts, claim: NodeClaim, node: Node | None) -> tuple[RepairPolicy
 
 
 def has_condition(node: Node, row: RepairPolicy) -> bool:
-    """Whether the Node has the condition of this row, with its status; a missing one was not checked by anybody."""
-    return _condition(node, row) is not None
-
-
-def _condition(node: Node, row: RepairPolicy) -> NodeCondition | None:
-    return next((c for c in node.status.conditions if (c.type, c.status) == (row.condition, row.status)), None)
+    """Whether the Node has the condition of this row, with its status; a missing or stale one is not checked."""
+    return reported_condition(node, row.condition, row.status) is not None
 
 
 def _signals(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
@@ -202,7 +199,7 @@ def reported_seconds(f: Facts, claim: NodeClaim, node: Node | None, row: RepairP
         return due[1] if due is not None else 0.0
     if not row.signal:
         reported = claim.condition(NODE_HEALTHY, "False")
-        stated = _condition(node, row) if node is not None else None
+        stated = reported_condition(node, row.condition, row.status) if node is not None else None
         return _since_both(f, reported.last_transition_time if reported is not None else None, stated)
     if row.signal in (GPU_GONE, GPU_PARTIAL):
         return f.loop_now - gpu_loss_began(f)
