@@ -73,6 +73,8 @@ class NodeClaimDisruption:
         self._clock = clock
         self._wall = WallClock(clock)
         self._kubernetes: Newest | None = None
+        # Conflicts in a row, by the name of the NodeClaim.
+        self._conflicts: dict[str, int] = {}
 
     def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims."""
@@ -117,6 +119,7 @@ class NodeClaimDisruption:
         """
         claim = self._caches.claims.get(name)
         if claim is None or claim.deleting or why_foreign(claim):
+            self._conflicts.pop(name, None)
             return None
         if not self._caches.current:
             return STALE_SECONDS
@@ -172,12 +175,15 @@ class NodeClaimDisruption:
             case Fenced():
                 return FENCED_SECONDS
             case KubeFailed(error=error) if error.conflict or error.not_found:
-                return STALE_SECONDS
+                # The cache is behind for a moment; a webhook that denies the request with this code does so for ever.
+                times = self._conflicts[claim.name] = self._conflicts.get(claim.name, 0) + 1
+                return min(STALE_SECONDS * 2.0 ** min(times - 1, 16), RESYNC_SECONDS)
             case KubeFailed(error=error) if error.refused:
                 return RESYNC_SECONDS
             case KubeFailed(error=error):
                 raise error
             case _:
+                self._conflicts.pop(claim.name, None)
                 return None
 
 

@@ -10,6 +10,8 @@ from .memory import FORBIDDEN_FIRST_SECONDS, Memory, Refusal
 RELEASE_MOST_SECONDS = 60.0
 # The steps before a drain. Without them pods are still evicted, and the drain still has its deadline.
 SKIPPED_IN_REMOVAL = (DeleteNode, PatchClaim, PatchNode)
+# The codes of refusals that do not depend on the object.
+NOT_OF_OBJECT = (400, 403)
 # The queue has retried for a second by then.
 FAILURES_IN_ROW = 4
 
@@ -21,8 +23,8 @@ def refuse(memory: Memory, step: Step, failed: KubeFailed, *, removing: bool, no
     removal can do without counts as refused after some failures in a row, whatever the error.
 
     The refusal is bound to the versions that the plan saw: a patch whose `test` of a list fails is valid again as soon
-    as the cache shows the change. A missing permission (403) says nothing about the object, and the removal of a
-    finalizer has no alternative, so both are retried with exponential backoff.
+    as the cache shows the change. A missing permission (403) and a webhook (400) say nothing about the object, and the
+    removal of a finalizer has no alternative, so these are retried with exponential backoff.
     """
     name, error = type(step).__name__, failed.error
     persistent = False
@@ -41,7 +43,7 @@ def refuse(memory: Memory, step: Step, failed: KubeFailed, *, removing: bool, no
     seconds = most_seconds
     if persistent or isinstance(step, ReleaseFinalizer):
         most_seconds = min(RELEASE_MOST_SECONDS, most_seconds)
-    if persistent or error.status == 403 or isinstance(step, ReleaseFinalizer):
+    if persistent or error.status in NOT_OF_OBJECT or isinstance(step, ReleaseFinalizer):
         times = memory.forbidden[name] = memory.forbidden.get(name, 0) + 1
         seconds = min(FORBIDDEN_FIRST_SECONDS * 2.0 ** min(times - 1, 16), most_seconds)
     message = f"{error.reason}: {error.message}"

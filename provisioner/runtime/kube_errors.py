@@ -16,7 +16,8 @@ from .objects import Status, StatusDetails
 from .redaction import redact
 
 RETRYABLE = frozenset({0, 401, 408, 429, 500, 502, 503, 504})
-REFUSED = frozenset({403, 413, 422})
+# 400 is the code of a webhook that denies a request and names none.
+REFUSED = frozenset({400, 403, 413, 422})
 QUOTED_CHARACTERS = 160
 MESSAGE_CHARACTERS = 1024
 # A longer Retry-After is cut to this.
@@ -80,7 +81,7 @@ class KubeError(Exception):
 
     @property
     def refused(self) -> bool:
-        """Whether the request fails until the object or a permission changes."""
+        """Whether the request fails until the object, a permission or an admission policy changes."""
         return self.status in REFUSED
 
     @property

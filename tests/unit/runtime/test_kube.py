@@ -98,6 +98,7 @@ async def test_only_not_found_about_the_object_proves_absence() -> None:
 @pytest.mark.parametrize(
     ("code", "reason", "refused_for_good", "retryable", "conflict"),
     [
+        (400, "BadRequest", True, False, False),
         (401, "Unauthorized", False, True, False),
         (403, "Forbidden", True, False, False),
         (409, "Conflict", False, False, True),

@@ -5,12 +5,14 @@ from typing import Any
 
 import pytest
 
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import Fault
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
 from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.transcript import refuse
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -240,3 +242,24 @@ async def test_an_image_that_new_pools_do_not_get(sim: Sim) -> None:
         name += "'"
     await passes(sim, SIX_HOURS)
     assert not drifted(sim)
+
+
+@pytest.mark.parametrize(("status", "reason"), [(400, "BadRequest"), (403, "Forbidden"), (409, "Conflict")])
+@simulated()
+async def test_a_status_that_a_webhook_denies(sim: Sim, status: int, reason: str) -> None:
+    """With any code: the request is repeated ever later, and succeeds once it is permitted."""
+    await machine(sim)
+    sent = 0
+
+    def fits(call: Call) -> bool:
+        nonlocal sent
+        denied = call.verb == "PATCH" and call.target.kind == "nodeclaims" and call.target.subresource == "status"
+        sent += denied
+        return denied
+
+    permit = refuse(sim, fits, status, reason, 'admission webhook "status.example.com" denied the request')
+    patch_template(sim, {"metadata": {"labels": {"team": "other"}}})
+    await passes(sim, 3600.0)
+    assert 2 <= sent <= 20
+    permit()
+    await sim.until(lambda: drifted(sim) == "NodePoolDrifted", 600.0, "the condition is written")

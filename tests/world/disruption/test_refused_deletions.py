@@ -39,7 +39,7 @@ def created(sim: Sim) -> int:
     return len(sim.audit_log.calls(verb="POST", kind="nodeclaims"))
 
 
-@pytest.mark.parametrize(("status", "nodes"), [(403, "100%"), (422, "1"), (500, "100%")])
+@pytest.mark.parametrize(("status", "nodes"), [(403, "100%"), (422, "1"), (400, "1"), (500, "100%")])
 def test_other_empty_machines_are_removed(status: int, nodes: str) -> None:
     """Also if the budget allows one at a time; an error of the server keeps only the machine that it is about."""
 
