@@ -24,10 +24,10 @@ preceding requests and changes.
         run there, unless they are moved, a user requested or dated it, or it was cordoned for them for a day
     I19 no pod that a voluntary command evicted is pending for longer than its restart takes
     I20 no cordon of a controller remains on a healthy machine
-    I21 each NodePool with work makes progress, or an Event states why not
+    I21 each NodePool with work makes progress, or an Event states why not for as long as it does not
 
 I13 and I17 are in `purchase_invariants`, I14 to I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19
-and I21 in `progress_invariants`.
+in `successor_invariants`, I21 in `progress_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -55,6 +55,7 @@ from .snapshot import (
     pool_mark,
     pool_stamp,
 )
+from .successor_invariants import SuccessorInvariants
 
 Json = dict[str, Any]
 
@@ -105,6 +106,7 @@ class Invariants:
         self._gate = GateInvariants(self._snapshot, self._violated, now=now)
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
         self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
+        self._successors = SuccessorInvariants(self._snapshot, self._violated, time=time)
         self._orphan_since: dict[str, float] = {}
         # The Leases of controllers, each with its holder, "" for none, and the end of its term.
         self._leases: dict[tuple[str, str], tuple[str, float]] = {}
@@ -116,6 +118,7 @@ class Invariants:
         """Raise InvariantError with all violations so far, and what preceded the first one."""
         self._check_orphans()
         self._progress.check()
+        self._successors.check()
         if self.violations:
             violations = "\n".join(str(violation) for violation in self.violations)
             raise InvariantError(
@@ -144,6 +147,7 @@ class Invariants:
         """Check a request before it is served (I6)."""
         if call.who in self.controllers:
             self._progress.called(call)
+            self._successors.check()
         if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or not self._leases:
             return
         now, until = self._time(), max((end for who, end in self._leases.values() if who == call.who), default=None)
@@ -169,7 +173,8 @@ class Invariants:
             self._on_node(obj, before, gone=gone)
         elif kind == "pods":
             by_controller = self._on_pod(obj)
-            self._progress.pod_changed(obj, before, gone=gone, controller=by_controller)
+            self._progress.pod_changed(obj, before, gone=gone)
+            self._successors.pod_changed(obj, before, gone=gone, controller=by_controller)
             self._snapshot.set_pod(obj, gone=gone)
             self._disruption.pod_changed(obj, gone=gone)
             self._gate.pod_changed(obj, gone=gone)
@@ -208,8 +213,8 @@ class Invariants:
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
         if call and before is not None and not deleting(before) and (gone or deleting(claim)):
             self._gate.claim_deleted(claim, before)
-            self._progress.claim_deleted(claim)
-        self._progress.claim_changed(claim)
+            self._successors.claim_deleted(claim)
+        self._progress.claim_changed(claim, gone=gone)
         self._check_messages(claim)
         by_controller = call is not None or (before is None and self._is_created_by_controller())
         self._disruption.claim_changed(claim, before, gone=gone, controller=by_controller)
@@ -265,7 +270,8 @@ class Invariants:
             if has_finalizer(before) and not has_finalizer(node):
                 self._check_node_release(before)
         self._purchases.node_changed(node, gone=gone)
-        self._progress.node_changed(node, before, gone=gone)
+        self._progress.node_changed(node, gone=gone)
+        self._successors.node_changed(node, before, gone=gone)
         if before is None:
             self._audit_log.change(self._time(), "node", name, "created", uid=uid)
         elif deleting(node) and not deleting(before):

@@ -1,47 +1,41 @@
-"""Checks that every NodePool with work makes progress (I21), and that voluntary commands leave no pod waiting (I19).
+"""Checks that every NodePool with work makes progress (I21).
 
-Both judge by objects of the API server, and only report what is certain.
+It judges by objects of the API server, and only reports what is certain. Work is a pod that only one dynamic NodePool
+can take and that is pending, fewer NodeClaims of a static NodePool than replicas, or a machine that has drifted. Then
+within `PROGRESS_SECONDS` a NodeClaim of that NodePool is created, changed or deleted, the pod is bound, or an Event of
+the controller states why not: a limit, the purchase brake, a shortage, a budget. The controller repeats such Events
+every 1 to 5 minutes while their cause lasts, so that one counts for as long as progress does.
 
-I21: a pod that only one dynamic NodePool can take is pending, or a static NodePool has fewer NodeClaims than replicas.
-Then within `PROGRESS_SECONDS` a NodeClaim of that NodePool is created, changed or deleted, the pod is bound, or an
-Event about the pod or the NodePool states why not: a limit, the purchase brake, a shortage. Only time counts in which
-controllers lead and their requests succeed.
+Only time counts in which controllers lead and their requests succeed.
 
-I19: a controller deletes the NodeClaim of a healthy machine, and evicts its pods. The pod that their owner creates in
-the place of each of them is bound within `RESTART_SECONDS`. A place exists, or its replacement was Initialized, before
-the eviction, so that the simulated scheduler binds it in its next pass, after hundredths of a second; the minute is for
-a Node whose taint is being removed. What others do in that time may take the place: then nothing is reported.
-
-Source: docs/references/rules.md#invariants.
+Source: docs/references/rules.md#invariants, docs/references/karpenter.md#events.
 """
 
 import math
-from collections import deque
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from provisioner.api import labels
 
 from .audit_log import Call
 from .azure import sizes
-from .disruption_invariants import CACHE_SECONDS, has_ended, is_of_daemon_set, node_of, owner_of
-from .scheduling.requests import pod_requests
-from .snapshot import Snapshot, condition, deleting, is_disrupted, is_expired, labels_of
+from .disruption_invariants import has_ended, is_of_daemon_set, node_of, owner_of
+from .scheduling.requests import Amounts, pod_requests
+from .snapshot import Snapshot, condition, deleting, is_disrupted, labels_of
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
 
 # As long as most delays after a refusal, and far above those of a controller that has nothing to wait for.
 PROGRESS_SECONDS = 900.0
-RESTART_SECONDS = 60.0
-# An owner creates the next pod at once, or, of a StatefulSet, when the grace period of the last one has ended.
-RECREATED_SECONDS = 120.0
 # A leader lists the agent pools at least so often.
 LEADING_SECONDS = 150.0
 # A machine that is created for longer is no progress.
 CREATING_SECONDS = 3600.0
 CHECK_SECONDS = 30.0
+# The part of a machine that pods surely get: the kubelet reserves at most a quarter of the memory and 0.2 vCPUs, and
+# the rest is for DaemonSets.
+CPU_PART, MEMORY_PART = 0.75, 0.5
 # What a pod may state for I21 to know which NodePool takes it.
 _CONSTRAINTS = (
     "affinity",
@@ -54,15 +48,9 @@ _CONSTRAINTS = (
     "overhead",
 )
 _OWN_SCHEDULER = "default-scheduler"
-
-
-@dataclass(kw_only=True)
-class _Successor:
-    """A pod that was created in the place of one that a controller evicted. `at`: when; `command`: the NodeClaim."""
-
-    pod: str
-    at: float
-    command: str
+_CONTROLLER = "gpu-provisioner"
+# Events that state no cause: where a pod should run.
+_PLACES = frozenset({"Nominated"})
 
 
 class ProgressInvariants:
@@ -74,19 +62,16 @@ class ProgressInvariants:
         self._time = time
         self._pods: dict[str, Json] = {}
         self._node_pools: dict[str, Json] = {}
-        # I21: since when a NodePool has not made progress, and since when controllers lead without errors.
+        # Since when a NodePool has not made progress, and since when controllers lead without errors.
         self._idle_since: dict[str, float] = {}
         self._pending_since: dict[str, float] = {}
-        self._stated: dict[str, None] = {}
         self._undisturbed_since = math.inf
+        # When a controller last stated a cause, by the UID of the object; since when a Node takes no pods, by name.
+        self._stated_at: dict[str, float] = {}
+        self._unusable_since: dict[str, float] = {}
         self._led_at = -math.inf
         self._calls: list[Call] = []
         self._checked_at = -math.inf
-        # I19: the machines that a voluntary command ends, by Node, and the pods evicted from them, by owner.
-        self._commands: dict[str, str] = {}
-        self._evicted: dict[str, deque[tuple[float, str]]] = {}
-        self._successors: dict[str, _Successor] = {}
-        self._disturbed_at = -math.inf
 
     # what changes
 
@@ -106,75 +91,49 @@ class ProgressInvariants:
         self.check()
 
     def event_recorded(self, event: Json) -> None:
-        """An Event was created or counted: it states to users what an object waits for."""
+        """An Event was created or counted: the controller's state to users what an object waits for."""
         uid = event["involvedObject"].get("uid", "")
-        if event.get("reportingComponent") != _OWN_SCHEDULER and (uid in self._pods or uid in self._node_pools):
-            self._stated[uid] = None
+        known = uid in self._pods or uid in self._node_pools or uid in self._snapshot.claims
+        if known and event.get("reportingComponent") == _CONTROLLER and event.get("reason") not in _PLACES:
+            self._stated_at[uid] = self._time()
 
     def node_pool_changed(self, node_pool: Json, before: Json | None, *, gone: bool) -> None:
         """A NodePool was created, changed or deleted."""
         uid = node_pool["metadata"]["uid"]
         if gone:
-            self._node_pools.pop(uid, None)
+            for known in (self._node_pools, self._idle_since, self._stated_at):
+                known.pop(uid, None)
             return
         self._node_pools[uid] = node_pool
         if before is None or before["spec"] != node_pool["spec"]:
             self._idle_since[uid] = self._time()
-            self._stated.pop(uid, None)
 
-    def claim_changed(self, claim: Json) -> None:
+    def claim_changed(self, claim: Json, *, gone: bool) -> None:
         """A NodeClaim was created, changed or deleted: its NodePool makes progress."""
         self._idle_since[owner_of(claim)] = self._time()
-
-    def claim_deleted(self, claim: Json) -> None:
-        """A controller begins to delete this NodeClaim; call it before the deletion is in the snapshot."""
-        uid = claim["metadata"]["uid"]
-        snapshot = self._snapshot
-        # `spec.replicas` was lowered by a user, who wants fewer places.
-        forced = snapshot.is_requested(uid) or is_expired(claim) or snapshot.is_surplus(uid)
-        recent = self._time() - self._disturbed_at < CACHE_SECONDS
-        if not snapshot.healthy(uid) or forced or recent:
-            return
-        for name, node in snapshot.nodes.items():
-            if snapshot.claim_of_node(node) == uid:
-                self._commands[name] = claim["metadata"]["name"]
-
-    def node_changed(self, node: Json, before: Json | None, *, gone: bool) -> None:
-        """A Node was created, changed or deleted: one that others take away is a place no longer."""
-        name = node["metadata"]["name"]
-        lost = gone or (
-            before is not None
-            and condition(before, "Ready") == "True"
-            and (condition(node, "Ready") != "True" or _cordoned(node) > _cordoned(before))
-        )
-        if lost and name not in self._commands:
-            self._disturbed()
         if gone:
-            self._commands.pop(name, None)
+            self._stated_at.pop(claim["metadata"]["uid"], None)
 
-    def pod_changed(self, pod: Json, before: Json | None, *, gone: bool, controller: bool) -> None:
-        """A pod was created, bound, changed or deleted; `controller`: by a controller's request."""
+    def node_changed(self, node: Json, *, gone: bool) -> None:
+        """A Node was created, changed or deleted."""
+        name = node["metadata"]["name"]
+        if gone or _is_usable(node):
+            self._unusable_since.pop(name, None)
+        else:
+            self._unusable_since.setdefault(name, self._time())
+
+    def pod_changed(self, pod: Json, before: Json | None, *, gone: bool) -> None:
+        """A pod was created, bound, changed or deleted."""
         uid = pod["metadata"]["uid"]
-        if is_of_daemon_set(pod):
-            return
-        if controller and _owner(pod) and node_of(pod) in self._commands and _leaves(pod, before, gone=gone):
-            self._evicted.setdefault(_owner(pod), deque()).append((self._time(), self._commands[node_of(pod)]))
-        if gone or has_ended(pod) or deleting(pod):
-            for known in (self._pods, self._pending_since, self._successors, self._stated):
+        if gone or has_ended(pod) or deleting(pod) or is_of_daemon_set(pod):
+            for known in (self._pods, self._pending_since, self._stated_at):
                 known.pop(uid, None)
             return
         self._pods[uid] = pod
-        if before is None:
-            self._created(pod)
         if node_of(pod):
-            bound = before is not None and not node_of(before)
-            if bound and uid not in self._successors:
-                self._disturbed()
             self._pending_since.pop(uid, None)
-            self._successors.pop(uid, None)
         elif before is None or _shape(before) != _shape(pod):
             self._pending_since[uid] = self._time()
-            self._stated.pop(uid, None)
 
     def check(self) -> None:
         """Report what has not happened in time."""
@@ -182,74 +141,75 @@ class ProgressInvariants:
         if now - self._checked_at < CHECK_SECONDS:
             return
         self._checked_at = now
-        for uid, one in list(self._successors.items()):
-            if now - one.at > RESTART_SECONDS:
-                del self._successors[uid]
-                self._violated(
-                    "I19",
-                    f"pod {one.pod} is pending for {now - one.at:.0f} s, because claim {one.command} was deleted",
-                )
         if now - self._led_at > LEADING_SECONDS:
             self._undisturbed_since = math.inf
         for uid, node_pool in self._node_pools.items():
-            self._check_progress(uid, node_pool, now)
-
-    # I19
-
-    def _created(self, pod: Json) -> None:
-        """A pod in the place of one that was evicted, or one that may take such a place."""
-        evicted = self._evicted.get(_owner(pod), deque())
-        while evicted and self._time() - evicted[0][0] > RECREATED_SECONDS:
-            evicted.popleft()
-        if not evicted:
-            self._disturbed()
-            return
-        _, command = evicted.popleft()
-        if not node_of(pod) and not pod["spec"].get("schedulingGates"):
-            name, uid = pod["metadata"]["name"], pod["metadata"]["uid"]
-            self._successors[uid] = _Successor(pod=name, at=self._time(), command=command)
-
-    def _disturbed(self) -> None:
-        """Places are lost, or may be, by something else than the commands of now."""
-        self._disturbed_at = self._time()
-        self._commands.clear()
-        self._successors.clear()
-
-    # I21
+            if not deleting(node_pool) and condition(node_pool, "Ready") == "True":
+                self._check_progress(uid, node_pool, now)
 
     def _check_progress(self, uid: str, node_pool: Json, now: float) -> None:
-        """The NodePool has work and makes no progress, though nothing disturbs the controllers."""
-        since = max(self._undisturbed_since, self._idle_since.get(uid, now))
-        if now - since <= PROGRESS_SECONDS or deleting(node_pool) or condition(node_pool, "Ready") != "True":
+        """Whether the NodePool has work and makes no progress, though nothing disturbs the controllers."""
+        since = max(self._undisturbed_since, self._idle_since.get(uid, now), self._stated_at.get(uid, -math.inf))
+        if now - since <= PROGRESS_SECONDS:
             return
-        if uid in self._stated or self._is_busy(uid, now):
-            return
-        name = node_pool["metadata"]["name"]
-        replicas = node_pool["spec"].get("replicas")
-        if replicas is not None:
-            have = sum(owner_of(one) == uid for one in self._snapshot.claims.values())
-            limit = (node_pool["spec"].get("limits") or {}).get("nodes")
-            if have < (replicas if limit is None else min(replicas, int(limit))):
-                self._idle_since[uid] = now
-                words = f"has {have} NodeClaims of {replicas} replicas"
-                self._violated("I21", f"NodePool {name} {words} and made no progress for {now - since:.0f} s")
-            return
-        for pod_uid, pending_since in self._pending_since.items():
-            waited = now - max(since, pending_since)
-            pod = self._pods[pod_uid]
-            if waited > PROGRESS_SECONDS and pod_uid not in self._stated and _takes(node_pool, pod):
-                self._idle_since[uid] = now
-                words = f"pod {pod['metadata']['name']} waits for it"
-                self._violated("I21", f"NodePool {name} made no progress for {waited:.0f} s, and {words}")
-                return
-
-    def _is_busy(self, uid: str, now: float) -> bool:
-        """Whether a machine of the NodePool is being created, or may take pods soon without a purchase."""
         claims = {one: claim for one, claim in self._snapshot.claims.items() if owner_of(claim) == uid}
-        if any(condition(one, "Initialized") != "True" or deleting(one) for one in claims.values()):
-            return now - self._idle_since.get(uid, now) < CREATING_SECONDS
-        nodes = (node for node in self._snapshot.nodes.values() if self._snapshot.claim_of_node(node) in claims)
-        return any(condition(node, "Ready") != "True" or _cordoned(node) or is_disrupted(node) for node in nodes)
+        if any(_is_under_way(one) for one in claims.values()) and now - since < CREATING_SECONDS:
+            return
+        found = self._drifted(claims, since, now) or self._lacking(node_pool, claims, since, now)
+        if found:
+            self._idle_since[uid] = now
+            self._violated("I21", f"NodePool {node_pool['metadata']['name']} {found}")
+
+    # work
+
+    def _lacking(self, node_pool: Json, claims: dict[str, Json], since: float, now: float) -> str:
+        """What the NodePool has to buy and does not; "" for nothing."""
+        replicas = node_pool["spec"].get("replicas")
+        since = max(since, *self._unusable(claims), -math.inf)
+        if now - since <= PROGRESS_SECONDS:
+            return ""
+        if replicas is not None:
+            limit = (node_pool["spec"].get("limits") or {}).get("nodes")
+            if len(claims) < (replicas if limit is None else min(replicas, int(limit))):
+                words = f"has {len(claims)} NodeClaims of {replicas} replicas"
+                return f"{words} and made no progress for {now - since:.0f} s"
+            return ""
+        for uid, pending_since in self._pending_since.items():
+            pod = self._pods[uid]
+            waited = now - max(since, pending_since, self._stated_at.get(uid, -math.inf))
+            if waited > PROGRESS_SECONDS and _takes(node_pool, pod):
+                return f"made no progress for {waited:.0f} s, and pod {pod['metadata']['name']} waits for it"
+        return ""
+
+    def _unusable(self, claims: dict[str, Json]) -> Iterator[float]:
+        """Since when Nodes of these NodeClaims take no pods; each may take them soon without a purchase."""
+        for name, since in self._unusable_since.items():
+            if self._snapshot.claim_of_node(self._snapshot.nodes[name]) in claims:
+                yield since
+
+    def _drifted(self, claims: dict[str, Json], since: float, now: float) -> str:
+        """The machine that has drifted and that nothing is done about; "" if there is none.
+
+        Whatever keeps it is stated on it or on its NodePool: budgets, pods, places that are lacking.
+        """
+        if any(_is_under_way(one) or condition(one, "DisruptionReason") == "True" for one in claims.values()):
+            return ""
+        for uid, claim in claims.items():
+            waited = now - max(since, self._stated_at.get(uid, -math.inf))
+            healthy = condition(claim, "Initialized") == "True" and self._snapshot.healthy(uid)
+            if waited > PROGRESS_SECONDS and healthy and condition(claim, "Drifted") == "True":
+                return f"made no progress for {waited:.0f} s, and claim {claim['metadata']['name']} has drifted"
+        return ""
+
+
+def _is_under_way(claim: Json) -> bool:
+    """Whether the machine of the NodeClaim is being created or removed."""
+    return condition(claim, "Initialized") not in ("True", "False") or deleting(claim)
+
+
+def _is_usable(node: Json) -> bool:
+    cordoned = (node.get("spec") or {}).get("unschedulable")
+    return condition(node, "Ready") == "True" and not cordoned and not is_disrupted(node)
 
 
 def _takes(node_pool: Json, pod: Json) -> bool:
@@ -275,10 +235,18 @@ def _takes(node_pool: Json, pod: Json) -> bool:
     named = [one for one in requirements if one["key"] == labels.INSTANCE_TYPE and one["operator"] == "In"]
     found = [sizes.find(value) for one in named for value in one["values"]]
     wanted = pod_requests(spec)
-    gpus = wanted.get("nvidia.com/gpu", 0)
-    small = wanted.get("cpu", 0) <= 2 and wanted.get("memory", 0) <= 4 * 2**30
-    others = set(wanted) - {"cpu", "memory", "nvidia.com/gpu"}
-    return bool(found) and gpus > 0 and small and not others and all(one and one.gpus >= gpus for one in found)
+    judged = "nvidia.com/gpu" in wanted and {"cpu", "memory", "nvidia.com/gpu"} >= set(wanted)
+    return bool(found) and judged and all(_fits(wanted, one) for one in found)
+
+
+def _fits(wanted: Amounts, size: sizes.Size | None) -> bool:
+    """Whether a machine of the size surely has room for these requests."""
+    return (
+        size is not None
+        and wanted.get("nvidia.com/gpu", 0) <= size.gpus
+        and wanted.get("cpu", 0) <= CPU_PART * size.vcpus
+        and wanted.get("memory", 0) <= MEMORY_PART * size.memory_gib * 2**30
+    )
 
 
 def _tolerates(toleration: Json, taint: Json) -> bool:
@@ -291,19 +259,6 @@ def _failed(call: Call) -> bool:
     """Whether a request had no response, or one that another attempt may not have."""
     status = call.status or 0
     return status == 0 or status in (401, 403, 408, 429) or status >= 500
-
-
-def _leaves(pod: Json, before: Json | None, *, gone: bool) -> bool:
-    """Whether the pod begins to leave its Node."""
-    return before is not None and not deleting(before) and not has_ended(before) and (gone or deleting(pod))
-
-
-def _cordoned(node: Json) -> bool:
-    return bool((node.get("spec") or {}).get("unschedulable"))
-
-
-def _owner(pod: Json) -> str:
-    return next((one["uid"] for one in pod["metadata"].get("ownerReferences") or () if one.get("controller")), "")
 
 
 def _shape(pod: Json) -> Json:

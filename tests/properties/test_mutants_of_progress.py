@@ -1,6 +1,7 @@
 """Mutation tests for I19 and I21: a command that leaves its pods without a place, and loops that do nothing."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -8,6 +9,8 @@ import msgspec
 import pytest
 
 from controllers.disruption import drift
+from controllers.reconcile import scheduling_events
+from controllers.reconcile.disruption import DisruptionController
 from controllers.reconcile.provisioner import Provisioner
 from controllers.reconcile.static_capacity import StaticCapacity
 from tests.world.claims import condition
@@ -43,8 +46,22 @@ def no_replicas(patch: Patch) -> None:
     patch.setattr(StaticCapacity, "_create", _nothing)
 
 
+def nothing_is_replaced(patch: Patch) -> None:
+    """The loop of disruption does so."""
+    patch.setattr(DisruptionController, "_decide", _later)
+
+
+def a_cause_is_stated_once(patch: Patch) -> None:
+    """Users see no Event any more after an hour, when the API server has deleted it."""
+    patch.setattr(scheduling_events, "FAILED_SECONDS", math.inf)
+
+
 async def _nothing(self: object, *args: object) -> None:
     pass
+
+
+async def _later(self: object, *args: object) -> float:
+    return 10.0
 
 
 @simulated()
@@ -75,6 +92,16 @@ async def a_pending_pod(sim: Sim) -> None:
 
 
 @simulated()
+async def a_pod_at_the_limit(sim: Sim) -> None:
+    """It waits for as long as its NodePool may have no machine."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=SIZES, limits={"nodes": "0"}))
+    await sim.start_controller()
+    await sim.apply(pod("web", nodeSelector=SELECTED))
+    await asyncio.sleep(2400.0)
+
+
+@simulated()
 async def two_replicas(sim: Sim) -> None:
     """They are created."""
     await sim.apply(node_class())
@@ -96,6 +123,8 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (drifted_without_replacement, a_drifted_machine, "I19 violated"),
     (nothing_is_bought, a_pending_pod, "I21 violated"),
     (no_replicas, two_replicas, "I21 violated"),
+    (nothing_is_replaced, a_drifted_machine, "I21 violated"),
+    (a_cause_is_stated_once, a_pod_at_the_limit, "I21 violated"),
 ]
 
 
