@@ -150,6 +150,7 @@ class _Pass:
         for pool in self._pools:
             static = static_drift(pool, self._of(pool), self._now, max_new=self._observed.max_new)
             replacement = self._static_machine(pool) if static.replace else None
+            self._kept |= static.kept
             if static.held:
                 self._kept |= {one.claim.name: static.held for one in self._of(pool) if is_drifted(one)}
             replacements = (replacement,) if replacement is not None else ()

@@ -6,16 +6,18 @@ than `spec.replicas` machines meanwhile. Pods are not simulated: the replacement
 Source: docs/references/karpenter.md#static-nodepools, docs/references/karpenter.md#disruption-queue.
 """
 
-from collections.abc import Container, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import msgspec
 
 from controllers.nodepool.static_capacity import node_limit
+from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
 
 from .drift import NO_BUDGET, NONE_UNDONE, drifted_since, first_left, is_drifted, is_proved
 from .machine import Machine, budget_left
+from .search import WAITS
 
 NO_AGENT_POOL = (
     "The limit on agent pools allows no replacement (--max-agent-pools, or what AKS and other agent pools leave): raise"
@@ -24,10 +26,14 @@ NO_AGENT_POOL = (
 
 
 class StaticDrift(msgspec.Struct, frozen=True, kw_only=True):
-    """`replace`: now, the longest drifted first. `held`: why others wait, "" if none does."""
+    """`replace`: now, the longest drifted first. `held`: why the NodePool lets others wait, "" if it does not.
+
+    `kept`: why drifted machines wait for a cause of their own, by the name of the NodeClaim.
+    """
 
     replace: tuple[Machine, ...] = ()
     held: str = ""
+    kept: Mapping[str, str] = EMPTY
 
 
 def static_drift(
@@ -37,12 +43,12 @@ def static_drift(
     *,
     max_new: int | None = None,
     undone: Mapping[str, int] = NONE_UNDONE,
-    waiting: Container[str] = (),
+    waiting: Mapping[str, str] = EMPTY,
 ) -> StaticDrift:
     """`machines`: all of the NodePool, including those being deleted.
 
     `max_new`: how many agent pools may still be created; None without a limit. `undone`: how often replacements of
-    machines were, and `waiting`: those that are not replaced for now, by the UID of the NodeClaim.
+    machines were, and `waiting`: why some are not replaced for now, by the UID of the NodeClaim.
     """
     line = ((undone.get(one.claim.uid, 0), *drifted_since(one), one) for one in machines if is_drifted(one))
     drifted = [one for *_, one in sorted(line, key=lambda place: place[:3])]
@@ -54,18 +60,24 @@ def static_drift(
     left = budget_left(pool, machines, "Drifted", now)
     if left == 0:
         return StaticDrift(held=NO_BUDGET)
+    kept = {
+        one.claim.name: one.blocked_eventually or f"{WAITS}: {waiting[one.claim.uid]}"
+        for one in drifted
+        if one not in free
+    }
     room = node_limit(pool, default=len(machines) + len(free)) - len(machines)
     if room <= 0 and free:
         return StaticDrift(
-            held=f"spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is {replicas}"
+            held=f"spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is {replicas}",
+            kept=kept,
         )
     if max_new is not None and max_new <= 0 and free:
-        return StaticDrift(held=NO_AGENT_POOL)
+        return StaticDrift(held=NO_AGENT_POOL, kept=kept)
     counts = [count for count in (room, left, max_new) if count is not None]
     proved = [one for one in free if is_proved(one, machines)]
     first = [one for one in free if one not in proved][: first_left(machines)]
     chosen = [one for one in free if one in proved or one in first]
-    return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]))
+    return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]), kept=kept)
 
 
 def _replaced(running: Sequence[Machine]) -> int:

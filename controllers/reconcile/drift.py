@@ -83,6 +83,7 @@ class DriftMethod:
         found = static_drift(pool, machines, self._clock.now(), max_new=max_new, undone=undone, waiting=waiting)
         if found.held:
             self._events.record(pool, reasons.DISRUPTION_BLOCKED, found.held, _now())
+        self._report(found.kept, ())
         if not found.replace or self._waits(pool):
             return None
         machine = static_machine(pool, types, self._caches.settings_of(pool))

@@ -7,6 +7,7 @@ import pytest
 
 from controllers.disruption.drift import NO_BUDGET
 from controllers.disruption.machine import Machine
+from controllers.disruption.search import WAITS
 from controllers.disruption.static_drift import NO_AGENT_POOL, static_drift
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
@@ -121,4 +122,20 @@ def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
 
     assert names() == "a b"
     assert names(undone={"a": 1}) == "b a"
-    assert names(undone={"a": 1}, waiting={"a"}) == "b"
+    assert names(undone={"a": 1}, waiting={"a": "no place"}) == "b"
+
+
+@pytest.mark.parametrize(
+    ("machines", "budget", "kept"),
+    [
+        ([A, B], "100%", {"a": f"{WAITS}: no place"}),
+        ([machine("b", DRIFTED, blocked_eventually="do-not-disrupt")], "100%", {"b": "do-not-disrupt"}),
+        ([machine("a", DRIFTED, blocked_eventually="do-not-disrupt")], "100%", {"a": "do-not-disrupt"}),
+        # The Event of the NodePool states the budget. What has not drifted, or is going, needs no cause.
+        ([A, B], "0", {}),
+        ([machine("a", blocked_eventually="do-not-disrupt"), GOING], "100%", {}),
+    ],
+)
+def test_why_machines_are_kept(machines: list[Machine], budget: str, kept: dict[str, str]) -> None:
+    found = static_drift(pool(len(machines), nodes=budget), machines, NOW, waiting={"a": "no place"})
+    assert found.kept == kept
