@@ -235,8 +235,8 @@ def _takes(node_pool: Json, pod: Json) -> bool:
     named = [one for one in requirements if one["key"] == labels.INSTANCE_TYPE and one["operator"] == "In"]
     found = [sizes.find(value) for one in named for value in one["values"]]
     wanted = pod_requests(spec)
-    judged = "nvidia.com/gpu" in wanted and {"cpu", "memory", "nvidia.com/gpu"} >= set(wanted)
-    return bool(found) and judged and all(_fits(wanted, one) for one in found)
+    comparable = "nvidia.com/gpu" in wanted and {"cpu", "memory", "nvidia.com/gpu"} >= set(wanted)
+    return bool(found) and comparable and all(_fits(wanted, one) for one in found)
 
 
 def _fits(wanted: Amounts, size: sizes.Size | None) -> bool:
