@@ -89,6 +89,8 @@ INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 # Set on a Node that repair has cordoned because some of its GPUs are missing: when (RFC 3339).
 CORDONED_AT = "gpu-provisioner.sh/cordoned-at"
+# Set on a Node that others have cordoned and whose machine is to be repaired: when this was first seen (RFC 3339).
+CORDON_SEEN_AT = "gpu-provisioner.sh/cordon-seen-at"
 # Set on a Node that was cordoned because it rejects pods with GPUs: when (RFC 3339); or "released" and when.
 REJECTS_PODS = "gpu-provisioner.sh/rejects-pods-since"
 # Set on a Node: when repair restarted the device plugin's pod (RFC 3339), and the name of the pod.

@@ -70,8 +70,9 @@ class GateInvariants:
                 self._violated("I20", f"after convergence, Node {name} is cordoned by the controller without a cause")
 
     def _waited(self, node: Json) -> bool:
-        """Whether the controller has cordoned the Node for as long as it waits for pods."""
-        since = annotations_of(node).get(labels.CORDONED_AT, "")
+        """Whether the Node has been cordoned for as long as the controller waits for pods."""
+        notes = annotations_of(node)
+        since = notes.get(labels.CORDONED_AT) or notes.get(labels.CORDON_SEEN_AT, "")
         return bool(since) and (self._now() - datetime.fromisoformat(since)).total_seconds() >= POD_SECONDS
 
 

@@ -179,6 +179,13 @@ ANNOTATIONS = (
         " signal is gone.",
     ),
     Mark(
+        k.CORDON_SEEN_AT,
+        ("Node",),
+        CONTROLLER,
+        "When a cordon of a user or of another controller was first seen on a Node whose machine is to be repaired; its"
+        " pods are waited for since then.",
+    ),
+    Mark(
         k.REJECTS_PODS,
         ("Node",),
         CONTROLLER,

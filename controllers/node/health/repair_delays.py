@@ -6,8 +6,6 @@ a machine that still works keeps the pods that use its GPUs, up to a limit.
 Source: docs/references/karpenter.md#node-repair, docs/references/agent-pools.md#machine-interruptions-and-auto-repair.
 """
 
-import math
-
 from controllers.garbagecollection.garbage import block_removal
 from controllers.model.facts import Facts, Unhealthy
 from controllers.model.steps import CountGpuPods, ReadRemedies, Step, Wait
@@ -16,7 +14,7 @@ from provisioner.api.node import Node
 from provisioner.api.repair_policy import NOT_READY, NOT_REGISTERED
 
 from . import cordon, signals
-from .repairable import unhealthy_node
+from .repairable import may_act, unhealthy_node
 
 # Taints of AKS's remediator on a Node under repair; the name differs by version.
 REMEDIATOR_TAINTS = ("remediator.kubernetes.azure.com/unschedulable", "remediator.aks.microsoft.com/unschedulable")
@@ -70,11 +68,15 @@ def _wait_for_gpu_pods(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | Non
 
 
 def pods_seconds_left(f: Facts, unhealthy: Unhealthy) -> float:
-    """For how long its pods are waited for, since its repair is due, and since its Node takes no new ones."""
-    row, node = unhealthy.policy, unhealthy_node(f)
-    since_due = unhealthy.age(f.loop_now) - signals.seconds(f, row)
-    cordoned = cordon.age(f, node) if node is not None else math.inf
-    return row.pods_seconds - min(since_due, cordoned)
+    """For how long its pods are waited for, since its repair is due, and since its Node takes no new ones.
+
+    This process observes at least half of that time: clocks differ, and are set.
+    """
+    row, node, claim = unhealthy.policy, unhealthy_node(f), f.claim
+    waited, observed = unhealthy.age(f.loop_now) - signals.seconds(f, row), unhealthy.observed_age(f.loop_now)
+    if node is not None and claim is not None and cordon.precedes(f, node, enabled=may_act(f.policy, claim)):
+        waited, observed = min(waited, cordon.age(f, node)), cordon.observed_age(f, node)
+    return max(row.pods_seconds - waited, row.pods_seconds / 2 - observed)
 
 
 def _aks_repair_seconds_left(f: Facts, unhealthy: Unhealthy, node: Node) -> float:

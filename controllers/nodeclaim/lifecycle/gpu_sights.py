@@ -62,6 +62,9 @@ def device_sight(f: Facts) -> DeviceSight | None:
         mig_since=(seen.mig_since or (f.now, f.loop_now)) if changes_mig(node) else None,
         seen_since=(f.loop_now if seen.seen_since is None else seen.seen_since) if node.ready else None,
         misconfigured=state.disagrees is not None,
+        closed_since=(f.loop_now if seen.closed_since is None else seen.closed_since)
+        if node.spec.unschedulable
+        else None,
     )
 
 

@@ -147,3 +147,30 @@ async def test_another_signal_keeps_its_cordon(sim: Sim) -> None:
     sim.nodes.set_condition(node, "KernelDeadlock", "False", "Found", "found by an agent")
     await asyncio.sleep(5 * MINUTE)
     assert not cordoned(sim)
+
+
+@pytest.mark.parametrize("succeeded", [False, True], ids=["one process", "a new leader"])
+@simulated(azure=FAST)
+async def test_a_cordon_of_a_user_ends_no_training(sim: Sim, *, succeeded: bool) -> None:
+    """It was kept for longer than its pods are waited for, and took pods. They are waited for since the Node takes no
+    more, whoever cordoned it, and the cordon remains that of the user. A new leader goes on with the wait.
+    """
+    row = RepairPolicy(signal="GpuPartial", seconds=600.0, action="Replace", agreement="None", pods_seconds=44 * MINUTE)
+    policy = Policy(repair_policies=(row,))
+    uid = await machine(sim, policy=policy)
+    node = node_of_first(sim)
+    limit_nodes(sim, "0")
+    sim.nodes.set_unhealthy_gpus(node, 1)
+    await asyncio.sleep(2 * 60 * MINUTE)
+    train(sim, node, 4)
+    await asyncio.sleep(60 * MINUTE)
+    sim.store.patch("nodes", node, {"spec": {"unschedulable": True}})
+    limit_nodes(sim, "1")
+    await asyncio.sleep(20 * MINUTE)
+    if succeeded:
+        sim.crash()
+        await sim.start_controller("ctl1", policy=policy)
+    await asyncio.sleep(22 * MINUTE)
+    assert not deleted(sim, FIRST)
+    assert labels.CORDONED_AT not in sim.store.get("nodes", node)["metadata"].get("annotations", {})
+    await replaced(sim, uid, FIRST, within_seconds=20 * MINUTE)

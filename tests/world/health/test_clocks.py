@@ -2,25 +2,30 @@
 
 import asyncio
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from controllers.model.policy import Policy
+from provisioner.api.repair_policy import RepairPolicy
 from tests.world import harness
 from tests.world.garbagecollection.test_garbage import one
 from tests.world.harness import Sim, node_claim, simulate
 from tests.world.health.test_repair import deleted
+from tests.world.health.test_repair_policy import EIGHT, plugin, train, unschedulable
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.nodeclaim.test_readiness_rules import HEALTHY, rule, start
 from tests.world.transcript import FAST, MINUTE, node_name
 
 AHEAD = timedelta(minutes=40)
+HOUR = 60 * MINUTE
 
 
-async def succeeded(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+async def succeeded(sim: Sim, monkeypatch: pytest.MonkeyPatch, ahead: timedelta = AHEAD, **options: Any) -> None:
     """Another process takes over, whose clock is ahead."""
     sim.crash()
-    monkeypatch.setattr(harness, "EPOCH", harness.EPOCH + AHEAD)
-    await sim.start_controller("ctl1")
+    monkeypatch.setattr(harness, "EPOCH", harness.EPOCH + ahead)
+    await sim.start_controller("ctl1", **options)
 
 
 def test_a_machine_without_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -68,3 +73,38 @@ def test_a_readiness_rule_with_replace(monkeypatch: pytest.MonkeyPatch) -> None:
         await sim.until(lambda: deleted(sim, "gpu1"), 4 * MINUTE, "it is replaced")
 
     simulate(story)
+
+
+# Whose clock, how far ahead, and the minutes after that in which the pods are waited for at least.
+PODS = [
+    ("a new leader", 25, 59),
+    ("a new leader", -25, 119),
+    ("the clock is set", 25, 99),
+    ("the clock is set", -25, 99),
+]
+
+
+@pytest.mark.parametrize(("case", "hours", "minutes"), PODS)
+def test_pods_of_a_machine_that_works(monkeypatch: pytest.MonkeyPatch, case: str, hours: int, minutes: int) -> None:
+    """They are waited for up to two hours: by one process whatever its clock shows, by a new leader at least one."""
+    row = RepairPolicy(signal="GpuPartial", seconds=10 * MINUTE, action="Replace", pods_seconds=2 * HOUR)
+    policy = Policy(repair_policies=(row,))
+
+    async def story(sim: Sim) -> None:
+        plugin(sim)
+        await sim.start_controller(policy=policy)
+        await sim.apply(node_claim(NAME, size=EIGHT))
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "it is Ready")
+        train(sim, node_name(sim), 4)
+        sim.nodes.set_unhealthy_gpus(node_name(sim), 1)
+        await asyncio.sleep(36 * MINUTE)
+        assert unschedulable(sim)
+        if case == "a new leader":
+            await succeeded(sim, monkeypatch, timedelta(hours=hours), policy=policy)
+        else:
+            sim.controllers["ctl0"].clock.offset = timedelta(hours=hours)
+        await asyncio.sleep(minutes * MINUTE)
+        assert not deleted(sim)
+        await sim.until(lambda: deleted(sim), 20 * MINUTE, "it is replaced")
+
+    simulate(story, azure=FAST)
