@@ -168,8 +168,8 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     `published`: `allocatable` was published since the last sign of a restart, which was at `restarted_at`.
     `ready_since` and `restarts_since`: the transitions of the conditions that are such signs; `was_ready`: the Node has
     been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
-    `misconfigured`: a setting explains the lack of devices. `closed_since`: the loop time since which this process has
-    seen that the Node takes no new pods.
+    `misconfigured`: a setting explains the lack of devices. `none_since` and `closed_since`: the loop times since which
+    this process has seen that pods can use none of them, and that the Node takes no new pods.
     """
 
     node_uid: str
@@ -184,6 +184,7 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     mig_since: tuple[datetime, float] | None = None
     seen_since: float | None = None
     misconfigured: bool = False
+    none_since: float | None = None
     closed_since: float | None = None
 
 

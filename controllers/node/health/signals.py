@@ -19,7 +19,7 @@ from controllers.nodeclaim.lifecycle import readiness
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from controllers.nodeclaim.lifecycle.initialization import uninitialized
 from controllers.nodeclaim.lifecycle.launch import launched_since
-from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, failed_without_gpus
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, failed_without_gpus, has_failed
 from controllers.nodeclaim.lifecycle.registration import registered
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, NODE_HEALTHY, REGISTERED
@@ -73,22 +73,13 @@ def _signals(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
         return frozenset({NOT_READY} if is_lost(f, claim) else ())
     if not node.ready:
         return frozenset({NOT_READY})
-    signal = GPU_PARTIAL if _has_gpus(f, claim, node) else GPU_GONE
+    signal = GPU_PARTIAL if state_of(f, claim, node).some else GPU_GONE
     return frozenset({signal} if _lost_gpus(f, claim, node) else ())
 
 
 def some_gpus(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:
     """Whether a machine that was never usable has some of its GPUs, which pods may use: its Node is Ready."""
-    return row.signal == NOT_INITIALIZED and node is not None and _has_gpus(f, claim, node)
-
-
-def _has_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether pods can use some of the GPUs.
-
-    When one GPU does not answer, NVIDIA's DRA driver taints all of its Node, and the pods on the others run on.
-    """
-    state = state_of(f, claim, node)
-    return bool(state.allocatable or state.tainted)
+    return row.signal == NOT_INITIALIZED and node is not None and state_of(f, claim, node).some
 
 
 def _lost_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
@@ -97,8 +88,11 @@ def _lost_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
 
 
 def _of_starting(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
-    """The signal of a machine that was never usable; none while its pool is to be replaced anyway."""
-    if failed_launch_remains(f, claim) or not is_running(f, claim):
+    """The signal of a machine that was never usable; none while its pool is to be replaced anyway.
+
+    A Ready Node of a failed pool is a machine like others.
+    """
+    if failed_launch_remains(f, claim) or not (is_running(f, claim) or has_failed(f, claim)):
         return frozenset()
     if node is None:
         return frozenset({NOT_REGISTERED} if launched(claim) and not registered(claim) and not f.nodes else ())

@@ -65,6 +65,14 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
         return self.driver or self.resource
 
     @property
+    def some(self) -> bool:
+        """Whether pods can use some of the GPUs.
+
+        When one GPU does not answer, NVIDIA's DRA driver taints all of its Node, and the pods on the others run on.
+        """
+        return bool(self.allocatable or self.tainted)
+
+    @property
     def lost(self) -> bool:
         """Whether GPUs are known to be missing for a cause that may lie in the machine."""
         counts = not self.holding and not self.unknown and not (self.withheld and self.allocatable)

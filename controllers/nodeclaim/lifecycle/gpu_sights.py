@@ -60,11 +60,10 @@ def device_sight(f: Facts) -> DeviceSight | None:
         published=(known is not None and allocatable != known.allocatable) or (seen.published and not doubted),
         restarted_at=restarted_at,
         mig_since=(seen.mig_since or (f.now, f.loop_now)) if changes_mig(node) else None,
-        seen_since=(f.loop_now if seen.seen_since is None else seen.seen_since) if node.ready else None,
+        seen_since=_first_seen(f, seen.seen_since) if node.ready else None,
         misconfigured=state.disagrees is not None,
-        closed_since=(f.loop_now if seen.closed_since is None else seen.closed_since)
-        if node.spec.unschedulable
-        else None,
+        none_since=None if state.some else _first_seen(f, seen.none_since),
+        closed_since=_first_seen(f, seen.closed_since) if node.spec.unschedulable else None,
     )
 
 
@@ -98,6 +97,10 @@ def _reported_since(f: Facts, claim: NodeClaim, node: Node) -> float:
 def _first(f: Facts, node: Node) -> DeviceSight:
     """What a process knows of a Node that it sees for the first time: whether it was in use before."""
     return DeviceSight(node_uid=node.uid, was_ready=labels.INITIALIZED in node.metadata.labels)
+
+
+def _first_seen(f: Facts, before: float | None) -> float:
+    return f.loop_now if before is None else before
 
 
 def _since(node: Node, kind: str) -> datetime | None:

@@ -2,9 +2,9 @@
 
 A pool that failed before its Node was initialized is deleted once the claim's condition has the cause, and its Node
 once the pool is proven absent. The next attempt waits for both, because its machine has the same name and providerID.
-A Ready Node is kept although its pool failed, unless its GPUs did not appear before the deadline: then it is drained
-and deleted. Once the failed pool is being deleted, its Node is part of what remains, even if it turns Ready: the claim
-is kept, and its next attempt gets another machine.
+A Ready Node is kept although its pool failed, unless none of its GPUs appeared before the deadline: then it is drained
+and deleted. One with some of its GPUs may run pods, and is a matter of repair. Once the failed pool is being deleted,
+its Node is part of what remains, even if it turns Ready: the claim is kept, and its next attempt gets another machine.
 
 Source: docs/references/agent-pools.md#quota-and-capacity-errors, docs/references/agent-pools.md#node-bring-up-errors,
 docs/references/rules.md#deterministic-names, docs/references/rules.md#absence-needs-proof,
@@ -35,7 +35,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import shifted
 
-from .gpu_resources import lacks_gpus
+from .gpu_resources import lacks_gpus, state_of
 
 
 def failure_reported(claim: NodeClaim) -> bool:
@@ -59,24 +59,34 @@ def failed_launch_remains(f: Facts, claim: NodeClaim) -> bool:
 
 
 def failed_without_gpus(f: Facts, claim: NodeClaim) -> bool:
-    """Whether the pool failed and the claim has a Ready Node that lacks GPUs, and was never initialized."""
-    if f.instance is None or f.instance.state is not InstanceState.FAILED or not held_by(f.instance, claim):
-        return False
-    short = any(node.ready and lacks_gpus(f, claim, node) for node in _nodes_of(f, claim))
-    return short and not claim.deleting and not was_usable(claim)
+    """Whether the pool failed and the claim has a Ready Node that lacks all its GPUs, and was never initialized."""
+    without = has_failed(f, claim) and any(node.ready and _lacks_all(f, claim, node) for node in _nodes_of(f, claim))
+    return without and not claim.deleting and not was_usable(claim)
+
+
+def has_failed(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the claim's pool failed."""
+    return f.instance is not None and f.instance.state is InstanceState.FAILED and held_by(f.instance, claim)
+
+
+def _lacks_all(f: Facts, claim: NodeClaim, node: Node) -> bool:
+    return lacks_gpus(f, claim, node) and not state_of(f, claim, node).some
 
 
 def _unusable(f: Facts, claim: NodeClaim, node: Node) -> bool:
     """Whether a Ready Node of a failed pool does not end the failed attempt: its GPUs did not appear.
 
-    Once reported, this holds until the GPUs appear.
+    Once reported, this holds until GPUs appear. A device plugin that restarts shows none for a moment.
     """
-    if not lacks_gpus(f, claim, node):
+    if not _lacks_all(f, claim, node):
         return False
     if failure_reported(claim):
         return True
-    registered = claim.condition(REGISTERED, "True")
+    registered, seen = claim.condition(REGISTERED, "True"), f.devices
     if registered is None or not failed_without_gpus(f, claim):
+        return False
+    since = seen.none_since if seen is not None and seen.node_uid == node.uid else None
+    if since is None or f.loop_now - since < f.policy.gpu_loss_seconds:
         return False
     return (f.now - registered.last_transition_time).total_seconds() >= f.policy.initialization_seconds
 

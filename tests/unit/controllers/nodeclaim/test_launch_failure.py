@@ -6,7 +6,7 @@ from cloudprovider.interface import Failure, Gpus, InstanceState
 from controllers.garbagecollection.candidates import candidate_cause
 from controllers.model import steps
 from controllers.model.drains import Drain, Volumes
-from controllers.model.facts import Candidate
+from controllers.model.facts import Candidate, DeviceSight
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from controllers.planner.plan import plan
@@ -33,6 +33,8 @@ EMPTY = node(
 )
 NOBODY = Drain(began_at=-60.0, read_at=0.0, volumes=Volumes(read_at=0.0))
 # Registered five minutes ago.
+AGO = -Policy().gpu_loss_seconds
+NONE = DeviceSight(node_uid=BARE.uid, none_since=AGO)
 OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
 
 TABLE = [
@@ -118,6 +120,16 @@ TABLE = [
         steps.PatchNode,
     ),
     (
+        "and so is one with some of them, which pods may use",
+        {
+            "claims": (TOLD,),
+            "instance": POOL,
+            "nodes": (node(gpus="7", initialized=False),),
+            "gpus": Gpus(resource="nvidia.com/gpu", count=8),
+        },
+        steps.PatchStatus,
+    ),
+    (
         "one that was usable is kept when it is not Ready",
         {"claims": (claim(up=UP, more_labels=COLUMNS, node_name=NODE),), "instance": POOL, "nodes": (SICK,)},
         steps.PatchStatus,
@@ -165,7 +177,7 @@ def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
         "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is replaced 5 min after Registered: NodesNotReady: no"
         " Node",
     )
-    over = stated({**known, "policy": OVER})
+    over = stated({**known, "policy": OVER, "devices": NONE})
     assert over["Launched"] == ("False", "NodesNotReady", "NodesNotReady: no Node")
     assert over["Registered"][:2] == over["Initialized"][:2] == ("Unknown", "PoolFailed")
 
@@ -178,13 +190,34 @@ def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
         {"claims": (claim(up=("Launched", "Registered"), annotations={labels.GPU_READINESS: "report"}),)},
         {"gpus": Gpus(known=False)},
         {"claims": (ready_claim(),)},
+        {"nodes": (node(gpus="7", initialized=False),), "gpus": Gpus(resource="nvidia.com/gpu", count=8)},
+        {"devices": DeviceSight(node_uid=BARE.uid, none_since=AGO + 1)},
+        {"devices": None},
     ],
-    ids=["its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"],
+    ids=[
+        *("its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"),
+        *("some GPUs are there", "they may have been there just now", "this process has not seen it before"),
+    ],
 )
 def test_a_usable_node_is_kept(known: dict) -> None:
     """A deadline alone deletes nothing."""
-    about = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE, "policy": OVER, **known}
+    about = {
+        "claims": (LAUNCHED,),
+        "instance": POOL,
+        "nodes": (BARE,),
+        "gpus": ONE,
+        "policy": OVER,
+        "devices": NONE,
+        **known,
+    }
     assert not failed_launch_remains(facts(**about), about["claims"][0])
+
+
+def test_a_node_without_gpus_is_not_kept() -> None:
+    """The counterpart: nothing of the above."""
+    assert failed_launch_remains(
+        facts(claims=(LAUNCHED,), instance=POOL, nodes=(BARE,), gpus=ONE, policy=OVER, devices=NONE), LAUNCHED
+    )
 
 
 def test_the_node_of_a_failed_attempt_does_not_delete_the_claim() -> None:

@@ -1,0 +1,73 @@
+"""A machine that has 7 of 8 GPUs from the start, and whose agent pool failed: pods may use the seven all the same.
+
+AKS reports a pool as Failed whose kubelet was late, or whose extension failed.
+"""
+
+import asyncio
+
+import pytest
+
+from controllers.model.policy import Policy
+from provisioner.api.repair_policy import RepairPolicy
+from provisioner.simulator.azure import faults
+from provisioner.simulator.azure.faults import Failure, Fault
+from tests.world.harness import Sim, simulated
+from tests.world.health.test_never_all_gpus import DUE, lacks_one, short
+from tests.world.health.test_never_all_gpus_lost import restarts
+from tests.world.health.test_repair import deleted, replaced
+from tests.world.health.test_repair_policy import plugin, train, unschedulable
+from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.transcript import FAST, MINUTE, claim_condition, node_name, pool_calls
+
+pytestmark = pytest.mark.matrix(quick=0)
+
+
+async def failed(sim: Sim, policy: Policy | None = None) -> str:
+    """A claim whose pool fails although its machine has a Ready Node; the claim's UID."""
+    plugin(sim)
+    lacks_one(sim)
+    sim.cloud.faults.append(
+        Fault(verb="PUT", failure=Failure(error=faults.nodes_not_ready(), after_seconds=300.0, machine=True))
+    )
+    await sim.start_controller(policy=policy or Policy())
+    uid = await short(sim)
+    await sim.until(lambda: sim.cloud.pools[NAME].state == "Failed", 400, "its pool failed")
+    return uid
+
+
+@simulated(azure=FAST)
+async def test_its_pods_are_waited_for(sim: Sim) -> None:
+    """It is cordoned once its repair is due, and replaced when they have ended."""
+    uid = await failed(sim)
+    train(sim, node_name(sim), 4)
+    await asyncio.sleep(DUE + MINUTE)
+    assert unschedulable(sim)
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim)
+    assert not pool_calls(sim, "DELETE")
+    assert claim_condition(sim, "Launched")[0] == "True"
+    sim.store.delete("pods", "trains", "default")
+    await replaced(sim, uid, within_seconds=10 * MINUTE)
+
+
+@simulated(azure=FAST)
+async def test_it_is_replaced_without_pods(sim: Sim) -> None:
+    """As one whose pool runs."""
+    uid = await failed(sim)
+    await asyncio.sleep(DUE - 6 * MINUTE)
+    assert not deleted(sim)
+    await replaced(sim, uid, within_seconds=10 * MINUTE)
+
+
+@pytest.mark.parametrize("seconds", [10, 120])
+@simulated(azure=FAST)
+async def test_its_plugin_restarts(sim: Sim, seconds: int) -> None:
+    """That no GPU is there for a moment ends nothing."""
+    row = RepairPolicy(signal="NotInitialized", seconds=DUE, action="Wait")
+    await failed(sim, Policy(repair_policies=(row,)))
+    train(sim, node_name(sim), 4)
+    await asyncio.sleep(DUE + 10 * MINUTE)
+    await restarts(sim, node_name(sim), seconds)
+    assert not pool_calls(sim, "DELETE")
+    assert claim_condition(sim, "Launched")[0] == "True"
+    assert sim.store.get("pods", "trains", "default")
