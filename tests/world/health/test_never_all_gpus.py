@@ -89,17 +89,18 @@ async def test_its_pods_are_waited_for(sim: Sim) -> None:
     await replaced(sim, uid, within_seconds=10 * MINUTE)
 
 
+@pytest.mark.parametrize("minutes", [0, 30])
 @simulated(azure=FAST)
-async def test_its_pods_are_waited_for_as_long_as_the_row_states(sim: Sim) -> None:
+async def test_its_pods_are_waited_for_as_long_as_the_row_states(sim: Sim, minutes: int) -> None:
     """`waitForPods` of the row for NotInitialized."""
-    row = RepairPolicy(signal="NotInitialized", seconds=DUE, action="Replace", pods_seconds=30 * MINUTE)
+    row = RepairPolicy(signal="NotInitialized", seconds=DUE, action="Replace", pods_seconds=minutes * MINUTE)
     plugin(sim)
     lacks_one(sim)
     await sim.start_controller(policy=Policy(repair_policies=(row,)))
     uid = await short(sim)
     await asyncio.sleep(10 * MINUTE)
     train(sim, node_name(sim), 4)
-    await asyncio.sleep(39 * MINUTE)
+    await asyncio.sleep((9 + minutes) * MINUTE)
     assert not deleted(sim)
     await replaced(sim, uid, within_seconds=12 * MINUTE)
 
