@@ -169,7 +169,9 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     `ready_since` and `restarts_since`: the transitions of the conditions that are such signs; `was_ready`: the Node has
     been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
     `misconfigured`: a setting explains the lack of devices. `none_since` and `closed_since`: the loop times since which
-    this process has seen that pods can use none of them, and that the Node takes no new pods.
+    this process has seen that pods can use none of them, and that the Node takes no new pods. `at_fault`: whether the
+    last diagnosis lays the lack on the machine, None without one; `blamed_since`: the loop time since which it does,
+    after one that did not.
     """
 
     node_uid: str
@@ -186,6 +188,8 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     misconfigured: bool = False
     none_since: float | None = None
     closed_since: float | None = None
+    at_fault: bool | None = None
+    blamed_since: float | None = None
 
 
 class FirstSights(msgspec.Struct, frozen=True, kw_only=True):

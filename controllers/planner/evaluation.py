@@ -19,10 +19,11 @@ def evaluate(f: Facts) -> FirstSights:
     seen = msgspec.structs.replace(f, devices=devices)
     seen = msgspec.structs.replace(seen, gpu_short_since=gpu_sights.gpu_short_since(seen, _short_since(f, devices)))
     seen = msgspec.structs.replace(seen, diagnosis=diagnosis_reads.diagnosis(seen))
+    seen = msgspec.structs.replace(seen, devices=diagnosis_reads.blamed(seen))
     return FirstSights(
         candidate=candidate(f),
         unhealthy=observation.observed(seen),
-        devices=devices,
+        devices=seen.devices,
         gpu_short_since=seen.gpu_short_since,
     )
 

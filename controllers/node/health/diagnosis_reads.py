@@ -8,9 +8,11 @@ Source: docs/adr/0055-diagnosis-of-gpus.md.
 
 from datetime import datetime, timedelta
 
+from msgspec.structs import replace
+
 from controllers.model.conditions import was_usable
 from controllers.model.diagnosis import Diagnosis, Workloads
-from controllers.model.facts import Facts
+from controllers.model.facts import DeviceSight, Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.model.steps import LookUpWorkloads, Wait
@@ -29,6 +31,20 @@ def diagnosis(f: Facts) -> Diagnosis | None:
     state = state_of(f, claim, node)
     startup = (*claim.spec.startup_taints, *recorded_taints(claim))
     return None if state.unknown else diagnose(node, state, f.workloads, startup)
+
+
+def blamed(f: Facts) -> DeviceSight | None:
+    """What is remembered of the devices, with `f.diagnosis`: a plugin that was installed late has just started.
+
+    A read that failed changes nothing, and neither does the first one of a process.
+    """
+    seen, found = f.devices, f.diagnosis
+    if seen is None or f.gpu_short_since is None:
+        return seen and replace(seen, at_fault=None, blamed_since=None)
+    if found is None or found.of_machine == seen.at_fault:
+        return seen
+    began = f.loop_now if found.of_machine and seen.at_fault is False else None
+    return replace(seen, at_fault=found.of_machine, blamed_since=began)
 
 
 def step(f: Facts) -> LookUpWorkloads | Wait | None:

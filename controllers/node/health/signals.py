@@ -134,11 +134,17 @@ def confirmed_since(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPo
     match row.agreement:
         case "GpuCount":
             lost = node is not None and node.ready and _lost_gpus(f, claim, node) and not fault_elsewhere(f)
-            return gpu_loss_began(f) if lost else math.inf
+            return max(gpu_loss_began(f), _blamed_since(f)) if lost else math.inf
         case "Diagnosis":
-            return math.inf if fault_elsewhere(f) else -math.inf
+            return math.inf if fault_elsewhere(f) else _blamed_since(f)
         case _:
             return -math.inf
+
+
+def _blamed_since(f: Facts) -> float:
+    """The loop time since which the diagnosis counts: a plugin that has just started has the time of a restart."""
+    began = f.devices.blamed_since if f.devices is not None else None
+    return -math.inf if began is None else began + f.policy.gpu_loss_seconds
 
 
 def agrees(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> bool:

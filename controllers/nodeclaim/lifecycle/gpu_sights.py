@@ -64,6 +64,8 @@ def device_sight(f: Facts) -> DeviceSight | None:
         misconfigured=state.disagrees is not None,
         none_since=None if state.some else _first_seen(f, seen.none_since),
         closed_since=_first_seen(f, seen.closed_since) if node.spec.unschedulable else None,
+        at_fault=seen.at_fault,
+        blamed_since=seen.blamed_since,
     )
 
 

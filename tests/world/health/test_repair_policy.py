@@ -418,6 +418,27 @@ async def test_h1_a_machine_that_never_gets_its_gpus(sim: Sim, fault: str) -> No
     assert "overdue" in claim_condition(sim, "Initialized")[2]
 
 
+@pytest.mark.parametrize("usable", [False, True], ids=["never usable", "was usable"])
+@simulated(azure=FAST)
+async def test_h1_a_plugin_that_is_installed_late(sim: Sim, *, usable: bool) -> None:
+    """For two hours no plugin was there. One that has just started has the same time as one that restarts."""
+    if usable:
+        await one(sim)
+        sim.nodes.stop_plugin(node_name(sim))
+    else:
+        sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
+        await sim.start_controller()
+        await sim.apply(node_claim(NAME))
+        await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 400, "its Node is here")
+    await asyncio.sleep(120 * MINUTE)
+    plugin(sim)
+    await asyncio.sleep(LOSS - 10)
+    assert not deleted(sim)
+    assert not unschedulable(sim)
+    sim.nodes.start_plugin(node_name(sim))
+    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", MINUTE, "it is Ready")
+
+
 @simulated(azure=FAST)
 async def test_h1_a_row_of_the_settings_for_a_condition_of_another_agent(sim: Sim) -> None:
     """AcceleratedHardwareReady=False for three minutes, as the settings say."""

@@ -8,10 +8,11 @@ import msgspec
 import pytest
 
 from controllers.model.diagnosis import Cause, Diagnosis, PodName, Workloads
+from controllers.model.facts import DeviceSight
 from controllers.model.policy import Policy
 from controllers.model.steps import LookUpWorkloads, Wait
 from controllers.node.health.diagnosis import diagnose, lacks_pod
-from controllers.node.health.diagnosis_reads import diagnosis, step
+from controllers.node.health.diagnosis_reads import blamed, diagnosis, step
 from controllers.nodeclaim.lifecycle import initialization
 from controllers.nodeclaim.lifecycle.gpu_resources import GpuState
 from provisioner.api import labels
@@ -404,6 +405,29 @@ def test_when_it_is_read(about: str, known: dict[str, Any], after: float | None)
     else:
         assert isinstance(chosen, Wait)
         assert chosen.after == after
+
+
+OF_MACHINE, ABSENT = Diagnosis(cause=Cause.NO_DEVICES), Diagnosis(cause=Cause.PLUGIN_ABSENT)
+BLAMED = [
+    ("the first diagnosis of a process", OF_MACHINE, (None, None), -100.0, (True, None)),
+    ("a plugin that was installed late", OF_MACHINE, (False, None), -100.0, (True, 0.0)),
+    ("and the next one", OF_MACHINE, (True, -60.0), -100.0, (True, -60.0)),
+    ("a read that failed", None, (True, -60.0), -100.0, (True, -60.0)),
+    ("it is gone again", ABSENT, (True, -60.0), -100.0, (False, None)),
+    ("the GPUs are there", None, (True, -60.0), None, (None, None)),
+]
+
+
+@pytest.mark.parametrize(("about", "made", "before", "short_since", "after"), BLAMED, ids=[row[0] for row in BLAMED])
+def test_since_when_the_fault_is_the_machines(
+    about: str, made: Diagnosis | None, before: Any, short_since: float | None, after: Any
+) -> None:
+    """It counts from the first diagnosis that lays it on the machine, after one that did not."""
+    sight = DeviceSight(node_uid="n", at_fault=before[0], blamed_since=before[1])
+    known = facts(diagnosis=made, devices=sight, gpu_short_since=short_since)
+    found = blamed(known)
+    assert found is not None
+    assert (found.at_fault, found.blamed_since) == after, about
 
 
 def test_the_time_of_the_cause_is_that_of_the_node() -> None:
