@@ -21,7 +21,7 @@ class Cause(StrEnum):
     A DRA driver is meant by "plugin" as well, on Nodes whose GPUs it publishes.
     """
 
-    MISCONFIGURED = "Misconfigured"  # all devices work, and the node class states others
+    MISCONFIGURED = "Misconfigured"  # all devices work, and the node class or the plugin's DaemonSet states others
     PLUGIN_ABSENT = "PluginAbsent"  # no DaemonSet in the cluster is a device plugin for this resource
     PLUGIN_KEPT_AWAY = "PluginKeptAway"  # a taint, selector or affinity keeps its pods off this Node
     PLUGIN_NOT_SCHEDULED = "PluginNotScheduled"  # its pod fits, but none is on the Node

@@ -2,8 +2,9 @@
 runs and advertises no device. Where a DRA driver publishes the GPUs, it stands in the place of the plugin.
 
 The fault is the machine's only if the plugin runs there and shows too few devices, and nothing else explains it: a
-rollout of the plugin, a configuration of MIG or of shared devices. A plugin that fails is the machine's fault only if
-the pods of the same revision run on all other Nodes, and the Node itself reports that a GPU is missing.
+rollout of the plugin, a configuration of MIG, of shared devices, or of the GPUs that the plugin may see. A plugin that
+fails is the machine's fault only if the pods of the same revision run on all other Nodes, and the Node itself reports
+that a GPU is missing.
 
 Source: docs/references/kubernetes.md#device-plugins-in-a-cluster, docs/adr/0055-diagnosis-of-gpus.md.
 """
@@ -33,7 +34,7 @@ from .plugin_pods import (
     runs_on_all_others,
     unbound_because,
 )
-from .plugins import offering, plugin_version
+from .plugins import VISIBLE_DEVICES, offering, plugin_version, visible_gpus
 from .reported_conditions import reported_condition
 
 # The plugin of a managed GPU pool is a systemd unit, which its node problem detector watches.
@@ -68,7 +69,8 @@ def diagnose(node: Node, gpus: GpuState, found: Workloads, startup: Iterable[Tai
     kept = keeps_away(best, node)
     pod = pod_of(best, found.pods)
     if pod is not None:
-        return _unless_rolling(_unless_configured(_of_pod(pod, best, node, gpus, found), node, gpus), best)
+        made = _limited(best, gpus, found) or _of_pod(pod, best, node, gpus, found)
+        return _unless_rolling(_unless_configured(made, node, gpus), best)
     if kept:
         return _kept_away(best, kept, node, found, tuple(startup))
     return _not_scheduled(best, found, node)
@@ -192,6 +194,19 @@ def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuSt
         text=f"runs and {_offers(gpus)}{_listed(evidence)}",
         remedy="check the driver of the Node; see the log of the Pod",
         details=evidence,
+    )
+
+
+def _limited(plugin: DaemonSetWorkload, gpus: GpuState, found: Workloads) -> Diagnosis | None:
+    """The plugin offers all GPUs that its container may see; None if it may see others, or nothing states it."""
+    if not gpus.allocatable or gpus.allocatable != visible_gpus(plugin):
+        return None
+    return Diagnosis(
+        cause=Cause.MISCONFIGURED,
+        object=name_of(plugin),
+        text=f"lets the plugin see {gpus.allocatable} GPUs of {gpus.expected} ({VISIBLE_DEVICES})",
+        remedy=f"set {VISIBLE_DEVICES} to all",
+        since=found.since,
     )
 
 

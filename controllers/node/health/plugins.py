@@ -5,7 +5,8 @@ Plugins of other devices mount it as well, so the template must name the vendor 
 A DRA driver is known by its folder, the vendor and its name; a container for compute domains publishes no GPUs.
 
 Source: docs/references/kubernetes.md#device-plugins-in-a-cluster,
-https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/deployments/helm/dra-driver-nvidia-gpu/templates/kubeletplugin.yaml.
+https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/deployments/helm/dra-driver-nvidia-gpu/templates/kubeletplugin.yaml,
+https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-specialized.html.
 """
 
 import re
@@ -25,6 +26,9 @@ DRA_SOCKETS = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry")
 _DRA = re.compile(r"(?<![a-z0-9])dra(?![a-z0-9])", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|sriov|mellanox|dranet", re.IGNORECASE)
 _COMPUTE_DOMAINS = re.compile(r"compute-domain")
+# The GPUs that NVIDIA's container runtime shows to a container: a list of indexes or UUIDs, or one of these words.
+VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+NO_LIST = ("all", "none", "void")
 # How names, images and variables of templates name the vendor of a resource.
 VENDORS: Mapping[str, re.Pattern[str]] = {
     "nvidia.com": re.compile(r"nvidia|nvdp", re.IGNORECASE),
@@ -58,6 +62,13 @@ def plugin_version(daemon_set: DaemonSetWorkload) -> str:
     images = [one.image for one in daemon_set.spec.template.spec.containers if "plugin" in one.image]
     tail = images[0].rpartition("/")[2].partition("@")[0] if images else ""
     return tail.partition(":")[2]
+
+
+def visible_gpus(daemon_set: DaemonSetWorkload) -> int:
+    """How many GPUs the template lists for a container; 0 if none is listed, as with `all`."""
+    env = (one for container in daemon_set.spec.template.spec.containers for one in container.env)
+    lists = (one.value.split(",") for one in env if one.name == VISIBLE_DEVICES and one.value not in NO_LIST)
+    return max((len(set(filter(None, one))) for one in lists), default=0)
 
 
 def mounts_sockets(daemon_set: DaemonSetWorkload) -> bool:

@@ -105,16 +105,19 @@ async def test_its_pods_are_waited_for_as_long_as_the_row_states(sim: Sim, minut
     await replaced(sim, uid, within_seconds=12 * MINUTE)
 
 
-@pytest.mark.parametrize("case", ["no plugin", "Wait"])
+@pytest.mark.parametrize("case", ["no plugin", "Wait", "configured"])
 @simulated(azure=FAST)
 async def test_it_is_kept_without_a_cordon(sim: Sim, case: str) -> None:
     """Where nothing lays the loss on the machine, or where a row only reports it."""
     row = RepairPolicy(signal="NotInitialized", seconds=DUE, action="Wait")
-    lacks_one(sim)
-    if case == "Wait":
-        plugin(sim)
-    else:
-        plugin(sim, nodeSelector={"example.com/none": "true"})
+    lacks_one(sim, capacity=7 if case == "configured" else 8)
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "0,1,2,3,4,5,6"}]
+    container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", "env": env}
+    specs: dict[str, Json] = {
+        "no plugin": {"nodeSelector": {"example.com/none": "true"}},
+        "configured": {"containers": [container]},
+    }
+    plugin(sim, **specs.get(case, {}))
     await sim.start_controller(policy=Policy(repair_policies=(row,) if case == "Wait" else ()))
     await short(sim)
     await asyncio.sleep(90 * MINUTE)

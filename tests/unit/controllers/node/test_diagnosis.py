@@ -23,7 +23,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClass
 from provisioner.api.workload import DaemonSetStatus, DaemonSetWorkload, WorkloadPod
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
 
-from .workloads import DRA_IMAGE, FEATURES, SKU, SOCKETS, daemon_set, dra_driver, plugin, pod, waiting
+from .workloads import DRA_IMAGE, FEATURES, IMAGE, SKU, SOCKETS, daemon_set, dra_driver, plugin, pod, waiting
 
 STARTUP = Taint(key="gkm.io/cache-not-ready", effect="NoSchedule")
 SPOT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
@@ -286,6 +286,35 @@ FAILED = node(gpus="0", more_labels={"nvidia.com/mig.config.state": "failed"})
 SLICED = with_status(node(gpus="0"), allocatable={"nvidia.com/mig-1g.10gb": "7"})
 NETWORK = with_status(node(gpus="0"), allocatable={"nvidia.com/hostdev": "8"})
 MANAGED = with_status(node(gpus="0"), "UnhealthyNvidiaDevicePlugin")
+
+
+def listed(devices: str) -> DaemonSetWorkload:
+    """The plugin, with the GPUs that its container may see."""
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": devices}]
+    return plugin(containers=[{"name": "ctr", "image": IMAGE, "env": env}])
+
+
+VISIBLE = [
+    ("its container may see seven", "0,1,2,3,4,5,6", 7, False),
+    ("by their UUIDs", ",".join(f"GPU-{number}" for number in range(7)), 7, False),
+    ("seven, of which one is lost besides", "0,1,2,3,4,5,6", 6, True),
+    ("all of them, listed", "0,1,2,3,4,5,6,7", 7, True),
+    ("all of them", "all", 7, True),
+    ("all of them, by another mechanism", "void", 1, True),
+    ("nothing is stated", "", 7, True),
+]
+
+
+@pytest.mark.parametrize(("about", "devices", "seen", "at_fault"), VISIBLE, ids=[row[0] for row in VISIBLE])
+def test_a_plugin_that_is_configured_for_fewer_gpus(*, about: str, devices: str, seen: int, at_fault: bool) -> None:
+    """A person's setting, which another machine would have as well."""
+    on = node(gpus=str(seen))
+    made = of(Row(about, None, sets=(listed(devices),), pods=(pod(),), on=on, expected=8, seen=seen))
+    assert made is not None
+    assert made.of_machine is at_fault, about
+    assert at_fault is ("NVIDIA_VISIBLE_DEVICES" not in made.message)
+
+
 AT_FAULT = [
     ("it runs without devices", rolled(9, 9, 9), pod(), GONE, True),
     ("nothing is known of its other pods", plugin(), pod(), GONE, True),
