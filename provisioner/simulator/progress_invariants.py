@@ -49,8 +49,8 @@ _CONSTRAINTS = (
 )
 _OWN_SCHEDULER = "default-scheduler"
 _CONTROLLER = "gpu-provisioner"
-# Events that state no cause: where a pod should run.
-_PLACES = frozenset({"Nominated"})
+# Events that state no cause for a purchase that is not made: where a pod should run, and why machines are kept.
+_NOT_OF_PURCHASES = frozenset({"Nominated", "DisruptionBlocked"})
 
 
 class ProgressInvariants:
@@ -66,8 +66,10 @@ class ProgressInvariants:
         self._idle_since: dict[str, float] = {}
         self._pending_since: dict[str, float] = {}
         self._undisturbed_since = math.inf
-        # When a controller last stated a cause, by the UID of the object; since when a Node takes no pods, by name.
+        # When a controller last stated a cause, by the UID of the object: of any kind, and for which nothing is bought.
         self._stated_at: dict[str, float] = {}
+        self._not_bought_at: dict[str, float] = {}
+        # Since when a Node takes no pods, by name.
         self._unusable_since: dict[str, float] = {}
         self._led_at = -math.inf
         self._calls: list[Call] = []
@@ -94,14 +96,16 @@ class ProgressInvariants:
         """An Event was created or counted: the controller's state to users what an object waits for."""
         uid = event["involvedObject"].get("uid", "")
         known = uid in self._pods or uid in self._node_pools or uid in self._snapshot.claims
-        if known and event.get("reportingComponent") == _CONTROLLER and event.get("reason") not in _PLACES:
+        if known and event.get("reportingComponent") == _CONTROLLER:
             self._stated_at[uid] = self._time()
+            if event.get("reason") not in _NOT_OF_PURCHASES:
+                self._not_bought_at[uid] = self._time()
 
     def node_pool_changed(self, node_pool: Json, before: Json | None, *, gone: bool) -> None:
         """A NodePool was created, changed or deleted."""
         uid = node_pool["metadata"]["uid"]
         if gone:
-            for known in (self._node_pools, self._idle_since, self._stated_at):
+            for known in (self._node_pools, self._idle_since, self._stated_at, self._not_bought_at):
                 known.pop(uid, None)
             return
         self._node_pools[uid] = node_pool
@@ -112,7 +116,8 @@ class ProgressInvariants:
         """A NodeClaim was created, changed or deleted: its NodePool makes progress."""
         self._idle_since[owner_of(claim)] = self._time()
         if gone:
-            self._stated_at.pop(claim["metadata"]["uid"], None)
+            for known in (self._stated_at, self._not_bought_at):
+                known.pop(claim["metadata"]["uid"], None)
 
     def node_changed(self, node: Json, *, gone: bool) -> None:
         """A Node was created, changed or deleted."""
@@ -126,7 +131,7 @@ class ProgressInvariants:
         """A pod was created, bound, changed or deleted."""
         uid = pod["metadata"]["uid"]
         if gone or has_ended(pod) or deleting(pod) or is_of_daemon_set(pod):
-            for known in (self._pods, self._pending_since, self._stated_at):
+            for known in (self._pods, self._pending_since, self._stated_at, self._not_bought_at):
                 known.pop(uid, None)
             return
         self._pods[uid] = pod
@@ -149,13 +154,14 @@ class ProgressInvariants:
 
     def _check_progress(self, uid: str, node_pool: Json, now: float) -> None:
         """Whether the NodePool has work and makes no progress, though nothing disturbs the controllers."""
-        since = max(self._undisturbed_since, self._idle_since.get(uid, now), self._stated_at.get(uid, -math.inf))
+        since = max(self._undisturbed_since, self._idle_since.get(uid, now))
         if now - since <= PROGRESS_SECONDS:
             return
         claims = {one: claim for one, claim in self._snapshot.claims.items() if owner_of(claim) == uid}
         if any(_is_under_way(one) for one in claims.values()) and now - since < CREATING_SECONDS:
             return
-        found = self._drifted(claims, since, now) or self._lacking(node_pool, claims, since, now)
+        kept_since = max(since, self._stated_at.get(uid, -math.inf))
+        found = self._drifted(claims, kept_since, now) or self._lacking(node_pool, claims, since, now)
         if found:
             self._idle_since[uid] = now
             self._violated("I21", f"NodePool {node_pool['metadata']['name']} {found}")
@@ -165,7 +171,7 @@ class ProgressInvariants:
     def _lacking(self, node_pool: Json, claims: dict[str, Json], since: float, now: float) -> str:
         """What the NodePool has to buy and does not; "" for nothing."""
         replicas = node_pool["spec"].get("replicas")
-        since = max(since, *self._unusable(claims), -math.inf)
+        since = max(since, self._not_bought_at.get(node_pool["metadata"]["uid"], -math.inf), *self._unusable(claims))
         if now - since <= PROGRESS_SECONDS:
             return ""
         if replicas is not None:
@@ -176,7 +182,7 @@ class ProgressInvariants:
             return ""
         for uid, pending_since in self._pending_since.items():
             pod = self._pods[uid]
-            waited = now - max(since, pending_since, self._stated_at.get(uid, -math.inf))
+            waited = now - max(since, pending_since, self._not_bought_at.get(uid, -math.inf))
             if waited > PROGRESS_SECONDS and _takes(node_pool, pod):
                 return f"made no progress for {waited:.0f} s, and pod {pod['metadata']['name']} waits for it"
         return ""

@@ -186,10 +186,13 @@ def test_i21_is_kept(case: str) -> None:
         {"component": "kubelet"},
         {"component": "autoscaler", "name": "gpu", "kind": "nodepools.karpenter.sh"},
         {"reason": "Nominated"},
+        {"reason": "DisruptionBlocked", "name": "gpu", "kind": "nodepools.karpenter.sh"},
     ],
 )
 def test_i21_an_event_that_states_no_cause(event: dict[str, str]) -> None:
-    """Others do not know why the controller buys nothing, and a place that the pod should have is no cause."""
+    """Others do not know why the controller buys nothing. Neither a place that the pod should have is a cause of that,
+    nor one by which machines are kept.
+    """
 
     async def story(world, controller, person) -> None:
         await accepted(controller, person)
