@@ -202,8 +202,9 @@ class ProgressInvariants:
             return ""
         for uid, claim in claims.items():
             waited = now - max(since, self._stated_at.get(uid, -math.inf))
-            healthy = condition(claim, "Initialized") == "True" and self._snapshot.healthy(uid)
-            if waited > PROGRESS_SECONDS and healthy and condition(claim, "Drifted") == "True":
+            drifted = condition(claim, "Drifted") == "True" and condition(claim, "Initialized") == "True"
+            # Its health last: that looks at all Nodes and agent pools.
+            if waited > PROGRESS_SECONDS and drifted and self._snapshot.healthy(uid):
                 return f"made no progress for {waited:.0f} s, and claim {claim['metadata']['name']} has drifted"
         return ""
 

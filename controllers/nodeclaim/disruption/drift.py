@@ -141,13 +141,15 @@ def _node_class(f: DriftFacts, _: NodePool, __: Instance) -> str | None:
 
 
 def _kubernetes(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
-    found = _outdated(f, instance, instance.kubernetes_version, f.kubernetes)
+    newest = f.kubernetes
+    if newest is None:
+        return None
+    found = _outdated(f, instance, instance.kubernetes_version, newest.version, lambda: newest.since)
     return f"{instance.kubernetes_version}, the control plane has {found}" if found else found
 
 
 def _image(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
-    made = _made_with(f.image, f.pools)
-    found = _outdated(f, instance, instance.image_version, Newest(f.image, made) if made is not None else None)
+    found = _outdated(f, instance, instance.image_version, f.image, lambda: _made_with(f.image, f.pools))
     return f"{instance.image_version}, the newest is {found}" if found else found
 
 
@@ -191,15 +193,24 @@ def _instance_type(f: DriftFacts, instance: Instance) -> InstanceType | None:
     return next((one for one in types if one.name.casefold() == size), None)
 
 
-def _outdated(f: DriftFacts, instance: Instance, version: str, newest: Newest | None) -> str | None:
-    """The newer version, "" if there is none. While the cluster changes, AKS may be upgrading the agent pools."""
-    if newest is None or f.cluster is None or not f.cluster.running or f.cluster.state != "Succeeded":
+def _outdated(
+    f: DriftFacts, instance: Instance, version: str, newest: str, known_since: Callable[[], datetime | None]
+) -> str | None:
+    """The newer version, "" if there is none. While the cluster changes, AKS may be upgrading the agent pools.
+
+    `known_since`: when new machines were first made with it, None if none was. It is asked about outdated machines only.
+    """
+    if f.cluster is None or not f.cluster.running or f.cluster.state != "Succeeded":
         return None
-    have, wanted = _numbers(version), _numbers(newest.version)
+    have, wanted = _numbers(version), _numbers(newest)
     if have is None or wanted is None:
         return None
-    lacked = instance.put_time is not None and instance.put_time >= newest.since
-    return newest.version if have < wanted and not lacked else ""
+    if have >= wanted:
+        return ""
+    since = known_since()
+    if since is None:
+        return None
+    return "" if instance.put_time is not None and instance.put_time >= since else newest
 
 
 def _numbers(version: str) -> tuple[int, ...] | None:
