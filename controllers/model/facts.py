@@ -81,7 +81,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     """A group of signals is present since `since`; this process has observed it since `observed_since` (loop times).
 
     `began`: the former as a moment, computed once, so that messages do not change. `some_gpus`: pods may use GPUs of
-    the machine, which was never usable; the loss of these is another sight.
+    the machine, which was never usable; the loss of these is another sight. `seconds_before`: for how long the
+    processes before this one observed it, and `closed_before`: for how long they saw that the Node takes no new pods.
     """
 
     group: str
@@ -89,6 +90,8 @@ class Sight(msgspec.Struct, frozen=True, kw_only=True):
     observed_since: float
     began: datetime
     some_gpus: bool = False
+    seconds_before: float = 0.0
+    closed_before: float = 0.0
 
 
 class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
@@ -105,9 +108,9 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     `remedies`: AKS's, as read at `remedies_read_at`; None if the API server does not allow to read them.
     `gpu_pods`: how many pods with GPUs run on the Node, and `grace_seconds`: the longest grace period of its pods, as
     read at `gpu_pods_read_at`. `plugin_restarted`: the pod of the device plugin that was deleted.
-    `stage`: its size, image and group. `allowed`: a user allows the repair whatever happened to others. `kept`: the
-    claim states already that such machines are not replaced. `disturbed`: AKS was changing the cluster or the pool when
-    it was last observed.
+    `seconds_before`, `closed_before`: of the sight. `stage`: its size, image and group. `allowed`: a user allows the
+    repair whatever happened to others. `kept`: the claim states already that such machines are not replaced.
+    `disturbed`: AKS was changing the cluster or the pool when it was last observed.
     """
 
     node_uid: str = ""
@@ -129,6 +132,8 @@ class Unhealthy(msgspec.Struct, frozen=True, kw_only=True):
     grace_seconds: float = 0.0
     gpu_pods_read_at: float | None = None
     plugin_restarted: str = ""
+    seconds_before: float = 0.0
+    closed_before: float = 0.0
     stage: RepairStage | None = None
     kept: bool = False
     allowed: bool = False

@@ -87,6 +87,8 @@ REPAIR = "gpu-provisioner.sh/repair"
 INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 # Set on a claim that repair deletes: the deadline of the drain (RFC 3339).
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
+# Set on a claim: for how long the signal of a repair has been observed, for the next leader (JSON).
+SIGNAL_OBSERVED = "gpu-provisioner.sh/signal-observed"
 # Set on a Node that repair has cordoned because some of its GPUs are missing: when (RFC 3339).
 CORDONED_AT = "gpu-provisioner.sh/cordoned-at"
 # Set on a Node that others have cordoned and whose machine is to be repaired: when this was first seen (RFC 3339).

@@ -172,6 +172,13 @@ ANNOTATIONS = (
         "The repairs of the last days, for the next leader.",
     ),
     Mark(
+        k.SIGNAL_OBSERVED,
+        ("NodeClaim",),
+        CONTROLLER,
+        "For how long a signal of the repair policy has been observed on its machine, of rows above 20 min, for the"
+        " next leader; written each 10 min, and removed once the signal is gone.",
+    ),
+    Mark(
         k.CORDONED_AT,
         ("Node",),
         CONTROLLER,

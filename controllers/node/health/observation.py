@@ -30,7 +30,7 @@ from provisioner.api.repair_policy import (
 )
 from provisioner.api.time import shifted
 
-from . import limits, signals
+from . import limits, observed_before, signals
 
 
 def observed(f: Facts) -> Unhealthy | None:
@@ -51,6 +51,8 @@ def observed(f: Facts) -> Unhealthy | None:
         before or Unhealthy(node_uid=subject, lost=node is None and policy.signal == NOT_READY),
         since=chosen.since,
         observed_since=sight.observed_since,
+        seconds_before=sight.seconds_before,
+        closed_before=sight.closed_before,
         policy=policy,
         replaces=chosen.replaces,
         sights=tuple(sights.values()),
@@ -131,11 +133,23 @@ def _sights(
         since = f.loop_now if disturbed else f.loop_now - reported
         other = sights.get(row.group)
         if other is None or since < other.since:
-            began = shifted(f.now, since - f.loop_now)
-            sights[row.group] = Sight(
-                group=row.group, since=since, observed_since=f.loop_now, began=began, some_gpus=some_gpus
-            )
+            sights[row.group] = _first_sight(f, claim, node, row, since, new=before is None)
     return sights
+
+
+def _first_sight(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy, since: float, *, new: bool) -> Sight:
+    """`new`: this process has observed no signal of this machine before."""
+    began, subject = shifted(f.now, since - f.loop_now), claim.uid if node is None else node.uid
+    seconds, closed = observed_before.read(f, claim, row.group, subject, began) if new else (0.0, 0.0)
+    return Sight(
+        group=row.group,
+        since=since,
+        observed_since=f.loop_now,
+        began=began,
+        some_gpus=signals.some_gpus(f, claim, node, row),
+        seconds_before=seconds,
+        closed_before=closed,
+    )
 
 
 def _has_own_date(row: RepairPolicy) -> bool:

@@ -20,7 +20,7 @@ from controllers.model.facts import Facts
 from controllers.model.recent_repairs import RepairStage
 from controllers.model.steps import DeleteClaim, Step, Wait
 
-from . import another, cordon, limits, messages, plugin_restart
+from . import another, cordon, limits, messages, observed_before, plugin_restart
 from .limits import blocked_by_limits
 from .repair_delays import delay
 from .repair_removal import fresh_reads, remove, undo_drain_deadline
@@ -36,12 +36,17 @@ def step(f: Facts) -> Step | None:
     if (patch := cordon.step(f, enabled=acts)) is not None:
         return patch
     if node is None or unhealthy is None or not unhealthy.replaces or not is_enabled(f.policy, claim):
-        return undo_drain_deadline(f, claim) or _wait_for_cordon(f, enabled=acts)
+        return undo_drain_deadline(f, claim) or observed_before.remove(f, claim) or _wait_for_cordon(f, enabled=acts)
     if acts and (restart := plugin_restart.step(f)) is not None:
         return restart
     waiting = delay(f, unhealthy, node)
     if waiting is not None:
-        return _sooner(waiting, plugin_restart.seconds_left(f, unhealthy), cordon.seconds_left(f))
+        return (observed_before.write(f, claim, unhealthy) if acts else None) or _sooner(
+            waiting,
+            plugin_restart.seconds_left(f, unhealthy),
+            cordon.seconds_left(f),
+            observed_before.seconds_left(f, claim, unhealthy) if acts else math.inf,
+        )
     if f.counts.restricted or blocked_by_limits(f.policy, f.counts.unhealthy_counts):
         return Wait(after=f.policy.repair_poll_seconds, why="repair delayed by the limits on simultaneous repairs")
     if why := another.obstacle(f):

@@ -29,7 +29,7 @@ def delay(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
         return Wait(after=left, why=f"Node {node.name} may recover")
     if "DeleteClaim" in f.refused:
         return Wait(after=None, why="the API server rejects deleting the claim")
-    watch = policy.node_lost_watch_seconds if unhealthy.lost else _watch_seconds(f, least)
+    watch = policy.node_lost_watch_seconds if unhealthy.lost else _watch_seconds(f, unhealthy, least)
     waiting = block_removal(f, unhealthy.observed_age(f.loop_now), watch)
     if waiting is not None and not f.counts.restricted:
         return waiting
@@ -43,14 +43,19 @@ def delay(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
     return _wait_for_gpu_pods(f, unhealthy, node)
 
 
-def _watch_seconds(f: Facts, least: float) -> float:
+def _watch_seconds(f: Facts, unhealthy: Unhealthy, least: float) -> float:
     """Seconds for which this process must have observed a signal that is tolerated for `least` seconds.
 
-    A clock that was set, or that differs from the former leader's, shortens the time by half at most. A repair that
-    another process had begun is only confirmed.
+    A clock that was set, or that differs from the former leader's, shortens the time by half at most: that much has
+    been observed, by the processes before together with this one. A repair that another process had begun is only
+    confirmed.
     """
     begun = f.claim is not None and labels.REPAIR_DRAIN_UNTIL in f.claim.metadata.annotations
-    return f.policy.repair_watch_seconds if begun else max(f.policy.repair_watch_seconds, least / 2)
+    return (
+        f.policy.repair_watch_seconds
+        if begun
+        else max(f.policy.repair_watch_seconds, least / 2 - unhealthy.seconds_before)
+    )
 
 
 def _wait_for_gpu_pods(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:
@@ -70,12 +75,13 @@ def _wait_for_gpu_pods(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | Non
 def pods_seconds_left(f: Facts, unhealthy: Unhealthy) -> float:
     """For how long its pods are waited for, since its repair is due, and since its Node takes no new ones.
 
-    This process observes at least half of that time: clocks differ, and are set.
+    At least half of that time is observed, by the processes before together with this one: clocks differ, and are set.
     """
     row, node, claim = unhealthy.policy, unhealthy_node(f), f.claim
-    waited, observed = unhealthy.age(f.loop_now) - signals.seconds(f, row), unhealthy.observed_age(f.loop_now)
+    waited = unhealthy.age(f.loop_now) - signals.seconds(f, row)
+    observed = unhealthy.seconds_before + unhealthy.observed_age(f.loop_now)
     if node is not None and claim is not None and cordon.precedes(f, node, enabled=may_act(f.policy, claim)):
-        waited, observed = min(waited, cordon.age(f, node)), cordon.observed_age(f, node)
+        waited, observed = min(waited, cordon.age(f, node)), unhealthy.closed_before + cordon.observed_age(f, node)
     return max(row.pods_seconds - waited, row.pods_seconds / 2 - observed)
 
 

@@ -198,7 +198,7 @@ def _outdated(
 ) -> str | None:
     """The newer version, "" if there is none. While the cluster changes, AKS may be upgrading the agent pools.
 
-    `known_since`: when new machines were first made with it, None if none was. It is asked about outdated machines only.
+    `known_since`: when new machines were first made with it, None if none was; asked about outdated machines only.
     """
     if f.cluster is None or not f.cluster.running or f.cluster.state != "Succeeded":
         return None

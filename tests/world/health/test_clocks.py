@@ -7,7 +7,9 @@ from typing import Any
 import pytest
 
 from controllers.model.policy import Policy
+from provisioner.api import labels
 from provisioner.api.repair_policy import RepairPolicy
+from provisioner.simulator import gate_invariants
 from tests.world import harness
 from tests.world.garbagecollection.test_garbage import one
 from tests.world.harness import Sim, node_claim, simulate
@@ -106,5 +108,61 @@ def test_pods_of_a_machine_that_works(monkeypatch: pytest.MonkeyPatch, case: str
         await asyncio.sleep(minutes * MINUTE)
         assert not deleted(sim)
         await sim.until(lambda: deleted(sim), 20 * MINUTE, "it is replaced")
+
+    simulate(story, azure=FAST)
+
+
+# The pods on the machine, and the hours since the signal until the deletion, at least and at most. Of each hour, the
+# minutes until the first note, and those since the last one, are not counted by the next leader.
+RELAYS = [("no pods", 0, 3.0, 3.5), ("pods that run on", 4, 4.5, 6.5)]
+
+
+@pytest.mark.parametrize(("case", "gpus", "least", "most"), RELAYS, ids=[row[0] for row in RELAYS])
+def test_a_row_of_hours_with_a_new_leader_each_hour(
+    monkeypatch: pytest.MonkeyPatch, case: str, gpus: int, least: float, most: float
+) -> None:
+    """Each adds what it has observed: 3 h of the signal, and 2 h for the pods, which run on."""
+    row = RepairPolicy(condition="KernelDeadlock", seconds=3 * HOUR, action="Replace", agreement="None",
+                       group="Kernel", pods_seconds=2 * HOUR)  # fmt: skip
+    policy = Policy(repair_policies=(row,))
+    monkeypatch.setattr(gate_invariants, "POD_SECONDS", 2 * HOUR)  # as the row says
+
+    async def story(sim: Sim) -> None:
+        plugin(sim)
+        await sim.start_controller("ctl0", policy=policy)
+        await sim.apply(node_claim(NAME, size=EIGHT))
+        await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "it is Ready")
+        if gpus:
+            train(sim, node_name(sim), gpus)
+        began = sim.now
+        sim.nodes.set_condition(node_name(sim), "KernelDeadlock", "True", "AUFSUmountHung", "task blocked")
+        for incarnation in range(1, 9):
+            for _ in range(58):
+                await asyncio.sleep(MINUTE)
+                if deleted(sim):
+                    break
+            if deleted(sim):
+                break
+            sim.crash(f"ctl{incarnation - 1}")
+            await sim.start_controller(f"ctl{incarnation}", policy=policy)
+        assert least <= (sim.now - began) / HOUR <= most, case
+
+    simulate(story, azure=FAST)
+
+
+def test_a_signal_that_ends_is_observed_anew() -> None:
+    """It ends after two hours and is present again: what was observed before counts no longer."""
+    row = RepairPolicy(condition="KernelDeadlock", seconds=3 * HOUR, action="Replace", agreement="None", group="Kernel")
+
+    async def story(sim: Sim) -> None:
+        await one(sim, policy=Policy(repair_policies=(row,)))
+        node = node_name(sim)
+        sim.nodes.set_condition(node, "KernelDeadlock", "True", "AUFSUmountHung", "task blocked")
+        await asyncio.sleep(2 * HOUR)
+        notes = sim.claim(NAME)["metadata"]["annotations"]
+        assert '"seconds":6' in notes[labels.SIGNAL_OBSERVED]
+        sim.nodes.set_condition(node, "KernelDeadlock", "False", "KernelHasNoDeadlock", "no deadlock")
+        await asyncio.sleep(5 * MINUTE)
+        assert labels.SIGNAL_OBSERVED not in sim.claim(NAME)["metadata"]["annotations"]
 
     simulate(story, azure=FAST)
