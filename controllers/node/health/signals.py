@@ -19,7 +19,7 @@ from controllers.nodeclaim.lifecycle import readiness
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from controllers.nodeclaim.lifecycle.initialization import uninitialized
 from controllers.nodeclaim.lifecycle.launch import launched_since
-from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, failed_without_gpus, has_failed
+from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains, has_failed
 from controllers.nodeclaim.lifecycle.registration import registered
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, NODE_HEALTHY, REGISTERED
@@ -102,7 +102,7 @@ def _of_starting(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str
         return frozenset({READINESS_TIMEOUT})
     waiting = uninitialized(f, claim, node) if registered(claim) else None
     for_gpus = waiting is not None and waiting.reason in FOR_GPUS and state_of(f, claim, node).lost
-    return frozenset({NOT_INITIALIZED} if for_gpus and not failed_without_gpus(f, claim) else ())
+    return frozenset({NOT_INITIALIZED} if for_gpus else ())
 
 
 def _is_overdue(f: Facts, claim: NodeClaim) -> bool:

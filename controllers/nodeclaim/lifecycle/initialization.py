@@ -13,7 +13,7 @@ K13).
 import msgspec
 
 from controllers.model.adoption import kept
-from controllers.model.conditions import ConditionUpdate, clock_text
+from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.deadlines import is_overdue, watched
 from controllers.model.diagnosis import Cause
 from controllers.model.facts import Facts
@@ -31,7 +31,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from . import dra, readiness
 from .expected_gpus import whole_number
 from .gpu_resources import GpuState, changes_mig, failed_mig_config, state_of
-from .launch_failure import failed_launch_remains, failed_without_gpus
+from .launch_failure import failed_launch_remains, has_failed
 from .registration import node_registered, pool_failed, registered, update_refused
 
 # Taints of a Node that is starting; effect "" matches any (docs/references/karpenter.md#initialization).
@@ -99,7 +99,7 @@ def _starting(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | None:
     """The condition of a Node that is not usable yet, which is usual shortly after its creation: one for all causes."""
     age = (f.now - node.metadata.creation_timestamp).total_seconds()
     left = f.policy.usual_start_seconds - age
-    if left <= 0 or failed_without_gpus(f, claim) or uninitialized(f, claim, node) is None:
+    if left <= 0 or uninitialized(f, claim, node) is None:
         return None
     message = (
         f"Node {node.name} is starting since {clock_text(node.metadata.creation_timestamp)}; it is usually Ready with"
@@ -242,14 +242,12 @@ def _missing_gpus(f: Facts, claim: NodeClaim, node: Node, state: GpuState) -> Co
         return msgspec.structs.replace(unpublished, message=truncate(unpublished.message, CAUSE_BYTES))
     if state.unknown:
         return _waiting(_reason(state), f"{state.counted}; {state.unknown}")
-    if failed_without_gpus(f, claim) and f.instance is not None and f.instance.failure is not None:
-        minutes = f.policy.initialization_seconds / 60
-        message = f"{state.counted}, the pool failed and is replaced {minutes:.0f} min after Registered: "
-        return _waiting(reasons.RESOURCE_NOT_REGISTERED, truncate(message + f.instance.failure.message, CAUSE_BYTES))
     if refused := failed_mig_config(node):
         message = f"{state.counted}; the MIG manager failed to apply {refused}; see its log, and correct the label"
         return _waiting(_reason(state), message)
-    if cause := _diagnosed(f):
+    failure = f.instance.failure if f.instance is not None and has_failed(f, claim) else None
+    failed = f"the pool failed ({failure.message})" if failure is not None and not was_usable(claim) else ""
+    if cause := "; ".join(filter(None, (_diagnosed(f), failed))):
         return _waiting(_reason(state), truncate(f"{state.counted}; {cause}", CAUSE_BYTES))
     message = f"{state.counted}; {PLUGIN_HINT} To skip this check: annotate the claim {labels.GPU_READINESS}=report"
     return _waiting(_reason(state), message)

@@ -1,4 +1,4 @@
-"""A machine that has 7 of 8 GPUs from the start, and whose agent pool failed: pods may use the seven all the same.
+"""A machine that lacks GPUs from the start, and whose agent pool failed: it is one like others.
 
 AKS reports a pool as Failed whose kubelet was late, or whose extension failed.
 """
@@ -11,24 +11,27 @@ from controllers.model.policy import Policy
 from provisioner.api.repair_policy import RepairPolicy
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Failure, Fault
-from tests.world.harness import Sim, simulated
+from tests.world.harness import Sim, node_claim, simulated
 from tests.world.health.test_never_all_gpus import DUE, lacks_one, short
 from tests.world.health.test_never_all_gpus_lost import restarts
 from tests.world.health.test_repair import deleted, replaced
-from tests.world.health.test_repair_policy import plugin, train, unschedulable
+from tests.world.health.test_repair_policy import EIGHT, plugin, train, unschedulable
+from tests.world.nodeclaim.test_gpus import gpu_class
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name, pool_calls
 
 pytestmark = pytest.mark.matrix(quick=0)
+
+LATE = Failure(error=faults.nodes_not_ready(), after_seconds=300.0, machine=True)
+FAILS = Fault(verb="PUT", failure=LATE, times=20)
+CLASS = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
 
 
 async def failed(sim: Sim, policy: Policy | None = None) -> str:
     """A claim whose pool fails although its machine has a Ready Node; the claim's UID."""
     plugin(sim)
     lacks_one(sim)
-    sim.cloud.faults.append(
-        Fault(verb="PUT", failure=Failure(error=faults.nodes_not_ready(), after_seconds=300.0, machine=True))
-    )
+    sim.cloud.faults.append(FAILS)
     await sim.start_controller(policy=policy or Policy())
     uid = await short(sim)
     await sim.until(lambda: sim.cloud.pools[NAME].state == "Failed", 400, "its pool failed")
@@ -71,3 +74,35 @@ async def test_its_plugin_restarts(sim: Sim, seconds: int) -> None:
     assert not pool_calls(sim, "DELETE")
     assert claim_condition(sim, "Launched")[0] == "True"
     assert sim.store.get("pods", "trains", "default")
+
+
+@simulated(azure=FAST)
+async def test_gpus_that_the_node_class_states_otherwise(sim: Sim) -> None:
+    """It states Mixed slices, and the plugin offers eight whole GPUs, of which a training uses four."""
+    plugin(sim)
+    sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
+    sim.cloud.faults.append(FAILS)
+    await sim.start_controller()
+    await sim.apply(gpu_class(migProfile="MIG1g", migStrategy="Mixed"))
+    await sim.apply(node_claim(NAME, size=EIGHT, nodeClassRef=CLASS))
+    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 2400, "its Node is here")
+    status = {key: {"nvidia.com/gpu": "8"} for key in ("capacity", "allocatable")}
+    sim.store.patch("nodes", node_name(sim), {"status": status}, subresource="status")
+    train(sim, node_name(sim), 4)
+    await asyncio.sleep(90 * MINUTE)
+    assert sim.store.get("pods", "trains", "default")
+    assert not pool_calls(sim, "DELETE")
+    assert "MIG" in claim_condition(sim, "Initialized")[2]
+
+
+@simulated(azure=FAST)
+async def test_a_plugin_that_is_kept_away(sim: Sim) -> None:
+    """No machine would have GPUs: it is reported, and not bought again."""
+    plugin(sim, nodeSelector={"example.com/none": "true"})
+    sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
+    sim.cloud.faults.append(FAILS)
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME, size=EIGHT))
+    await asyncio.sleep(4 * 60 * MINUTE)
+    assert len(pool_calls(sim, "PUT")) == 1
+    assert "node selector" in claim_condition(sim, "Initialized")[2]

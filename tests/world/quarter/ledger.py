@@ -15,7 +15,7 @@ from tests.world.claims import CLAIMS, condition
 from tests.world.harness import Json, Sim
 
 from .fleet import DYNAMIC, EMPTY_SECONDS
-from .scenario import MINUTE, REPORTED_ONLY, ROWS, Incident, Kind
+from .scenario import MINUTE, REPORTED_ONLY, ROWS, WORKING, Incident, Kind
 
 # A condition is written seconds after its cause; the probes of a controller that has just started are a minute apart.
 MARGIN_SECONDS = 120.0
@@ -53,7 +53,9 @@ class Fault:
         due = self.began + ROWS[self.incident.kind] + MARGIN_SECONDS
         if first is None or first > due:
             return False
-        return self.incident.kind in REPORTED_ONLY or self.seconds <= due - self.began + REPAIR_SECONDS
+        # The pods of a machine that still works are waited for, in a window each day for days.
+        waits = self.incident.kind in WORKING and self.gone is None and bool(self.machine.pods)
+        return waits or self.incident.kind in REPORTED_ONLY or self.seconds <= due - self.began + REPAIR_SECONDS
 
 
 @dataclass(kw_only=True)

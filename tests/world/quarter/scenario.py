@@ -49,6 +49,8 @@ ROWS: dict[Kind, float] = {
 }
 # What the default policy leaves to a person.
 REPORTED_ONLY: tuple[Kind, ...] = ("disk",)
+# After these, other GPUs of the machine work on, and so do their pods.
+WORKING: tuple[Kind, ...] = ("gpu-partial",)
 ALARMS: tuple[Kind, ...] = ("not-ready-briefly", "detector", "detector", "xid-application", "reboot", "kubelet-restart")
 # Conditions by which node problem detectors report what is not so.
 CONDITIONS = (

@@ -6,12 +6,13 @@ from cloudprovider.interface import Failure, Gpus, InstanceState
 from controllers.garbagecollection.candidates import candidate_cause
 from controllers.model import steps
 from controllers.model.drains import Drain, Volumes
-from controllers.model.facts import Candidate, DeviceSight
+from controllers.model.facts import Candidate
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
+from provisioner.api.node import Node
 from tests.unit.builders import COLUMNS, NODE, UP, claim, facts, instance, node
 from tests.unit.controllers.planner.test_plan import GONE, ready_claim
 
@@ -32,10 +33,8 @@ EMPTY = node(
     more_labels={labels.EXCLUDE_BALANCERS: "karpenter"},
 )
 NOBODY = Drain(began_at=-60.0, read_at=0.0, volumes=Volumes(read_at=0.0))
-# Registered five minutes ago.
-AGO = -Policy().gpu_loss_seconds
-NONE = DeviceSight(node_uid=BARE.uid, none_since=AGO)
-OVER, LONGER = Policy(initialization_seconds=300.0), Policy(initialization_seconds=301.0)
+# It was registered five minutes ago.
+OVER = Policy(initialization_seconds=300.0)
 
 TABLE = [
     ("the cause of a failed pool is read", {"claims": (claim(),), "instance": instance(FAILED)}, steps.AskCause),
@@ -89,14 +88,9 @@ TABLE = [
         steps.AskCause,
     ),
     (
-        "its pods are evicted first",
+        "its machine is one like others",
         {"claims": (TOLD,), "instance": POOL, "nodes": (BARE,), "gpus": ONE},
-        steps.PatchNode,
-    ),
-    (
-        "then the pool goes, as the others do",
-        {"claims": (TOLD,), "instance": POOL, "nodes": (EMPTY,), "gpus": ONE, "drains": {EMPTY.uid: NOBODY}},
-        steps.DeleteInstance,
+        steps.PatchStatus,
     ),
     (
         "a Node that still says Ready when its pool is gone holds nothing up",
@@ -166,58 +160,29 @@ def stated(known: dict) -> dict[str, tuple[str, str, str]]:
     return {c.type: (c.status, c.reason, c.message) for c in step.conditions}
 
 
-def test_a_ready_node_without_gpus_is_reported_and_then_failed() -> None:
-    """The cause of the pool is reported at once; after the deadline it is a failed attempt."""
+def test_a_ready_node_without_gpus_is_reported() -> None:
+    """With the cause of the pool, whatever time passes; a machine that was usable shows its own."""
     known = {"claims": (LAUNCHED,), "instance": POOL, "nodes": (BARE,), "gpus": ONE}
-    waiting = stated({**known, "policy": LONGER})
+    waiting = stated({**known, "policy": OVER})
     assert waiting["Launched"][0] == "True"
-    assert waiting["Initialized"] == (
-        "Unknown",
-        "ResourceNotRegistered",
-        "nvidia.com/gpu: 0 of 1 allocatable, the pool failed and is replaced 5 min after Registered: NodesNotReady: no"
-        " Node",
-    )
-    over = stated({**known, "policy": OVER, "devices": NONE})
-    assert over["Launched"] == ("False", "NodesNotReady", "NodesNotReady: no Node")
-    assert over["Registered"][:2] == over["Initialized"][:2] == ("Unknown", "PoolFailed")
+    assert waiting["Initialized"][:2] == ("Unknown", "ResourceNotRegistered")
+    words = "nvidia.com/gpu: 0 of 1 allocatable; the pool failed (NodesNotReady: no Node)"
+    assert waiting["Initialized"][2].startswith(words)
 
 
-@pytest.mark.parametrize(
-    "known",
-    [
-        {"instance": instance()},
-        {"nodes": (node(initialized=False),)},
-        {"claims": (claim(up=("Launched", "Registered"), annotations={labels.GPU_READINESS: "report"}),)},
-        {"gpus": Gpus(known=False)},
-        {"claims": (ready_claim(),)},
-        {"nodes": (node(gpus="7", initialized=False),), "gpus": Gpus(resource="nvidia.com/gpu", count=8)},
-        {"devices": DeviceSight(node_uid=BARE.uid, none_since=AGO + 1)},
-        {"devices": None},
-    ],
-    ids=[
-        *("its pool runs", "its GPUs are there", "they are reported on only", "nothing is promised", "it was usable"),
-        *("some GPUs are there", "they may have been there just now", "this process has not seen it before"),
-    ],
-)
-def test_a_usable_node_is_kept(known: dict) -> None:
+KEPT = [
+    ("its GPUs are there", node(initialized=False), False),
+    ("some GPUs are there", node(gpus="7", initialized=False), False),
+    ("none is", BARE, False),
+    ("it is not Ready", SICK, True),
+]
+
+
+@pytest.mark.parametrize(("case", "found", "remains"), KEPT, ids=[row[0] for row in KEPT])
+def test_a_ready_node_of_a_failed_pool_is_kept(case: str, found: Node, *, remains: bool) -> None:
     """A deadline alone deletes nothing."""
-    about = {
-        "claims": (LAUNCHED,),
-        "instance": POOL,
-        "nodes": (BARE,),
-        "gpus": ONE,
-        "policy": OVER,
-        "devices": NONE,
-        **known,
-    }
-    assert not failed_launch_remains(facts(**about), about["claims"][0])
-
-
-def test_a_node_without_gpus_is_not_kept() -> None:
-    """The counterpart: nothing of the above."""
-    assert failed_launch_remains(
-        facts(claims=(LAUNCHED,), instance=POOL, nodes=(BARE,), gpus=ONE, policy=OVER, devices=NONE), LAUNCHED
-    )
+    about = facts(claims=(LAUNCHED,), instance=POOL, nodes=(found,), gpus=ONE, policy=OVER)
+    assert failed_launch_remains(about, LAUNCHED) is remains, case
 
 
 def test_the_node_of_a_failed_attempt_does_not_delete_the_claim() -> None:
