@@ -173,8 +173,9 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     `published`: `allocatable` was published since the last sign of a restart, which was at `restarted_at`.
     `ready_since` and `restarts_since`: the transitions of the conditions that are such signs; `was_ready`: the Node has
     been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
-    `misconfigured`: a setting explains the lack of devices. `none_since` and `closed_since`: the loop times since which
-    this process has seen that pods can use none of them, and that the Node takes no new pods. `at_fault`: whether the
+    `misconfigured`: a setting explains the lack of devices. `some`: pods can use some of them; `gone_since`: the loop
+    time since which they can use none, after this process has seen some. `closed_since`: the loop time since which this
+    process has seen that the Node takes no new pods. `at_fault`: whether the
     last diagnosis lays the lack on the machine, None without one; `blamed_since`: the loop time since which it does,
     after one that did not.
     """
@@ -191,7 +192,8 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     mig_since: tuple[datetime, float] | None = None
     seen_since: float | None = None
     misconfigured: bool = False
-    none_since: float | None = None
+    some: bool = False
+    gone_since: float | None = None
     closed_since: float | None = None
     at_fault: bool | None = None
     blamed_since: float | None = None
@@ -210,17 +212,18 @@ class UnhealthyCounts(msgspec.Struct, frozen=True, kw_only=True):
     """The other unhealthy Nodes, as the repair of one Node needs them once it is due.
 
     `nodes`: all that were usable once; `unhealthy`: those with a signal whose action is to replace; `simultaneous`: the
-    most of these that got a signal of this group within one window; `going`: those that are being replaced, except
-    `overdue` ones, whose removal has passed its deadline; `place`: this Node's among the due repairs. `owner`: of
-    KAITO, if a repair of another of its machines comes first. `suspended`: machines of its size and image failed in the
-    same way, so that this one is kept. `serves`: the machine can still run pods, and is replaced alone. `affected`: how
-    many had a signal of its groups within a day, 0 of machines that run no pods. `successor`: whose replacement is not
-    Ready, "" if there is none.
+    most of these that got a signal of this group within one window; `all_at_once`: those are all of several Nodes that
+    worked before; `going`: those that are being replaced, except `overdue` ones, whose removal has passed its deadline;
+    `place`: this Node's among the due repairs. `owner`: of KAITO, if a repair of another of its machines comes first.
+    `suspended`: machines of its size and image failed in the same way, so that this one is kept. `serves`: the machine
+    can still run pods, and is replaced alone. `affected`: how many had a signal of its groups within a day, 0 of
+    machines that run no pods. `successor`: whose replacement is not Ready, "" if there is none.
     """
 
     nodes: int = 1
     unhealthy: int = 0
     simultaneous: int = 0
+    all_at_once: bool = False
     going: int = 0
     overdue: int = 0
     place: int = 1

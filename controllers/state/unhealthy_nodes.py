@@ -71,6 +71,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     suspended: Callable[[Policy, Unhealthy, int, bool], bool]
 
 
+def _all_at_once(unhealthy: Unhealthy, simultaneous: int, nodes: int) -> bool:
+    """Whether it is every machine of several; those that were never usable have no pods to lose."""
+    return simultaneous >= nodes > 1 and unhealthy.policy.signal not in STARTING
+
+
 class UnhealthyNodes:
     """Times are loop times in seconds. `history`: the repairs of the last days."""
 
@@ -171,7 +176,11 @@ class UnhealthyNodes:
         """The counts for a repair that is not due: whether it is suspended, and what a cordon depends on."""
         nodes, simultaneous = len(self._machines(unhealthy)), self._simultaneous(unhealthy)
         return UnhealthyCounts(
-            nodes=nodes, simultaneous=simultaneous, suspended=suspended, affected=self._affected(unhealthy, now)
+            nodes=nodes,
+            simultaneous=simultaneous,
+            all_at_once=_all_at_once(unhealthy, simultaneous, nodes),
+            suspended=suspended,
+            affected=self._affected(unhealthy, now),
         )
 
     def _machines(self, unhealthy: Unhealthy) -> list[NodeClaim]:
@@ -195,11 +204,12 @@ class UnhealthyNodes:
             if owner not in busy:
                 place += 1
                 busy |= {owner} - {""}
-        own = self._owner(key)
+        own, simultaneous = self._owner(key), self._simultaneous(unhealthy)
         return UnhealthyCounts(
             nodes=len(usable),
             unhealthy=sum(node.replaces for node in self._unhealthy.values()),
-            simultaneous=self._simultaneous(unhealthy),
+            simultaneous=simultaneous,
+            all_at_once=_all_at_once(unhealthy, simultaneous, len(usable)),
             going=len(replaced) - len(overdue),
             overdue=len(overdue),
             place=place,

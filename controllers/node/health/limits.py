@@ -30,7 +30,7 @@ def max_simultaneous(policy: Policy, nodes: int) -> float:
 
 def fail_together(policy: Policy, counts: UnhealthyCounts) -> bool:
     """Whether so many machines became unhealthy within one window that they have a common cause."""
-    return counts.simultaneous > max_simultaneous(policy, counts.nodes)
+    return counts.all_at_once or counts.simultaneous > max_simultaneous(policy, counts.nodes)
 
 
 def rolls_out(policy: Policy, counts: UnhealthyCounts) -> str:

@@ -23,7 +23,7 @@ from controllers.model.steps import DeleteClaim, Step, Wait
 from . import another, cordon, limits, messages, observed_before, plugin_restart
 from .limits import blocked_by_limits
 from .repair_delays import delay
-from .repair_removal import fresh_reads, remove, undo_drain_deadline
+from .repair_removal import drain_is_over, fresh_reads, remove, undo_drain_deadline
 from .repairable import is_enabled, may_act, unhealthy_node
 
 
@@ -41,12 +41,23 @@ def step(f: Facts) -> Step | None:
         return restart
     waiting = delay(f, unhealthy, node)
     if waiting is not None:
+        if (undo := undo_drain_deadline(f, claim)) is not None and drain_is_over(f, claim):
+            return undo
         return (observed_before.write(f, claim, unhealthy) if acts else None) or _sooner(
             waiting,
             plugin_restart.seconds_left(f, unhealthy),
             cordon.seconds_left(f),
             observed_before.seconds_left(f, claim, unhealthy) if acts else math.inf,
         )
+    kept = _kept(f)
+    if kept is None:
+        return fresh_reads(f, claim, node, unhealthy) or remove(f, claim, node, unhealthy)
+    # Another process may have begun it: what deletes the claim later must not use the deadline of that drain.
+    return (None if f.scarce is None else undo_drain_deadline(f, claim)) or kept
+
+
+def _kept(f: Facts) -> Wait | None:
+    """Why a machine is kept whose repair is due; None if it is not."""
     if f.counts.restricted or blocked_by_limits(f.policy, f.counts.unhealthy_counts):
         return Wait(after=f.policy.repair_poll_seconds, why="repair delayed by the limits on simultaneous repairs")
     if why := another.obstacle(f):
@@ -55,7 +66,7 @@ def step(f: Facts) -> Step | None:
         return Wait(after=None, why="repair suspended: machines of this size and image failed in the same way")
     if f.policy.repair_dry_run:
         return Wait(after=None, why="dry run: repair would delete the claim")
-    return fresh_reads(f, claim, node, unhealthy) or remove(f, claim, node, unhealthy)
+    return None
 
 
 def _wait_for_cordon(f: Facts, *, enabled: bool) -> Wait | None:

@@ -24,7 +24,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.time import parse_duration, rfc3339, shifted
+from provisioner.api.time import parse_duration, parse_rfc3339, rfc3339, shifted
 
 from . import another, diagnosis_reads, limits, messages, signals
 from .limits import blocked_by_limits
@@ -120,6 +120,12 @@ def _drain_seconds(policy: Policy, claim: NodeClaim, unhealthy: Unhealthy) -> fl
     grace = min(unhealthy.grace_seconds, policy.repair_grace_seconds) if unhealthy.policy.works else 0.0
     limit = policy.repair_drain_seconds + grace
     return limit if own is None else min(own, limit)
+
+
+def drain_is_over(f: Facts, claim: NodeClaim) -> bool:
+    """Whether the deadline of a drain that a repair wrote has passed, and the repair was not made."""
+    until = parse_rfc3339(claim.metadata.annotations.get(labels.REPAIR_DRAIN_UNTIL, ""))
+    return until is not None and until <= f.now
 
 
 def undo_drain_deadline(f: Facts, claim: NodeClaim) -> PatchClaim | None:

@@ -73,7 +73,8 @@ def _signals(f: Facts, claim: NodeClaim, node: Node | None) -> frozenset[str]:
         return frozenset({NOT_READY} if is_lost(f, claim) else ())
     if not node.ready:
         return frozenset({NOT_READY})
-    signal = GPU_PARTIAL if state_of(f, claim, node).some else GPU_GONE
+    gone = not state_of(f, claim, node).some and gpus_gone_since(f) <= f.loop_now
+    signal = GPU_GONE if gone else GPU_PARTIAL
     return frozenset({signal} if _lost_gpus(f, claim, node) else ())
 
 
@@ -124,6 +125,12 @@ def is_lost(f: Facts, claim: NodeClaim) -> bool:
 def gpu_loss_began(f: Facts) -> float:
     """The loop time since which missing GPUs are a loss."""
     return (f.loop_now if f.gpu_short_since is None else f.gpu_short_since) + f.policy.gpu_loss_seconds
+
+
+def gpus_gone_since(f: Facts) -> float:
+    """The loop time since which the loss of all GPUs is one: a loss of some before does not shorten its time."""
+    gone = f.devices.gone_since if f.devices is not None else None
+    return gpu_loss_began(f) if gone is None else max(gpu_loss_began(f), gone + f.policy.gpu_loss_seconds)
 
 
 def confirmed_since(f: Facts, claim: NodeClaim, node: Node | None, row: RepairPolicy) -> float:
@@ -202,7 +209,7 @@ def reported_seconds(f: Facts, claim: NodeClaim, node: Node | None, row: RepairP
         stated = reported_condition(node, row.condition, row.status) if node is not None else None
         return _since_both(f, reported.last_transition_time if reported is not None else None, stated)
     if row.signal in (GPU_GONE, GPU_PARTIAL):
-        return f.loop_now - gpu_loss_began(f)
+        return f.loop_now - (gpus_gone_since(f) if row.signal == GPU_GONE else gpu_loss_began(f))
     stated = node.ready_condition if node is not None else None
     reported = claim.condition(INITIALIZED, "False")
     if reported is None or reported.reason not in REPORTED_NOT_READY:

@@ -16,8 +16,8 @@ from provisioner.api.repair_policy import RepairPolicy
 from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS
 from tests.world.demand import node_class, node_pool
 from tests.world.harness import Sim, simulated
-from tests.world.health.test_repair import deleted, replaced, uid_of
-from tests.world.health.test_repair_policy import EIGHT, LOSS, train
+from tests.world.health.test_repair import annotations, deleted, replaced, uid_of
+from tests.world.health.test_repair_policy import EIGHT, LOSS, plugin, train
 from tests.world.transcript import FAST, MINUTE, claim_condition
 
 pytestmark = pytest.mark.matrix(quick=0)
@@ -174,3 +174,51 @@ async def test_a_cordon_of_a_user_ends_no_training(sim: Sim, *, succeeded: bool)
     assert not deleted(sim, FIRST)
     assert labels.CORDONED_AT not in sim.store.get("nodes", node)["metadata"].get("annotations", {})
     await replaced(sim, uid, FIRST, within_seconds=20 * MINUTE)
+
+
+@pytest.mark.parametrize("minutes", [5.5, 10])
+@simulated(azure=READABLE)
+async def test_a_gap_of_the_plugin(sim: Sim, minutes: float) -> None:
+    """It is kept with 7 of 8 GPUs for two hours, and none is shown for less than the 16 min of GpuGone."""
+    plugin(sim)
+    await machine(sim)
+    node = node_of_first(sim)
+    limit_nodes(sim, "0")
+    sim.nodes.set_gpus(node, 8, unhealthy=1)
+    await asyncio.sleep(2 * 60 * MINUTE)
+    sim.nodes.set_gpus(node, 8, unhealthy=8)
+    await asyncio.sleep(minutes * MINUTE)
+    assert not deleted(sim, FIRST)
+    sim.nodes.set_gpus(node, 8, unhealthy=1)
+    await asyncio.sleep(30 * MINUTE)
+    assert not deleted(sim, FIRST)
+
+
+@pytest.mark.parametrize("change", ["no other machine can be had", "dry run"])
+@simulated(azure=READABLE)
+async def test_the_deadline_of_a_drain_that_is_not_made(sim: Sim, change: str) -> None:
+    """The leader ends after it wrote the deadline, and its successor keeps the machine, which takes pods again. Three
+    hours later a user deletes the claim: the drain waits for the budget of a training that began meanwhile.
+    """
+    row = RepairPolicy(signal="GpuPartial", seconds=600.0, action="Replace", agreement="None")
+    await machine(sim, policy=Policy(repair_policies=(row,)))
+    sim.nodes.set_unhealthy_gpus(node_of_first(sim), 1)
+    await sim.until(
+        lambda: labels.REPAIR_DRAIN_UNTIL in annotations(sim, FIRST), 30 * MINUTE, "the deadline is written"
+    )
+    sim.crash()
+    if change != "dry run":
+        limit_nodes(sim, "0")
+    await sim.start_controller("ctl1", policy=Policy(repair_policies=(row,), repair_dry_run=change == "dry run"))
+    await asyncio.sleep(3 * 60 * MINUTE)
+    assert not deleted(sim, FIRST)
+    assert not cordoned(sim)
+    assert not {labels.REPAIR_DRAIN_UNTIL, labels.TERMINATION_TIMESTAMP} & {*annotations(sim, FIRST)}
+    train(sim, node_of_first(sim), 4)
+    sim.store.patch("pods", "trains", {"metadata": {"name": "trains", "labels": {"app": "trains"}}}, "default")
+    spec = {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "trains"}}}
+    sim.store.create("poddisruptionbudgets.policy", {"metadata": {"name": "trains"}, "spec": spec}, "default")
+    await asyncio.sleep(MINUTE)
+    await sim.delete_claim(FIRST)
+    await asyncio.sleep(3 * MINUTE)
+    assert sim.store.get("pods", "trains", "default")

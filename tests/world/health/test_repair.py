@@ -330,10 +330,11 @@ async def test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_
 
 @pytest.mark.matrix(quick=0)
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "restarted meanwhile"])
+@pytest.mark.parametrize("count", [2, 6])
 @simulated(azure=FAST)
-async def test_h7_all_nodes_at_once_are_a_false_alarm(sim: Sim, restarts: bool) -> None:
+async def test_h7_all_nodes_at_once_are_a_false_alarm(sim: Sim, count: int, restarts: bool) -> None:
     """All Nodes are NotReady at once: no claim is deleted, and all recover."""
-    names = await fleet(sim, 6)
+    names = await fleet(sim, count)
     nodes = [node_name(sim, name) for name in names]
     await silent(sim, *names)
     if restarts:

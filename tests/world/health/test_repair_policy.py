@@ -538,10 +538,11 @@ async def test_h3_four_of_five_with_a_condition_are_left_alone_until_most_are_ba
 
 @pytest.mark.parametrize("policy", [Policy(), OPTED], ids=["by default", "a user opted in"])
 @pytest.mark.parametrize("condition", ["GPUMissing", "KernelDeadlock", "kubernetes.azure.com/NodeHealthy"])
+@pytest.mark.parametrize("count", [2, 6])
 @simulated(azure=FAST)
-async def test_h7_an_agent_that_is_wrong_about_all_nodes(sim: Sim, condition: str, policy: Policy) -> None:
+async def test_h7_an_agent_that_is_wrong_about_all_nodes(sim: Sim, count: int, condition: str, policy: Policy) -> None:
     """A condition flips on all Nodes at once: nothing is deleted or cordoned, whatever its toleration."""
-    names = await fleet(sim, 6, policy=policy)
+    names = await fleet(sim, count, policy=policy)
     status = "False" if "/" in condition else "True"
     for name in names:
         set_condition(sim, condition, status, name)
