@@ -20,6 +20,8 @@ from .resources import CRD_FINALIZER, CRD_KEY, Resource
 from .store import NAMESPACE_FINALIZER, Store
 from .watch_cache import EventType
 
+# As kube-controller-manager ignores them: they are most objects, own nothing and have no owner.
+_IGNORED = ("events",)
 _BUDGET_KINDS = ("pods", "poddisruptionbudgets.policy")
 
 
@@ -87,15 +89,18 @@ class Collector:
 
     def _having(self, field: str) -> Iterator[tuple[str, Json]]:
         """The objects with this member of their metadata, by kind, namespace and name."""
-        for resource in self._store.resources:
+        for resource in self._collected():
             objects = self._store.collection(resource.key).objects
             found = [(place, one.obj) for place, one in objects.items() if one.obj["metadata"].get(field)]
             for _, obj in sorted(found, key=lambda pair: pair[0]):
                 yield resource.key, obj
 
+    def _collected(self) -> list[Resource]:
+        return [resource for resource in self._store.resources if resource.key not in _IGNORED]
+
     def _living(self) -> set[str]:
         """The UIDs of all objects."""
-        collections = (self._store.collection(resource.key) for resource in self._store.resources)
+        collections = (self._store.collection(resource.key) for resource in self._collected())
         return {one.obj["metadata"]["uid"] for collection in collections for one in collection.objects.values()}
 
     def _owned(self) -> int:

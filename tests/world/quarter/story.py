@@ -88,12 +88,19 @@ def run(
             if waiting := sum(len(one.waiting) for one in pods):
                 found.waiting[day] = waiting
             await days.stop()
+            _expire_events(sim)
             found.cpu_seconds = time.process_time() - begun
             if report is not None:
                 report(day, found)
 
     simulate(story, horizon_seconds=math.inf, seed=scenario.seed, azure=fleet.azure(scenario.machines))
     return results[0]
+
+
+def _expire_events(sim: Sim) -> None:
+    """As the API server does after an hour."""
+    for event in sim.store.list("events"):
+        sim.store.delete("events", event["metadata"]["name"], event["metadata"]["namespace"])
 
 
 async def _running(sim: Sim, pods: list[fleet.Pods], machines: int) -> None:
