@@ -4,17 +4,19 @@ Source: docs/references/karpenter.md#consolidation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from itertools import islice
 
 import msgspec
 
 from controllers.model.storage import Storage
+from controllers.nodepool.budgets import Reason
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
 from provisioner.api import labels
-from provisioner.api.conditions import CONSOLIDATABLE, INITIALIZED
+from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED, INITIALIZED
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
@@ -102,11 +104,11 @@ def with_pods(
     for one in found:
         try:
             bounded = one.machine.claim.spec.termination_grace_period is not None
-            specs = [*_moving(one, view.observed.storage, models, lose=eventual and bounded)]
+            specs = [*_moving(one, view.observed.storage, models, lose=eventual and bounded, now=view.now)]
         except ValueError as error:
             kept[one.machine.claim.name] = str(error)
             continue
-        gpus = any(pod.moves and pod.eviction.gpus for pod in one.machine.pods)
+        gpus = any(pod.recreated and pod.eviction.gpus for pod in one.machine.pods)
         known.append((msgspec.structs.replace(one, gpu_model=models.of(one.size)) if gpus else one, specs))
     bound = [(name, spec) for _, specs in known for name, spec, _ in specs]
     present = {id(pod.constraints): pod.constraints for one in view.machines for pod in one.pods}
@@ -128,6 +130,25 @@ def policy_of(pool: NodePool, machine: Machine) -> str:
     if given is not None:
         return given
     return WHEN_EMPTY if has_gpus(machine) else UNDERUTILIZED
+
+
+def why_unwanted(machine: Machine, pool: NodePool | None, reason: Reason) -> str:
+    """Why a command under way has no cause any more, "" if it has: a user can take back what caused it.
+
+    `pool`: None if it is not known. Nothing else ends a cause: pods and prices change while a replacement starts.
+    """
+    if reason == "Drifted":
+        return "" if machine.claim.condition(DRIFTED, "True") is not None else "it has not drifted any more"
+    return _not_consolidated(machine, pool) if reason == "Underutilized" and pool is not None else ""
+
+
+def _not_consolidated(machine: Machine, pool: NodePool) -> str:
+    """Why the NodePool states that this machine is not consolidated while pods use it, "" if it is."""
+    if consolidate_after(pool) is None:
+        return f'NodePool "{pool.name}" has consolidation disabled'
+    if policy_of(pool, machine) == WHEN_EMPTY:
+        return f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty'
+    return ""
 
 
 def cost_of(machine: Machine) -> float:
@@ -154,10 +175,8 @@ def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
     claim, node, policy = machine.claim, machine.node, policy_of(pool, machine)
     if pool.spec.replicas is not None:
         raise ValueError(f'NodePool "{pool.name}" is static')
-    if consolidate_after(pool) is None:
-        raise ValueError(f'NodePool "{pool.name}" has consolidation disabled')
-    if policy == WHEN_EMPTY:
-        raise ValueError(f'NodePool "{pool.name}" has consolidation policy WhenEmpty, but node is not empty')
+    if why := _not_consolidated(machine, pool):
+        raise ValueError(why)
     if node is None or node.deleting or not is_initialized(machine):
         raise ValueError(NOT_INITIALIZED)
     if machine.blocked:
@@ -195,14 +214,15 @@ def is_initialized(machine: Machine) -> bool:
 
 
 def _moving(
-    one: Candidate, storage: Storage, models: GpuModels, *, lose: bool
+    one: Candidate, storage: Storage, models: GpuModels, *, lose: bool, now: datetime
 ) -> Iterator[tuple[str, model.PodSpec, model.PodSpec]]:
     """The pods that need another place, kept on their GPU model and as they are.
 
     Raises ValueError for one that has none.
     """
     for pod in one.machine.pods:
-        if pod.moves:
+        # A protection for a time can have passed, which `moves` does not tell.
+        if pod.recreated and not pod.protects(now):
             try:
                 spec = with_volumes(pod, storage)
             except ValueError as error:

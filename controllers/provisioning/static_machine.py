@@ -82,13 +82,15 @@ def is_outdated(
     node_class: AgentPoolNodeClass | None,
     settings: NodeClassSpec = DEFAULTS,
     now: datetime,
+    replaces: bool = False,
 ) -> bool:
     """Whether a NodeClaim whose launch fails would be created otherwise now. `node_class`: None if it is not known.
 
-    The order of its instance types changes with their prices and is not compared. The pods of another machine narrow
-    its replacement, which its command deletes if it cannot be launched. Raises as `static_machine`.
+    `replaces`: a command under way waits for it. The pods of another machine narrow its replacement, which its command
+    deletes if it cannot be launched. The order of its instance types changes with their prices and is not compared.
+    Raises as `static_machine`.
     """
-    if labels.REPLACEMENT_COMMAND in claim.metadata.annotations:
+    if replaces:
         return False
     if claim.deleting or claim.status.node_name or claim.condition(LAUNCHED, "False") is None:
         return False

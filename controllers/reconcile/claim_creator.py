@@ -37,13 +37,15 @@ log = structlog.get_logger("provisioner")
 class Created(NamedTuple):
     """`claims`: the names of the new NodeClaims. `names`: the same by pod. `refused`: why the API server refused some.
 
-    `again_seconds`: when to decide again, because not all were created; None if all were, or were refused.
+    `again_seconds`: when to decide again, because not all were created; None if all were, or were refused. `denied`:
+    the reasons of all refusals, also of machines without pods.
     """
 
     claims: tuple[str, ...]
     names: Mapping[str, str]
     refused: Mapping[str, str]
     again_seconds: float | None = None
+    denied: tuple[str, ...] = ()
 
 
 class ClaimCreator:
@@ -127,7 +129,7 @@ class ClaimCreator:
             if not pool.metadata.deleting and before.get(pool.metadata.uid) == pool.spec
         }
         taken = {claim.name for claim in seen}
-        claims, created, refused = list[str](), dict[str, str](), dict[str, str]()
+        claims, created, refused, denied = list[str](), dict[str, str](), dict[str, str](), list[str]()
         self._expected_at = _now()
         for machine in machines:
             pool = pools.get(machine.node_pool)
@@ -147,12 +149,13 @@ class ClaimCreator:
                     if machine.price is None:
                         event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
                         self._actuator.record_event(pool, event)
-                case KubeFailed(error=error) if error.conflict:
+                case KubeFailed(error=error) if error.reason == "AlreadyExists":
                     log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._claims.invalidate()
                     return Created(tuple(claims), created, refused, STALE_SECONDS)
-                case KubeFailed(error=error) if error.refused:
-                    self._refused(machine, pool, f"the API server refuses its NodeClaim: {error}")
+                case KubeFailed(error=error) if error.refused or error.conflict:
+                    denied.append(f"the API server refuses its NodeClaim: {error}")
+                    self._refused(machine, pool, denied[-1])
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
                 case KubeFailed(error=error):
                     raise error
@@ -160,7 +163,7 @@ class ClaimCreator:
                     return Created(tuple(claims), created, refused, FENCED_SECONDS)
                 case _:
                     raise TypeError(type(result).__name__)
-        return Created(tuple(claims), created, refused)
+        return Created(tuple(claims), created, refused, denied=tuple(denied))
 
 
 def _concerns(claim: NodeClaim, pool: NodePool | None, static: Collection[str]) -> bool:

@@ -76,8 +76,9 @@ async def delete_claim(actuator: Actuator, claim: NodeClaim, evidence: Evidence,
             return _refused(actuator, claim, error)
         case KubeFailed(error=error) if not (error.not_found or error.conflict):
             raise error
-        case KubeFailed():
-            return Deletion.CHANGED
+        case KubeFailed(error=error):
+            # A webhook may deny it with these codes too, and would do so each second.
+            return Deletion.CHANGED if await _is_changed(actuator, claim) else _refused(actuator, claim, error)
         case Fenced():
             return Deletion.FENCED
     log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause=step.cause)

@@ -77,6 +77,8 @@ class CommandMarks:
             raise NotWritten(why)
         claim = await self._write_claim(decided, annotated, fits)
         command = command_of(claim)
+        if not command:
+            raise NotWritten(refused=f"the API server drops the annotation {labels.DISRUPTION_COMMAND}")
         await self._write_claim(claim, stated, still_has_id)
         if machine.node is not None:
             await self._patch(

@@ -13,6 +13,8 @@ from datetime import datetime, timedelta
 import msgspec
 
 from controllers.disruption.blockers import REFUSED, protected, with_blockers
+from controllers.disruption.candidates import why_unwanted
+from controllers.disruption.emptiness import consolidate_after
 from controllers.disruption.machine import Machine
 from controllers.disruption.pod_budgets import PodBudgets
 from controllers.disruption.queue import replaced_by, replaces
@@ -172,6 +174,18 @@ class Machines:
     def protected(self, claim: NodeClaim, reason: Reason) -> str:
         """Why a command under way must not remove this machine, "" if it may."""
         return protected(self.machine(claim), self._bound(claim.status.node_name), reason, self._clock.now())
+
+    def unwanted(self, claim: NodeClaim, reason: Reason) -> str:
+        """Why a command under way has no cause any more for removing this machine, "" if it has."""
+        return why_unwanted(self.machine(claim), self._node_pool(claim), reason)
+
+    def keeps_empty(self, claim: NodeClaim) -> bool:
+        """Whether the NodePool of the claim never removes a machine because it is empty, nor to have fewer replicas."""
+        pool = self._node_pool(claim)
+        return pool is not None and pool.spec.replicas is None and consolidate_after(pool) is None
+
+    def _node_pool(self, claim: NodeClaim) -> NodePool | None:
+        return next((one for one in self._caches.node_pools() if is_member(claim, one)), None)
 
     def _bound(self, node: str) -> tuple[CachedPod, ...]:
         cached = self._caches.pods.by_index(BY_NODE, node) if node else ()

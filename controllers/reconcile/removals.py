@@ -90,7 +90,7 @@ class Removals:
             cause=CAUSES[reason],
             uid=claim.uid,
             ours=not why_foreign(claim),
-            seen=True if listed else None,
+            seen=not self._machines.unwanted(claim, reason) if listed else None,
             blocked=self._machines.protected(claim, reason),
             # The callers have found a place for each pod, in the step of the event loop before that list.
             place="Ready",

@@ -33,6 +33,7 @@ from controllers.provisioning.nominations import Nominations
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.kube import KubeError
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion
@@ -48,6 +49,8 @@ from .undoing import Undoing
 
 # So long a cache may lack a pod that exists.
 HELD_SECONDS = 120.0
+# So long a deletion may fail; meanwhile the machine takes no pods, and its replacement is paid for as well.
+FAILED_SECONDS = 1800.0
 # How often it is computed whether the pods of a machine that is replaced have a place.
 LOOK_SECONDS = 10.0
 
@@ -98,7 +101,13 @@ class Replacements:
         self._ages = ObservedAges(clock)
         self._held: dict[str, float] = {}
         self._undoing = Undoing(
-            actuator, self._marks, leaving=machines.leaving, observer=observer, events=events, ended=ended
+            actuator,
+            self._marks,
+            leaving=machines.leaving,
+            observer=observer,
+            events=events,
+            ended=ended,
+            keeps_empty=machines.keeps_empty,
         )
 
     async def begin(self, command: Command, well_known: frozenset[str]) -> float | None:
@@ -146,7 +155,8 @@ class Replacements:
 
     def _next(self, command: Replacement) -> Step:
         for claim in command.old:
-            if why := self._machines.protected(claim, command.reason):
+            why = self._machines.protected(claim, command.reason) or self._machines.unwanted(claim, command.reason)
+            if why:
                 return undo(msgspec.structs.replace(command, protected=True), why)
         trying = {claim.uid for claim in command.new if self._trying(claim)}
         return next_step(command, self._ages.all, self._limit_seconds, trying)
@@ -187,7 +197,11 @@ class Replacements:
                 return await self._hold(command)
         refused = list[NodeClaim]()
         for claim in command.old:
-            match await self._removals.delete(claim, command.reason):
+            try:
+                deletion = await self._removals.delete(claim, command.reason)
+            except KubeError as error:
+                return await self._fail(command, error)
+            match deletion:
                 case Deletion.FENCED:
                     return FENCED_SECONDS
                 case Deletion.REFUSED:
@@ -206,6 +220,13 @@ class Replacements:
         if held < HELD_SECONDS:
             return max(STALE_SECONDS, held)
         why = "pods on its Node are not known"
+        return await self._undoing.undo(command.old, lambda one: undo(one, why))
+
+    async def _fail(self, command: Replacement, error: KubeError) -> float:
+        """The deletion failed in a way that may pass; the command is undone if it does not. Raises `error` before."""
+        if _now() - self._held.setdefault(command.id, _now()) < FAILED_SECONDS:
+            raise error
+        why = f"failed to delete: {error}"
         return await self._undoing.undo(command.old, lambda one: undo(one, why))
 
     def _still_fails(self, command: Replacement) -> Undo | None:
@@ -241,6 +262,8 @@ class Replacements:
         created = await self._creator.create(command.replacements, claims, well_known, pools, lambda _: known)
         self._destinations[name] = command.destinations
         self._nominations.record((*created.claims, *command.destinations), _now())
+        if created.denied:
+            return await self._withdraw(command, NotWritten(refused=created.denied[0]))
         names = ", ".join(created.claims)
         log.info("replacing machines", NodeClaims=[one.claim.name for one in command.machines], command=name,
                  replacements=created.claims, reason=command.reason, saving=round(command.saving, 3))  # fmt: skip

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.blockers import MOVABLE
+from controllers.disruption.queue import replaced_by, replaces
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
@@ -22,6 +23,7 @@ from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import BY_NODE, CachedPod
 from controllers.provisioning.static_machine import is_outdated, static_machine
+from controllers.state.indexes import UID
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -132,7 +134,10 @@ class StaticCapacity:
             return False
         node_class = self._caches.node_class(pool.spec.template.spec.node_class_ref.name)
         settings, now = self._caches.settings_of(pool), self._clock.now()
-        return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now)
+        replaced = any(
+            replaces(claim, one) for uid in replaced_by(claim) for one in self._caches.claims.by_index(UID, uid)
+        )
+        return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now, replaces=replaced)
 
     async def _create(
         self, creator: ClaimCreator, pool: NodePool, count: int, claims: Sequence[NodeClaim]

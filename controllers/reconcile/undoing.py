@@ -31,8 +31,16 @@ from .refused_marks import RefusedMarks
 log = structlog.get_logger("disruption")
 
 
+def _stays(names: str) -> Event:
+    message = f"It does not replace {names} after all, and consolidateAfter is Never: delete it if no pod needs it"
+    return Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
+
+
 class Undoing:
-    """`ended(command, why)`: a command was undone with this cause."""
+    """`ended(command, why)`: a command was undone with this cause.
+
+    `keeps_empty(claim)`: whether its NodePool removes no empty machine.
+    """
 
     def __init__(
         self,
@@ -43,6 +51,7 @@ class Undoing:
         observer: DisruptionObserver,
         events: DisruptionEvents,
         ended: Callable[[Replacement, str], None],
+        keeps_empty: Callable[[NodeClaim], bool],
     ) -> None:
         self._actuator = actuator
         self._marks = marks
@@ -50,6 +59,7 @@ class Undoing:
         self._observer = observer
         self._events = events
         self._ended = ended
+        self._keeps_empty = keeps_empty
         self._refusals = RefusedMarks(events)
 
     def delay(self, command: Replacement) -> float:
@@ -85,6 +95,10 @@ class Undoing:
         left += [await self._refusals.left(claim, self._marks.unmark(claim, events)) for claim in step.command.old]
         if any(left):
             return max(left)
+        for claim in step.kept:
+            if self._keeps_empty(claim):
+                names = ", ".join(one.name for one in step.command.old)
+                self._actuator.record_event(claim, _stays(names))
         self._leaving.release(step.command.old)
         log.warning("disruption undone", NodeClaims=[one.name for one in step.command.old], cause=step.why)
         if failed:
