@@ -11,7 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from controllers.nodepool.static_capacity import node_limit
+from controllers.nodepool.static_capacity import NODES, node_limit
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
 
@@ -19,6 +19,7 @@ from .drift import NO_BUDGET, NONE_UNDONE, drifted_since, first_left, is_drifted
 from .machine import Machine, budget_left
 from .search import WAITS
 
+LIMIT = f"spec.limits[{NODES}]"
 NO_AGENT_POOL = (
     "The limit on agent pools allows no replacement (--max-agent-pools, or what AKS and other agent pools leave): raise"
     " it, or delete agent pools"
@@ -65,12 +66,10 @@ def static_drift(
         for one in drifted
         if one not in free
     }
-    room = node_limit(pool, default=len(machines) + len(free)) - len(machines)
+    limit = node_limit(pool, default=len(machines) + len(free))
+    room = limit - len(machines)
     if room <= 0 and free:
-        return StaticDrift(
-            held=f"spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is {replicas}",
-            kept=kept,
-        )
+        return StaticDrift(held=_at_limit(limit, replicas), kept=kept)
     if max_new is not None and max_new <= 0 and free:
         return StaticDrift(held=NO_AGENT_POOL, kept=kept)
     counts = [count for count in (room, left, max_new) if count is not None]
@@ -78,6 +77,15 @@ def static_drift(
     first = [one for one in free if one not in proved][: first_left(machines)]
     chosen = [one for one in free if one in proved or one in first]
     return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]), kept=kept)
+
+
+def _at_limit(limit: int, replicas: int) -> str:
+    """Why the limit on Nodes allows no replacement now; one above `spec.replicas` needs no change by a user."""
+    if limit <= replicas:
+        return f"{LIMIT} allows no replacement; raise it above spec.replicas, which is {replicas}"
+    return (
+        f"{LIMIT} is {limit} and counts NodeClaims that are being deleted or replaced: others are replaced after them"
+    )
 
 
 def _replaced(running: Sequence[Machine]) -> int:

@@ -15,6 +15,9 @@ from tests.unit.builders import BORN, NOW, claim, node
 
 UP = ("Launched", "Registered", "Initialized", "Ready")
 NO_ROOM = "spec.limits[nodes] allows no replacement; raise it above spec.replicas, which is 2"
+FULL = (
+    "spec.limits[nodes] is 3 and counts NodeClaims that are being deleted or replaced: others are replaced after them"
+)
 
 
 def machine(
@@ -66,6 +69,9 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         # The limit on Nodes.
         (limited(pool(), "2"), [A, B], "", NO_ROOM),
         (limited(pool(3), "4"), [A, B, FINE], "a", ""),
+        # It is high enough: one that was replaced is still being deleted, or one is being replaced.
+        (limited(pool(), "3"), [A, FINE, machine("gone", "InstanceTerminating", deleting=True)], "", FULL),
+        (limited(pool(), "3"), [A, GOING, BOOTING], "", FULL),
         # Machines that must not be disrupted.
         (pool(), [msgspec.structs.replace(A, blocked_eventually="do-not-disrupt"), B], "b", ""),
         (pool(), [msgspec.structs.replace(A, leaving=True), B, FINE], "b", ""),
