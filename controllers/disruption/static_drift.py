@@ -55,8 +55,10 @@ def static_drift(
     drifted = [one for *_, one in sorted(line, key=lambda place: place[:3])]
     running = [one for one in machines if not one.claim.deleting]
     replicas = pool.spec.replicas
-    if replicas is None or not drifted or len(running) > replicas + _replaced(running):
+    if replicas is None or not drifted:
         return StaticDrift()
+    if (surplus := len(running) - _replaced(running) - replicas) > 0:
+        return StaticDrift(held=_beyond_replicas(surplus, replicas))
     free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in waiting]
     left = budget_left(pool, machines, "Drifted", now)
     if left == 0:
@@ -77,6 +79,17 @@ def static_drift(
     first = [one for one in free if one not in proved][: first_left(machines)]
     chosen = [one for one in free if one in proved or one in first]
     return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]), kept=kept)
+
+
+def _beyond_replicas(surplus: int, replicas: int) -> str:
+    """That NodeClaims are deleted first: a replacement would be one more, and the scale-down could choose it.
+
+    An admission policy can protect them for as long as it exists.
+    """
+    return (
+        f"Waiting for the deletion of {surplus} NodeClaims beyond spec.replicas, which is {replicas}, before others are"
+        " replaced; Events of NodeClaims state which deletions are refused"
+    )
 
 
 def _at_limit(limit: int, replicas: int) -> str:

@@ -18,6 +18,10 @@ NO_ROOM = "spec.limits[nodes] allows no replacement; raise it above spec.replica
 FULL = (
     "spec.limits[nodes] is 3 and counts NodeClaims that are being deleted or replaced: others are replaced after them"
 )
+SURPLUS = (
+    "Waiting for the deletion of 1 NodeClaims beyond spec.replicas, which is 1, before others are replaced; Events of"
+    " NodeClaims state which deletions are refused"
+)
 
 
 def machine(
@@ -64,8 +68,9 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         (pool(3, nodes="1"), [A, B, FINE, machine("gone", "InstanceTerminating", deleting=True)], "a", ""),
         (pool(3, nodes="1"), [A, B, FINE, machine("drains", deleting=True)], "", NO_BUDGET),
         (pool(nodes="0"), [A, B], "", NO_BUDGET),
-        # More than spec.replicas: a scale-down or an earlier replacement is under way.
-        (pool(1), [A, B], "", ""),
+        # More than spec.replicas: a scale-down is under way, or the API server refuses it.
+        (pool(1), [A, B], "", SURPLUS),
+        (pool(1), [A, GOING, FINE], "", SURPLUS),
         # The limit on Nodes.
         (limited(pool(), "2"), [A, B], "", NO_ROOM),
         (limited(pool(3), "4"), [A, B, FINE], "a", ""),
