@@ -21,7 +21,7 @@ from controllers.model.steps import Event, LookUpClaims
 from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
-from controllers.provisioning.pods import BY_NODE, CachedPod
+from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
 from controllers.provisioning.static_machine import is_outdated, static_machine
 from controllers.state.indexes import UID
 from provisioner.api import labels, reasons
@@ -117,17 +117,22 @@ class StaticCapacity:
         name, now = claim.status.node_name, self._clock.now()
         node = self._caches.nodes.get(name) if name else None
         annotated = (claim.metadata, *([node.metadata] if node is not None else ()))
-        bound = [one for one in self._caches.pods.by_index(BY_NODE, name) if isinstance(one, CachedPod)] if name else []
-        pods = [pod for pod in bound if pod.own and not pod.metadata.deleting]
+        placed = self._placed(name) if name else []
+        pods = [pod for pod in placed if pod.own and not pod.metadata.deleting]
         return Replica(
             claim=claim,
             protected=any(one.annotations.get(labels.DO_NOT_DISRUPT) == "true" for one in annotated)
-            or any(pod.protects(now) for pod in bound),
+            or any(pod.protects(now) for pod in placed),
             work=any(pod.eviction.group or pod.eviction.owner not in MOVABLE for pod in pods),
             gpus=any(pod.eviction.gpus for pod in pods),
             cost=sum(max(0.0, pod.eviction.cost) for pod in pods),
             outdated=self._is_outdated(claim, pool, types),
         )
+
+    def _placed(self, node: str) -> list[CachedPod]:
+        """The pods of a Node, and those for which kube-scheduler makes room there by preemption."""
+        found = (one for index in (BY_NODE, BY_NOMINATED_NODE) for one in self._caches.pods.by_index(index, node))
+        return [one for one in found if isinstance(one, CachedPod)]
 
     def _is_outdated(self, claim: NodeClaim, pool: NodePool, types: InstanceTypes | None) -> bool:
         if types is None or why_unusable(pool):

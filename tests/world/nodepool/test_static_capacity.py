@@ -165,8 +165,8 @@ async def test_two_replicas_of_the_controller_create_each_machine_once(sim: Sim)
     assert (len(names(sim)), len(created)) == (2, 4)
 
 
-def bound(sim: Sim, name: str, kind: str, claim: str, **annotations: str) -> None:
-    """A pod of such a controller on the machine of this NodeClaim."""
+def bound(sim: Sim, name: str, kind: str, claim: str, *, nominated: bool = False, kept: bool = False) -> None:
+    """A pod of such a controller on the machine of this NodeClaim; `nominated`: its scheduler ends others there."""
     version, uid = "apps/v1", name
     if kind == "Job":
         version, uid = (
@@ -174,20 +174,27 @@ def bound(sim: Sim, name: str, kind: str, claim: str, **annotations: str) -> Non
             sim.store.create("jobs.batch", {"metadata": {"name": name}}, "default")["metadata"]["uid"],
         )
     owner = {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
-    body = pod(name, nodeName=(sim.claim(claim) or {})["status"]["nodeName"])
-    meta = {**body["metadata"], "ownerReferences": [owner], "annotations": annotations}
+    node = (sim.claim(claim) or {})["status"]["nodeName"]
+    body = pod(name, **{"schedulerName": "volcano"} if nominated else {"nodeName": node})
+    meta = {**body["metadata"], "ownerReferences": [owner]}
+    if kept:
+        meta["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
     sim.store.create("pods", {**body, "metadata": meta}, "default")
+    if nominated:
+        status = {"status": {"nominatedNodeName": node}}
+        sim.store.patch("pods", name, status, "default", subresource="status")
 
 
+@pytest.mark.parametrize("nominated", [False, True])
 @simulated()
-async def test_the_machine_whose_end_costs_least_goes(sim: Sim) -> None:
-    """The order of their pods: one that is created again, one of a Job, one with do-not-disrupt."""
+async def test_the_machine_whose_end_costs_least_goes(sim: Sim, nominated: bool) -> None:
+    """The order of their pods: one that is created again, one of a Job, bound or soon, one with do-not-disrupt."""
     await static_pool(sim, 3)
     await sim.start_controller()
     await sim.until(lambda: names(sim) == ["gpu-1", "gpu-2", "gpu-3"] and all_ready(sim), 900.0, "three machines")
     bound(sim, "web", "ReplicaSet", "gpu-1")
-    bound(sim, "kept", "ReplicaSet", "gpu-2", **{"karpenter.sh/do-not-disrupt": "true"})
-    bound(sim, "train", "Job", "gpu-3")
+    bound(sim, "kept", "ReplicaSet", "gpu-2", kept=True)
+    bound(sim, "train", "Job", "gpu-3", nominated=nominated)
     await settle(sim)
     for replicas, left in ((2, ["gpu-2", "gpu-3"]), (1, ["gpu-2"])):
         sim.store.patch(POOLS, "gpu", {"spec": {"replicas": replicas}})
