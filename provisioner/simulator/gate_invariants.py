@@ -12,7 +12,7 @@ from typing import Any
 
 from provisioner.api import labels
 
-from .snapshot import Snapshot, annotations_of, condition, deleting, is_disrupted, is_expired
+from .snapshot import Snapshot, annotations_of, condition, deleting, is_disrupted, is_expired, requests_gpus
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -30,14 +30,14 @@ class GateInvariants:
         self._snapshot = snapshot
         self._violated = violated
         self._now = now
-        # Running pods that request GPUs, by UID.
+        # Running pods that request GPUs or claim devices, by UID.
         self._pods: dict[str, Json] = {}
 
     def pod_changed(self, pod: Json, *, gone: bool) -> None:
         """A pod was created, bound, changed or deleted."""
         uid = pod["metadata"]["uid"]
         runs = (pod.get("status") or {}).get("phase") == "Running" and not deleting(pod)
-        if gone or not runs or not _gpus(pod) or "DaemonSet" in _owners(pod):
+        if gone or not runs or not requests_gpus(pod) or "DaemonSet" in _owners(pod):
             self._pods.pop(uid, None)
         else:
             self._pods[uid] = pod
@@ -86,11 +86,6 @@ def _has_faulty_gpus(node: Json) -> bool:
 
 def _owners(pod: Json) -> set[str]:
     return {owner["kind"] for owner in pod["metadata"].get("ownerReferences") or ()}
-
-
-def _gpus(pod: Json) -> bool:
-    found = [one.get("resources") or {} for one in pod["spec"].get("containers", ())]
-    return any(_is_gpu(name) for one in found for name in {**(one.get("requests") or {}), **(one.get("limits") or {})})
 
 
 def _is_gpu(resource: str) -> bool:

@@ -300,8 +300,16 @@ class Snapshot:
 def _is_served(pod: Json) -> bool:
     """Whether the pod requests no GPU, and a controller creates an equal one in its place."""
     owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences", ()) if owner.get("controller")}
-    requests = [(one.get("resources") or {}).get("requests") or {} for one in pod["spec"].get("containers", ())]
-    return bool(owners & {"ReplicaSet", "StatefulSet"}) and not any(_is_gpu(name) for one in requests for name in one)
+    return bool(owners & {"ReplicaSet", "StatefulSet"}) and not requests_gpus(pod)
+
+
+def requests_gpus(pod: Json) -> bool:
+    """Whether a container of the pod requests GPUs, or the pod claims devices."""
+    spec = pod["spec"]
+    containers = (*(spec.get("initContainers") or ()), *(spec.get("containers") or ()))
+    found = [one.get("resources") or {} for one in containers]
+    names = (name for one in found for name in {**(one.get("requests") or {}), **(one.get("limits") or {})})
+    return bool(spec.get("resourceClaims")) or any(_is_gpu(name) for name in names)
 
 
 def _has_gpus(node: Json) -> bool:

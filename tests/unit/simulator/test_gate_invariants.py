@@ -1,6 +1,7 @@
 """I18 and I20 are violated by one deliberate change, and not by permitted ones."""
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -55,6 +56,30 @@ def test_i18_a_machine_whose_pods_run(owner: str, reason: str, gpus: tuple[str, 
         play(story)
     else:
         breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
+
+
+GPU = {"limits": {"nvidia.com/gpu": "1"}}
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        {"resourceClaims": [{"name": "gpu", "resourceClaimName": "gpus"}]},
+        {"initContainers": [{"name": "sidecar", "image": "train", "restartPolicy": "Always", "resources": GPU}]},
+    ],
+    ids=["claim", "sidecar"],
+)
+def test_i18_a_pod_whose_container_requests_no_gpu(spec: dict[str, Any]) -> None:
+    """It has GPUs by a ResourceClaim, or in a sidecar."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        use(world, node, containers=[{"name": "main", "image": "train"}], **spec)
+        await asyncio.sleep(30)
+        await delete(controller, "a")
+
+    breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
 
 
 @pytest.mark.parametrize("cause", [True, False])
