@@ -214,7 +214,7 @@ class Invariants:
         if call and before is not None and not deleting(before) and (gone or deleting(claim)):
             self._gate.claim_deleted(claim, before)
             self._successors.claim_deleted(claim)
-        self._progress.claim_changed(claim, gone=gone)
+        self._progress.claim_changed(claim, before, gone=gone)
         self._check_messages(claim)
         by_controller = call is not None or (before is None and self._is_created_by_controller())
         self._disruption.claim_changed(claim, before, gone=gone, controller=by_controller)

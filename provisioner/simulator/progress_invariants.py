@@ -1,12 +1,14 @@
 """Checks that every NodePool with work makes progress (I21).
 
 It judges by objects of the API server, and only reports what is certain. Work is a pod that only one dynamic NodePool
-can take and that is pending, fewer NodeClaims of a static NodePool than replicas, or a machine that has drifted. Then
-within `PROGRESS_SECONDS` a NodeClaim of that NodePool is created, changed or deleted, the pod is bound, or an Event of
-the controller states why not: a limit, the purchase brake, a shortage, a budget. The controller repeats such Events
-every 1 to 5 minutes while their cause lasts, so that one counts for as long as progress does.
+can take and that is pending, fewer NodeClaims of a static NodePool than replicas, or a machine that has drifted or is
+being replaced. Then within `PROGRESS_SECONDS` a NodeClaim of that NodePool is created, launched, initialized, chosen
+for a disruption or deleted, the pod is bound, or an Event of the controller states why not: a limit, the purchase
+brake, a shortage, a budget. The controller repeats such Events every 1 to 5 minutes while their cause lasts, so that
+one counts for as long as progress does. Other changes of NodeClaims are none: pods that come and go change them.
 
-Only time counts in which controllers lead and their requests succeed.
+Only time counts in which controllers lead and their requests succeed. A write that is refused (403) counts for the
+NodePool of the object only, if it has one.
 
 Source: docs/references/rules.md#invariants, docs/references/karpenter.md#events.
 """
@@ -15,13 +17,10 @@ import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from provisioner.api import labels
-
-from .audit_log import Call
-from .azure import sizes
+from .audit_log import WRITES, Call
 from .disruption_invariants import has_ended, is_of_daemon_set, node_of, owner_of
-from .scheduling.requests import Amounts, pod_requests
-from .snapshot import Snapshot, condition, deleting, is_disrupted, labels_of
+from .snapshot import Snapshot, condition, deleting, is_disrupted
+from .sure_places import takes
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -32,22 +31,14 @@ PROGRESS_SECONDS = 900.0
 LEADING_SECONDS = 150.0
 # A machine that is created for longer is no progress.
 CREATING_SECONDS = 3600.0
+# Nor is a replacement without a step for longer: one that does not start is waited for up to 90 minutes.
+REPLACING_SECONDS = 6000.0
+# The conditions of a NodeClaim whose status changes when its NodePool makes progress.
+_STEPS = ("Launched", "Initialized", "DisruptionReason")
 CHECK_SECONDS = 30.0
-# The part of a machine that pods surely get: the kubelet reserves at most a quarter of the memory and 0.2 vCPUs, and
-# the rest is for DaemonSets.
-CPU_PART, MEMORY_PART = 0.75, 0.5
-# What a pod may state for I21 to know which NodePool takes it.
-_CONSTRAINTS = (
-    "affinity",
-    "topologySpreadConstraints",
-    "resourceClaims",
-    "schedulingGates",
-    "volumes",
-    "initContainers",
-    "priority",
-    "overhead",
-)
-_OWN_SCHEDULER = "default-scheduler"
+FORBIDDEN = 403
+# What the role of a cluster need not permit.
+_OPTIONAL_READS = frozenset({"skus", "usages"})
 _CONTROLLER = "gpu-provisioner"
 # Events that state no cause for a purchase that is not made: where a pod should run, and why machines are kept.
 _NOT_OF_PURCHASES = frozenset({"Nominated", "DisruptionBlocked"})
@@ -69,6 +60,9 @@ class ProgressInvariants:
         # When a controller last stated a cause, by the UID of the object: of any kind, and for which nothing is bought.
         self._stated_at: dict[str, float] = {}
         self._not_bought_at: dict[str, float] = {}
+        # Since when a NodeClaim has drifted or is being replaced and its machine is healthy, as far as that is known.
+        self._due_since: dict[str, float] = {}
+        self._unhealthy: set[str] = set()
         # Since when a Node takes no pods, by name.
         self._unusable_since: dict[str, float] = {}
         self._led_at = -math.inf
@@ -88,8 +82,11 @@ class ProgressInvariants:
             if now - self._led_at > LEADING_SECONDS:
                 self._undisturbed_since = now
             self._led_at = now
-        if failed:
-            self._undisturbed_since = now
+        for one in failed:
+            concerned = self._refused(one)
+            self._idle_since |= dict.fromkeys(concerned, now)
+            if not concerned:
+                self._undisturbed_since = now
         self.check()
 
     def event_recorded(self, event: Json) -> None:
@@ -112,12 +109,19 @@ class ProgressInvariants:
         if before is None or before["spec"] != node_pool["spec"]:
             self._idle_since[uid] = self._time()
 
-    def claim_changed(self, claim: Json, *, gone: bool) -> None:
-        """A NodeClaim was created, changed or deleted: its NodePool makes progress."""
-        self._idle_since[owner_of(claim)] = self._time()
+    def claim_changed(self, claim: Json, before: Json | None, *, gone: bool) -> None:
+        """A NodeClaim was created, changed or deleted."""
+        uid, now = claim["metadata"]["uid"], self._time()
+        if gone or before is None or _step(before) != _step(claim):
+            self._idle_since[owner_of(claim)] = now
+        if gone or not _is_due(claim):
+            self._due_since.pop(uid, None)
+            self._unhealthy.discard(uid)
+        else:
+            self._due_since.setdefault(uid, now)
         if gone:
             for known in (self._stated_at, self._not_bought_at):
-                known.pop(claim["metadata"]["uid"], None)
+                known.pop(uid, None)
 
     def node_changed(self, node: Json, *, gone: bool) -> None:
         """A Node was created, changed or deleted."""
@@ -151,6 +155,8 @@ class ProgressInvariants:
         for uid, node_pool in self._node_pools.items():
             if not deleting(node_pool) and condition(node_pool, "Ready") == "True":
                 self._check_progress(uid, node_pool, now)
+            else:
+                self._idle_since[uid] = now
 
     def _check_progress(self, uid: str, node_pool: Json, now: float) -> None:
         """Whether the NodePool has work and makes no progress, though nothing disturbs the controllers."""
@@ -160,8 +166,7 @@ class ProgressInvariants:
         claims = {one: claim for one, claim in self._snapshot.claims.items() if owner_of(claim) == uid}
         if any(_is_under_way(one) for one in claims.values()) and now - since < CREATING_SECONDS:
             return
-        kept_since = max(since, self._stated_at.get(uid, -math.inf))
-        found = self._drifted(claims, kept_since, now) or self._lacking(node_pool, claims, since, now)
+        found = self._due(uid, claims, since, now) or self._lacking(node_pool, claims, since, now)
         if found:
             self._idle_since[uid] = now
             self._violated("I21", f"NodePool {node_pool['metadata']['name']} {found}")
@@ -183,7 +188,7 @@ class ProgressInvariants:
         for uid, pending_since in self._pending_since.items():
             pod = self._pods[uid]
             waited = now - max(since, pending_since, self._not_bought_at.get(uid, -math.inf))
-            if waited > PROGRESS_SECONDS and _takes(node_pool, pod):
+            if waited > PROGRESS_SECONDS and takes(node_pool, pod):
                 return f"made no progress for {waited:.0f} s, and pod {pod['metadata']['name']} waits for it"
         return ""
 
@@ -193,20 +198,64 @@ class ProgressInvariants:
             if self._snapshot.claim_of_node(self._snapshot.nodes[name]) in claims:
                 yield since
 
-    def _drifted(self, claims: dict[str, Json], since: float, now: float) -> str:
-        """The machine that has drifted and that nothing is done about; "" if there is none.
+    def _due(self, node_pool: str, claims: dict[str, Json], since: float, now: float) -> str:
+        """The machine that has drifted or is being replaced and that nothing is done about; "" if there is none.
 
         Whatever keeps it is stated on it or on its NodePool: budgets, pods, places that are lacking.
         """
-        if any(_is_under_way(one) or condition(one, "DisruptionReason") == "True" for one in claims.values()):
+        if now - since < REPLACING_SECONDS and any(_is_replaced(one) for one in claims.values()):
             return ""
+        since = max(since, self._stated_at.get(node_pool, -math.inf))
         for uid, claim in claims.items():
-            waited = now - max(since, self._stated_at.get(uid, -math.inf))
-            drifted = condition(claim, "Drifted") == "True" and condition(claim, "Initialized") == "True"
+            waited = now - max(since, self._stated_at.get(uid, -math.inf), self._due_since.get(uid, now))
+            late = waited > PROGRESS_SECONDS
+            if condition(claim, "Initialized") != "True" or not (late or uid in self._unhealthy):
+                continue
             # Its health last: that looks at all Nodes and agent pools.
-            if waited > PROGRESS_SECONDS and drifted and self._snapshot.healthy(uid):
-                return f"made no progress for {waited:.0f} s, and claim {claim['metadata']['name']} has drifted"
+            if not self._snapshot.healthy(uid):
+                self._due_since[uid] = now
+                self._unhealthy.add(uid)
+                continue
+            self._unhealthy.discard(uid)
+            if late:
+                what = "is being replaced" if _is_replaced(claim) else "has drifted"
+                return f"made no progress for {waited:.0f} s, and claim {claim['metadata']['name']} {what}"
         return ""
+
+    def _refused(self, call: Call) -> set[str]:
+        """The UIDs of the NodePools whose object a write was refused for; none if all may be concerned."""
+        if call.status != FORBIDDEN or call.verb not in WRITES:
+            return set()
+        kind, name, _ = call.target
+        nodes = {name} if kind == "nodes" else set[str]()
+        if kind == "pods":
+            nodes = {node_of(pod) for pod in self._pods.values() if pod["metadata"]["name"] == name}
+        found = [node for one in nodes if (node := self._snapshot.nodes.get(one)) is not None]
+        uids = {self._snapshot.claim_of_node(node) for node in found}
+        claims = [
+            claim
+            for uid, claim in self._snapshot.claims.items()
+            if uid in uids or (kind == "nodeclaims" and claim["metadata"]["name"] == name)
+        ]
+        pools = [
+            uid for uid, one in self._node_pools.items() if kind == "nodepools" and one["metadata"]["name"] == name
+        ]
+        return {owner_of(claim) for claim in claims} | set(pools)
+
+
+def _step(claim: Json) -> tuple[object, ...]:
+    """What of a NodeClaim changes when its NodePool makes progress."""
+    return deleting(claim), *(condition(claim, kind) for kind in _STEPS)
+
+
+def _is_replaced(claim: Json) -> bool:
+    """Whether a command to replace the machine of the NodeClaim has begun."""
+    return condition(claim, "DisruptionReason") == "True"
+
+
+def _is_due(claim: Json) -> bool:
+    """Whether the machine of the NodeClaim has drifted, or is being replaced."""
+    return condition(claim, "Drifted") == "True" or _is_replaced(claim)
 
 
 def _is_under_way(claim: Json) -> bool:
@@ -219,52 +268,11 @@ def _is_usable(node: Json) -> bool:
     return condition(node, "Ready") == "True" and not cordoned and not is_disrupted(node)
 
 
-def _takes(node_pool: Json, pod: Json) -> bool:
-    """Whether the pod names the NodePool, and surely fits an empty machine of each size that it states."""
-    spec = pod["spec"]
-    if any(spec.get(one) for one in _CONSTRAINTS) or "finalizers" in pod["metadata"]:
-        return False
-    if spec.get("schedulerName", _OWN_SCHEDULER) != _OWN_SCHEDULER:
-        return False
-    template = node_pool["spec"]["template"]
-    known = {
-        labels.NODEPOOL: node_pool["metadata"]["name"],
-        **(labels_of({"metadata": template.get("metadata") or {}})),
-    }
-    selected = spec.get("nodeSelector") or {}
-    if labels.NODEPOOL not in selected or any(known.get(key) != value for key, value in selected.items()):
-        return False
-    tolerations = spec.get("tolerations") or ()
-    taints = [*(template["spec"].get("taints") or ()), *(template["spec"].get("startupTaints") or ())]
-    if any(not any(_tolerates(one, taint) for one in tolerations) for taint in taints):
-        return False
-    requirements = template["spec"].get("requirements") or ()
-    named = [one for one in requirements if one["key"] == labels.INSTANCE_TYPE and one["operator"] == "In"]
-    found = [sizes.find(value) for one in named for value in one["values"]]
-    wanted = pod_requests(spec)
-    comparable = "nvidia.com/gpu" in wanted and {"cpu", "memory", "nvidia.com/gpu"} >= set(wanted)
-    return bool(found) and comparable and all(_fits(wanted, one) for one in found)
-
-
-def _fits(wanted: Amounts, size: sizes.Size | None) -> bool:
-    """Whether a machine of the size surely has room for these requests."""
-    return (
-        size is not None
-        and wanted.get("nvidia.com/gpu", 0) <= size.gpus
-        and wanted.get("cpu", 0) <= CPU_PART * size.vcpus
-        and wanted.get("memory", 0) <= MEMORY_PART * size.memory_gib * 2**30
-    )
-
-
-def _tolerates(toleration: Json, taint: Json) -> bool:
-    effect = toleration.get("effect") in (None, "", taint["effect"])
-    same = toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
-    return effect and toleration.get("key") == taint["key"] and same
-
-
 def _failed(call: Call) -> bool:
     """Whether a request had no response, or one that another attempt may not have."""
     status = call.status or 0
+    if status == FORBIDDEN and call.target.kind in _OPTIONAL_READS:
+        return False
     return status == 0 or status in (401, 403, 408, 429) or status >= 500
 
 

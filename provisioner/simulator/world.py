@@ -253,15 +253,20 @@ class World:
             for before in self.before:
                 early = await before(call, request)
                 if early is not None:
+                    call_status = _sent(early, request)
                     return early
             response = await handler(request)
-            if request.transport is not None and not request.transport.is_closing():
-                call_status = response.status
+            call_status = _sent(response, request)
             for after in self.after:
                 await after(call, response)
             return response
         finally:
             call.status = call_status
+
+
+def _sent(response: web.StreamResponse, request: web.Request) -> int:
+    """The status that the client gets; 0 if its connection has ended."""
+    return 0 if request.transport is None or request.transport.is_closing() else response.status
 
 
 def _runner(app: web.Application) -> web.AppRunner:

@@ -2,19 +2,23 @@
 
 import asyncio
 import math
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import msgspec
 import pytest
 
-from controllers.disruption import drift
+from controllers.disruption import drift as drift_rule
 from controllers.reconcile import scheduling_events
 from controllers.reconcile.disruption import DisruptionController
+from controllers.reconcile.drift import DriftMethod
 from controllers.reconcile.provisioner import Provisioner
+from controllers.reconcile.replacements import Replacements
 from controllers.reconcile.static_capacity import StaticCapacity
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
+from tests.world.disruption.test_drift import drift, dynamic
+from tests.world.disruption.test_refused_deletions import refuse_deletion
 from tests.world.harness import Sim, simulated
 
 from .test_mutants import Patch, must_fail
@@ -25,7 +29,7 @@ SELECTED = {"karpenter.sh/nodepool": "gpu"}
 
 def drifted_without_replacement(patch: Patch) -> None:
     """The pods of a drifted machine are said to fit on the others."""
-    first = drift._first
+    first = drift_rule._first
 
     def mutant(*args: Any) -> Any:
         command, kept = first(*args)
@@ -33,7 +37,7 @@ def drifted_without_replacement(patch: Patch) -> None:
             command = msgspec.structs.replace(command, replacements=(), destinations=())
         return command, kept
 
-    patch.setattr(drift, "_first", mutant)
+    patch.setattr(drift_rule, "_first", mutant)
 
 
 def nothing_is_bought(patch: Patch) -> None:
@@ -49,6 +53,16 @@ def no_replicas(patch: Patch) -> None:
 def nothing_is_replaced(patch: Patch) -> None:
     """The loop of disruption does so."""
     patch.setattr(DisruptionController, "_decide", _later)
+
+
+def no_dynamic_drift(patch: Patch) -> None:
+    """No drifted machine of a dynamic NodePool is replaced."""
+    patch.setattr(DriftMethod, "dynamic", _nothing)
+
+
+def no_command_ends(patch: Patch) -> None:
+    """The old machine is not deleted after its replacement is Initialized."""
+    patch.setattr(Replacements, "_finish", _later)
 
 
 def a_cause_is_stated_once(patch: Patch) -> None:
@@ -79,6 +93,47 @@ async def a_drifted_machine(sim: Sim) -> None:
     sim.store.patch("nodeclaims.karpenter.sh", name, notes)
     await sim.until(lambda: name not in {one["metadata"]["name"] for one in claims_of(sim)}, 2400.0, "it is replaced")
     await sim.until(lambda: running(sim) == 2, 900.0, "the pods run again")
+
+
+def drifted_for_hours(work: Callable[[Sim], Awaitable[None]]) -> Callable[[], object]:
+    """The machine of one of two pods has drifted; `work` is what happens beside it for hours."""
+
+    @simulated()
+    async def story(sim: Sim) -> None:
+        await dynamic(sim, "web", "api")
+        drift(sim, "gpu-1")
+        await work(sim)
+
+    return story
+
+
+async def nothing(_: Sim) -> None:
+    """For as long as a replacement that stops may take."""
+    await asyncio.sleep(3 * 3600.0)
+
+
+async def jobs(sim: Sim) -> None:
+    """A pod that comes and goes changes the condition Consolidatable of the other NodeClaim."""
+    disruption = {"consolidateAfter": "1m", "consolidationPolicy": "WhenEmpty"}
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"disruption": disruption}})
+    node = (sim.claim("gpu-2") or {})["status"]["nodeName"]
+    for number in range(6):
+        owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "job", "uid": "job", "controller": True}
+        body = pod(f"job-{number}", gpus=0, nodeName=node)
+        body["metadata"]["ownerReferences"] = [owner]
+        sim.store.create("pods", body, "default")
+        await asyncio.sleep(120.0)
+        sim.store.delete("pods", f"job-{number}", "default")
+        await asyncio.sleep(600.0)
+
+
+async def refusals(sim: Sim) -> None:
+    """An admission policy protects a machine of another NodePool, whose deletion is tried each minute."""
+    await sim.apply(node_pool("other", replicas=1, requirements=SIZES))
+    await sim.until(lambda: condition(sim.claim("other-1"), "Ready").get("status") == "True", 1800.0, "the other one")
+    refuse_deletion(sim, "other-1")
+    sim.store.patch("nodepools.karpenter.sh", "other", {"spec": {"replicas": 0}})
+    await asyncio.sleep(2400.0)
 
 
 @simulated()
@@ -125,6 +180,9 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (no_replicas, two_replicas, "I21 violated"),
     (nothing_is_replaced, a_drifted_machine, "I21 violated"),
     (a_cause_is_stated_once, a_pod_at_the_limit, "I21 violated"),
+    (no_command_ends, drifted_for_hours(nothing), "I21 violated"),
+    (no_dynamic_drift, drifted_for_hours(jobs), "I21 violated"),
+    (no_dynamic_drift, drifted_for_hours(refusals), "I21 violated"),
 ]
 
 

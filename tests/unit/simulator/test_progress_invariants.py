@@ -4,6 +4,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from aiohttp import web
 
 from provisioner.api import labels
 from provisioner.simulator.azure import faults
@@ -281,9 +282,43 @@ def test_i21_a_machine_that_has_drifted(spec: dict[str, Any]) -> None:
     breaks(r"I21 violated.*NodePool gpu made no progress for 9\d\d s, and claim a has drifted", story)
 
 
+async def refused(call, _):
+    """As an admission policy refuses deletions, and a role reads of Nodes."""
+    fits = call.verb == "DELETE" or call.target.kind == "nodes"
+    return web.json_response({}, status=403) if fits else None
+
+
+@pytest.mark.parametrize("case", ["replaced for ever", "pods come and go", "refused"])
+def test_i21_a_machine_that_has_drifted_beside_others(case: str) -> None:
+    """A command that does not end, another condition, or a deletion that is refused: of another machine."""
+
+    async def story(world, controller, person) -> None:
+        pool = await outdated(world, controller, person)
+        await machine(world, controller, person, "another" if case == "refused" else pool, "b")
+        if case == "replaced for ever":
+            await conditions(world, controller, "b", DisruptionReason="Drifted")
+            await leads(controller, 5400)
+            world.check()
+        world.before.append(refused)
+        for number in range(12):
+            if case == "pods come and go":
+                await conditions(world, controller, "b", Consolidatable=str(number % 2 == 0))
+            if case == "refused":
+                with pytest.raises(AssertionError, match="403"):
+                    await delete(controller, "b")
+            await leads(controller, 120)
+
+    breaks(r"I21 violated.*NodePool gpu made no progress for .* claim (a has drifted|b is being replaced)", story)
+
+
 @pytest.mark.parametrize(
     "case",
     [
+        "its deletion is refused",
+        "nothing can be read",
+        "it has just drifted",
+        "it is Ready again",
+        "the NodePool is Ready again",
         "an Event of the NodeClaim states why",
         "an Event of the NodePool states why",
         "another one is being replaced",
@@ -294,18 +329,19 @@ def test_i21_a_machine_that_has_drifted(spec: dict[str, Any]) -> None:
     ],
 )
 def test_i21_a_machine_that_has_drifted_and_that_is_kept(case: str) -> None:
-    """A cause is stated, or another machine is disrupted."""
+    """A cause is stated, another machine is disrupted, or it has not been for long that it can be replaced."""
 
     async def story(world, controller, person) -> None:
         pool = await outdated(world, controller, person)
         if case == "another one is being replaced":
             await machine(world, controller, person, pool, "b")
             await conditions(world, controller, "b", DisruptionReason="Drifted")
-        if case == "it has not drifted":
+        if case in {"it has not drifted", "it has just drifted"}:
             await conditions(world, controller, "a", Drifted="False")
-        if case == "it is not Ready":
-            world.nodes.set_ready(world.store.list("nodes")[0]["metadata"]["name"], False)
-        if case == "the NodePool is not Ready":
+        node = world.store.list("nodes")[0]["metadata"]["name"]
+        if case in {"it is not Ready", "it is Ready again"}:
+            world.nodes.set_ready(node, False)
+        if case in {"the NodePool is not Ready", "the NodePool is Ready again"}:
             await ready(controller, "False")
         await leads(controller, 600)
         if case == "an Event of the NodeClaim states why":
@@ -314,6 +350,15 @@ def test_i21_a_machine_that_has_drifted_and_that_is_kept(case: str) -> None:
             await states(controller, world, "gpu", kind="nodepools.karpenter.sh")
         if case == "its replacement is created":
             await claim(person, pool, "b")
+        world.before.append(refused)
+        if case in {"its deletion is refused", "nothing can be read"}:
+            with pytest.raises(AssertionError, match="403"):
+                await (delete(controller, "a") if case.startswith("its") else controller.kube("GET", "/api/v1/nodes"))
+        if case in {"it has just drifted", "it is Ready again", "the NodePool is Ready again"}:
+            await leads(controller, 600)
+            world.nodes.set_ready(node, True)
+            await ready(controller, "True")
+            await conditions(world, controller, "a", Drifted="True")
         await leads(controller, 600)
         world.check()
 
