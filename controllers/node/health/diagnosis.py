@@ -2,9 +2,9 @@
 runs and advertises no device. Where a DRA driver publishes the GPUs, it stands in the place of the plugin.
 
 The fault is the machine's only if the plugin runs there and shows too few devices, and nothing else explains it: a
-rollout of the plugin, a configuration of MIG, of shared devices, or of the GPUs that the plugin may see. A plugin that
-fails is the machine's fault only if the pods of the same revision run on all other Nodes, and the Node itself reports
-that a GPU is missing.
+rollout of the plugin, a configuration of MIG, of shared devices, or of the GPUs that the plugin may see, or a driver
+that the user installs instead of AKS. A plugin that fails is the machine's fault only if the pods of the same revision
+run on all other Nodes, and the Node itself reports that a GPU is missing.
 
 Source: docs/references/kubernetes.md#device-plugins-in-a-cluster, docs/adr/0055-diagnosis-of-gpus.md.
 """
@@ -240,6 +240,10 @@ def _unless_configured(made: Diagnosis, node: Node, gpus: GpuState) -> Diagnosis
         why, remedy = "its MIG configuration failed", f"correct the label of the Node ({refused})"
     elif others := tuple(text for name, text in _instead(node, gpus.resource) if is_gpu(name)):
         why, remedy = f"it offers {others[0]}", "state what the Node offers in spec.gpu of its node class"
+    elif gpus.without_driver and made.cause is Cause.NO_DEVICES and not _reports_missing_gpus(node):
+        # A new machine would have no driver either. The evidence is left out: the remedy needs the room.
+        made = msgspec.structs.replace(made, text=f"{_offers(gpus)}, and AKS installs no driver")
+        why, remedy = "its node class has spec.gpu.driver None", "install one, or set spec.gpu.driver to Install"
     else:
         return made
     return msgspec.structs.replace(made, elsewhere=why, remedy=remedy)

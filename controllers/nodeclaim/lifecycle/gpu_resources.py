@@ -39,7 +39,8 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     `unknown`: why it is not known what the Node must have, or has. `withheld`: why missing GPUs are no fault of the
     machine, as far as the driver's ResourceSlices show: it has not published them all, or other devices instead.
     `tainted`: how many of the missing ones pods may still use that have them.
-    `disagrees`: which setting is the cause of the lack.
+    `disagrees`: which setting is the cause of the lack. `without_driver`: by its node class, the user installs the
+    driver instead of AKS.
     """
 
     resource: str
@@ -53,6 +54,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     withheld: str = ""
     tainted: int = 0
     disagrees: Disagreement | None = None
+    without_driver: bool = False
 
     @property
     def counted(self) -> str:
@@ -95,7 +97,14 @@ def state_of(f: Facts, claim: NodeClaim, node: Node) -> GpuState:
     short = not driver and seen < expected
     if driver or dra.needs_slices(claim):
         short = short or dra.lacks_devices(f, claim, node, expected)
-    found = GpuState(resource=devices.resource, driver=driver, allocatable=seen, expected=expected, short=short)
+    found = GpuState(
+        resource=devices.resource,
+        driver=driver,
+        allocatable=seen,
+        expected=expected,
+        short=short,
+        without_driver=settings is not None and settings.driver == "None",
+    )
     if not expected:
         return found
     if unknown := _unknown(f, claim) or (dra.unlisted(f) if driver else ""):

@@ -13,6 +13,7 @@ from tests.world.harness import Sim, node_claim, simulated
 from tests.world.health.test_repair import deleted
 from tests.world.health.test_repair_policy import EIGHT, plugin
 from tests.world.nodeclaim.test_gpus import MERGE, gpu_class
+from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name
 
 EDITS: dict[str, tuple[dict[str, Any], str]] = {
@@ -99,6 +100,31 @@ async def test_a_loss_begins_when_no_setting_explains_it(sim: Sim) -> None:
     await asyncio.sleep(15 * MINUTE)
     assert not deleted(sim, name)
     await sim.until(lambda: deleted(sim, name), 5 * MINUTE, "its claim is deleted")
+
+
+OWN = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+SETTINGS: dict[str, tuple[dict[str, Any], str, int, str]] = {
+    "no driver": ({"driver": "None"}, "all", 0, "spec.gpu.driver"),
+}
+
+
+@pytest.mark.parametrize("setting", SETTINGS)
+@simulated(azure=FAST)
+async def test_a_new_machine_that_is_as_it_was_configured(sim: Sim, setting: str) -> None:
+    """By the node class, or by the DaemonSet of the plugin: the condition names the setting, and the machine stays."""
+    gpu, listed, offered, named = SETTINGS[setting]
+    env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": listed}]
+    plugin(sim, containers=[{"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1", "env": env}])
+    sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
+    await sim.start_controller()
+    await sim.apply(gpu_class(**gpu))
+    await sim.apply(node_claim(NAME, size=EIGHT, nodeClassRef=OWN))
+    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 2000, "its Node is here")
+    if offered:
+        sim.nodes.set_gpus(node_name(sim), offered)
+    await asyncio.sleep(80 * MINUTE)
+    assert not deleted(sim)
+    assert named in claim_condition(sim, "Initialized")[2]
 
 
 SHARED = {"nvidia.com/gpu.product": "NVIDIA-H100-80GB-HBM3-SHARED", "nvidia.com/gpu.replicas": "4"}

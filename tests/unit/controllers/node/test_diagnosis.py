@@ -49,6 +49,7 @@ class Row:
     seen: int = 0
     driver: str = ""
     withheld: str = ""
+    without_driver: bool = False
 
 
 def with_status(found: Node, *conditions: str, allocatable: dict[str, str] | None = None) -> Node:
@@ -248,6 +249,7 @@ def of(row: Row) -> Diagnosis | None:
         allocatable=row.seen,
         driver=row.driver,
         withheld=row.withheld,
+        without_driver=row.without_driver,
     )
     return diagnose(row.on, needed, found(row), (STARTUP,))
 
@@ -347,6 +349,23 @@ def test_the_fault_is_the_machines(
     made = of(Row(about, None, sets=(owner,), pods=(its_pod,) if its_pod is not None else (), on=on))
     assert made is not None
     assert made.of_machine is at_fault, about
+
+
+USERS_DRIVER = [
+    ("no device", GONE, 0, False),
+    ("a condition reports a lost GPU", MISSING, 0, True),
+    ("some devices, so that there is a driver", node(gpus="7"), 7, True),
+]
+
+
+@pytest.mark.parametrize(("about", "on", "seen", "at_fault"), USERS_DRIVER, ids=[row[0] for row in USERS_DRIVER])
+def test_a_driver_that_the_user_installs(*, about: str, on: Node, seen: int, at_fault: bool) -> None:
+    """Without one, a plugin that runs advertises no device, and does not on another machine either."""
+    row = Row(about, None, sets=(plugin(),), pods=(pod(),), on=on, expected=8, seen=seen, without_driver=True)
+    made = of(row)
+    assert made is not None
+    assert made.of_machine is at_fault, about
+    assert at_fault is ("spec.gpu.driver" not in made.message)
 
 
 def test_slices_of_other_profiles_explain_no_lost_ones() -> None:
