@@ -198,13 +198,17 @@ def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuSt
 
 
 def _limited(plugin: DaemonSetWorkload, gpus: GpuState, found: Workloads) -> Diagnosis | None:
-    """The plugin offers all GPUs that its container may see; None if it may see others, or nothing states it."""
-    if not gpus.allocatable or gpus.allocatable != visible_gpus(plugin):
+    """The plugin offers all devices of the GPUs that its container may see; None otherwise, or if nothing states them.
+
+    Shared GPUs and slices are several devices each.
+    """
+    visible, whole = visible_gpus(plugin), gpus.whole or gpus.expected
+    if visible is None or gpus.allocatable * whole != visible * gpus.expected:
         return None
     return Diagnosis(
         cause=Cause.MISCONFIGURED,
         object=name_of(plugin),
-        text=f"lets the plugin see {gpus.allocatable} GPUs of {gpus.expected} ({VISIBLE_DEVICES})",
+        text=f"lets the plugin see {visible} GPUs of {whole} ({VISIBLE_DEVICES})",
         remedy=f"set {VISIBLE_DEVICES} to all",
         since=found.since,
     )

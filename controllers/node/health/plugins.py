@@ -26,9 +26,10 @@ DRA_SOCKETS = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry")
 _DRA = re.compile(r"(?<![a-z0-9])dra(?![a-z0-9])", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|sriov|mellanox|dranet", re.IGNORECASE)
 _COMPUTE_DOMAINS = re.compile(r"compute-domain")
-# The GPUs that NVIDIA's container runtime shows to a container: a list of indexes or UUIDs, or one of these words.
+# The GPUs that NVIDIA's container runtime shows to a container: a list of indexes or UUIDs, or a word. `none` shows no
+# GPU; with the others, nothing says that there are fewer.
 VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
-NO_LIST = ("all", "none", "void")
+NONE_VISIBLE, NO_LIST = "none", ("", "all", "void")
 # How names, images and variables of templates name the vendor of a resource.
 VENDORS: Mapping[str, re.Pattern[str]] = {
     "nvidia.com": re.compile(r"nvidia|nvdp", re.IGNORECASE),
@@ -64,11 +65,14 @@ def plugin_version(daemon_set: DaemonSetWorkload) -> str:
     return tail.partition(":")[2]
 
 
-def visible_gpus(daemon_set: DaemonSetWorkload) -> int:
-    """How many GPUs the template lists for a container; 0 if none is listed, as with `all`."""
+def visible_gpus(daemon_set: DaemonSetWorkload) -> int | None:
+    """How many GPUs the template lists for a container; None without a list, as with `all`."""
     env = (one for container in daemon_set.spec.template.spec.containers for one in container.env)
-    lists = (one.value.split(",") for one in env if one.name == VISIBLE_DEVICES and one.value not in NO_LIST)
-    return max((len(set(filter(None, one))) for one in lists), default=0)
+    values = {one.value for one in env if one.name == VISIBLE_DEVICES}
+    if values == {NONE_VISIBLE}:
+        return 0
+    lists = (one.split(",") for one in values.difference(NO_LIST, (NONE_VISIBLE,)))
+    return max((len(set(filter(None, one))) for one in lists), default=None)
 
 
 def mounts_sockets(daemon_set: DaemonSetWorkload) -> bool:

@@ -39,6 +39,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     `unknown`: why it is not known what the Node must have, or has. `withheld`: why missing GPUs are no fault of the
     machine, as far as the driver's ResourceSlices show: it has not published them all, or other devices instead.
     `tainted`: how many of the missing ones pods may still use that have them.
+    `whole`: how many GPUs the size has, however they are divided; 0 of a size that is not in the table.
     `disagrees`: which setting is the cause of the lack. `without_driver`: by its node class, the user installs the
     driver instead of AKS.
     """
@@ -46,6 +47,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
     resource: str
     allocatable: int
     expected: int
+    whole: int = 0
     short: bool = False
     holding: str = ""
     hold_seconds: float = 0.0
@@ -102,6 +104,7 @@ def state_of(f: Facts, claim: NodeClaim, node: Node) -> GpuState:
         driver=driver,
         allocatable=seen,
         expected=expected,
+        whole=f.gpus.count,
         short=short,
         without_driver=settings is not None and settings.driver == "None",
     )

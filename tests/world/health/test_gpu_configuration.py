@@ -103,7 +103,11 @@ async def test_a_loss_begins_when_no_setting_explains_it(sim: Sim) -> None:
 
 
 OWN = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+SEVEN = "0,1,2,3,4,5,6"
 SETTINGS: dict[str, tuple[dict[str, Any], str, int, str]] = {
+    "shared by four": ({"sharedReplicas": 4}, SEVEN, 28, "NVIDIA_VISIBLE_DEVICES"),
+    "in seven slices each": ({"migProfile": "MIG1g"}, SEVEN, 49, "NVIDIA_VISIBLE_DEVICES"),
+    "no GPU": ({}, "none", 0, "NVIDIA_VISIBLE_DEVICES"),
     "no driver": ({"driver": "None"}, "all", 0, "spec.gpu.driver"),
 }
 

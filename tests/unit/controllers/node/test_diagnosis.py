@@ -50,6 +50,7 @@ class Row:
     driver: str = ""
     withheld: str = ""
     without_driver: bool = False
+    whole: int = 0
 
 
 def with_status(found: Node, *conditions: str, allocatable: dict[str, str] | None = None) -> Node:
@@ -250,6 +251,7 @@ def of(row: Row) -> Diagnosis | None:
         driver=row.driver,
         withheld=row.withheld,
         without_driver=row.without_driver,
+        whole=row.whole,
     )
     return diagnose(row.on, needed, found(row), (STARTUP,))
 
@@ -296,22 +298,33 @@ def listed(devices: str) -> DaemonSetWorkload:
     return plugin(containers=[{"name": "ctr", "image": IMAGE, "env": env}])
 
 
+SEVEN = "0,1,2,3,4,5,6"
 VISIBLE = [
-    ("its container may see seven", "0,1,2,3,4,5,6", 7, False),
-    ("by their UUIDs", ",".join(f"GPU-{number}" for number in range(7)), 7, False),
-    ("seven, of which one is lost besides", "0,1,2,3,4,5,6", 6, True),
-    ("all of them, listed", "0,1,2,3,4,5,6,7", 7, True),
-    ("all of them", "all", 7, True),
-    ("all of them, by another mechanism", "void", 1, True),
-    ("nothing is stated", "", 7, True),
+    ("its container may see seven", SEVEN, 7, 1, False),
+    ("by their UUIDs", ",".join(f"GPU-{number}" for number in range(7)), 7, 1, False),
+    ("seven, of which one is lost besides", SEVEN, 6, 1, True),
+    ("seven, which four pods share each", SEVEN, 28, 4, False),
+    ("seven, shared, of which one is lost besides", SEVEN, 24, 4, True),
+    ("seven in seven slices each", SEVEN, 49, 7, False),
+    ("seven slices are no seven GPUs", SEVEN, 7, 7, True),
+    ("all of them, listed", f"{SEVEN},7", 7, 1, True),
+    ("all of them", "all", 7, 1, True),
+    ("all of them, by another mechanism", "void", 1, 1, True),
+    ("by another mechanism, which finds none", "void", 0, 1, True),
+    ("none", "none", 0, 1, False),
+    ("none, with devices all the same", "none", 7, 1, True),
+    ("nothing is stated", "", 7, 1, True),
+    ("nothing is stated, and no device", "", 0, 1, True),
 ]
 
 
-@pytest.mark.parametrize(("about", "devices", "seen", "at_fault"), VISIBLE, ids=[row[0] for row in VISIBLE])
-def test_a_plugin_that_is_configured_for_fewer_gpus(*, about: str, devices: str, seen: int, at_fault: bool) -> None:
-    """A person's setting, which another machine would have as well."""
-    on = node(gpus=str(seen))
-    made = of(Row(about, None, sets=(listed(devices),), pods=(pod(),), on=on, expected=8, seen=seen))
+@pytest.mark.parametrize(("about", "devices", "seen", "each", "at_fault"), VISIBLE, ids=[row[0] for row in VISIBLE])
+def test_a_plugin_that_is_configured_for_fewer_gpus(
+    *, about: str, devices: str, seen: int, each: int, at_fault: bool
+) -> None:
+    """A person's setting, which another machine would have as well. `each`: how many devices a GPU is."""
+    on, sets = node(gpus=str(seen)), (listed(devices),)
+    made = of(Row(about, None, sets=sets, pods=(pod(),), on=on, expected=8 * each, seen=seen, whole=8))
     assert made is not None
     assert made.of_machine is at_fault, about
     assert at_fault is ("NVIDIA_VISIBLE_DEVICES" not in made.message)
