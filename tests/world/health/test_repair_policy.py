@@ -418,10 +418,13 @@ async def test_h1_a_machine_that_never_gets_its_gpus(sim: Sim, fault: str) -> No
     assert "overdue" in claim_condition(sim, "Initialized")[2]
 
 
+@pytest.mark.parametrize("succeeded", [False, True], ids=["one process", "a new leader"])
 @pytest.mark.parametrize("usable", [False, True], ids=["never usable", "was usable"])
 @simulated(azure=FAST)
-async def test_h1_a_plugin_that_is_installed_late(sim: Sim, *, usable: bool) -> None:
-    """For two hours no plugin was there. One that has just started has the same time as one that restarts."""
+async def test_h1_a_plugin_that_is_installed_late(sim: Sim, *, usable: bool, succeeded: bool) -> None:
+    """For two hours no plugin was there. One that has just started has the same time as one that restarts, also if a
+    user upgrades the controller together with it.
+    """
     if usable:
         await one(sim)
         sim.nodes.stop_plugin(node_name(sim))
@@ -432,6 +435,9 @@ async def test_h1_a_plugin_that_is_installed_late(sim: Sim, *, usable: bool) -> 
         await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 400, "its Node is here")
     await asyncio.sleep(120 * MINUTE)
     plugin(sim)
+    if succeeded:
+        sim.crash()
+        await sim.start_controller("ctl1")
     await asyncio.sleep(LOSS - 10)
     assert not deleted(sim)
     assert not unschedulable(sim)

@@ -17,8 +17,9 @@ from controllers.nodeclaim.lifecycle import initialization
 from controllers.nodeclaim.lifecycle.gpu_resources import GpuState
 from provisioner.api import labels
 from provisioner.api.conditions import MESSAGE_BYTES
-from provisioner.api.meta import Taint
+from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node, NodeCondition
+from provisioner.api.nodeclaim import NodeClaimStatus
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
 from provisioner.api.workload import DaemonSetStatus, DaemonSetWorkload, WorkloadPod
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
@@ -468,9 +469,14 @@ def test_when_it_is_read(about: str, known: dict[str, Any], after: float | None)
         assert chosen.after == after
 
 
-OF_MACHINE, ABSENT = Diagnosis(cause=Cause.NO_DEVICES), Diagnosis(cause=Cause.PLUGIN_ABSENT)
+ABSENT = Diagnosis(cause=Cause.PLUGIN_ABSENT)
+OF_MACHINE = Diagnosis(
+    cause=Cause.NO_DEVICES, object="Pod a", text="runs (plugin 2)", remedy="check the driver", since=NOW
+)
 BLAMED = [
     ("the first diagnosis of a process", OF_MACHINE, (None, None), -100.0, (True, None)),
+    ("the first one, long after the loss", OF_MACHINE, (None, None), -7200.0, (True, 0.0)),
+    ("the first one, of another fault", ABSENT, (None, None), -7200.0, (False, None)),
     ("a plugin that was installed late", OF_MACHINE, (False, None), -100.0, (True, 0.0)),
     ("and the next one", OF_MACHINE, (True, -60.0), -100.0, (True, -60.0)),
     ("a read that failed", None, (True, -60.0), -100.0, (True, -60.0)),
@@ -489,6 +495,26 @@ def test_since_when_the_fault_is_the_machines(
     found = blamed(known)
     assert found is not None
     assert (found.at_fault, found.blamed_since) == after, about
+
+
+STATED = [
+    ("Pod a runs (plugin 1), since 12:00:00Z; check the driver", None),
+    ("Pod a runs, since 12:00:00Z; check the d...", None),
+    ("Pod a runs, since 12:00:00Z; wait for the rollout", 0.0),
+    ("Pod a is not running, since 12:00:00Z; check the driver", 0.0),
+    ("no DaemonSet of the cluster is a device plugin", 0.0),
+]
+
+
+@pytest.mark.parametrize(("message", "since"), STATED)
+def test_a_new_leader_counts_from_what_the_claim_states(message: str, since: float | None) -> None:
+    """A fault that the claim states is as old as that. With another cause there, the plugin may have just started."""
+    lost = Condition(type="Initialized", status="False", last_transition_time=BORN, message=message)
+    made = msgspec.structs.replace(claim(), status=NodeClaimStatus(conditions=(lost,)))
+    sight = DeviceSight(node_uid="n")
+    found = blamed(facts(claims=(made,), diagnosis=OF_MACHINE, devices=sight, gpu_short_since=-7200.0))
+    assert found is not None
+    assert (found.at_fault, found.blamed_since) == (True, since)
 
 
 def test_the_time_of_the_cause_is_that_of_the_node() -> None:
