@@ -48,6 +48,7 @@ class AdmissionErrors:
         self._nodes = nodes
         self._now = now
         self._ran_at: dict[str, datetime] = {}
+        self._returned_at: dict[str, datetime] = {}
         self._policy = policy
         self._actuator = actuator
         self._wake = wake
@@ -70,8 +71,13 @@ class AdmissionErrors:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Subscribe this to the cache of Nodes: a new process looks at those that are cordoned."""
         if new is None:
-            self._ran_at.pop(old.name if old is not None else "", None)
-        elif rules.is_cordoned(new) and (old is None or old.spec.unschedulable != new.spec.unschedulable):
+            for times in (self._ran_at, self._returned_at):
+                times.pop(old.name if old is not None else "", None)
+            return
+        returned = old is not None and bool(rules.resource_of(new)) and not rules.resource_of(old)
+        if returned:
+            self._returned_at[new.name] = self._now()
+        if rules.is_cordoned(new) and (returned or old is None or old.spec.unschedulable != new.spec.unschedulable):
             self._wake(new.name)
 
     async def reconcile(self, name: str) -> float | None:
@@ -98,7 +104,8 @@ class AdmissionErrors:
         """Release the Node once its device plugin has restarted; seconds until it is looked at again."""
         if node.spec.unschedulable and may_act(self._policy, claim):
             step = LookUpWorkloads(node=node, source=rules.resource_of(node), since=self._now())
-            if not rules.restarted(node, answer(await self._actuator.read(step), ReadWorkloads).workloads):
+            found = answer(await self._actuator.read(step), ReadWorkloads).workloads
+            if not rules.restarted(node, found, self._returned_at.get(node.name)):
                 return rules.CHECK_SECONDS
         await self._write(rules.release(node, self._now()), claim)
         return None

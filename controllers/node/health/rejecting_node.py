@@ -3,7 +3,8 @@
 kube-scheduler prefers such a Node, because it looks empty, and a Job spends its backoffLimit there. One rejected pod is
 no sign, nor are several at one moment: a kubelet that restarts shows the numbers from before for seconds. The Node is
 marked as unschedulable, which its device plugin tolerates, and an annotation records that this controller did it. It
-is released once a container of the device plugin, or the Node, has started anew; a user may do so at any time. Pure.
+is released once a container of the device plugin, or the Node, has started anew, or its GPUs were gone and returned; a
+user may do so at any time. Pure.
 
 Source: docs/references/kubernetes.md#pods-that-the-kubelet-rejects.
 """
@@ -23,6 +24,7 @@ from provisioner.api.time import parse_rfc3339, rfc3339
 from provisioner.api.workload import WorkloadPod
 
 from .admission_errors import AdmissionError, AdmissionFailure
+from .diagnosis import is_managed
 from .plugin_pods import pod_of
 from .plugins import device_plugins
 
@@ -86,13 +88,17 @@ def too_many(nodes: Iterable[Node]) -> bool:
     return sum(map(is_cordoned, all_nodes)) >= max(1, int(SHARE * len(all_nodes)))
 
 
-def restarted(node: Node, found: Workloads) -> bool:
-    """Whether the Node, or its device plugin, has started since it was cordoned; what is not known has not."""
+def restarted(node: Node, found: Workloads, returned_at: datetime | None) -> bool:
+    """Whether the Node, or its device plugin, has started since it was cordoned; what is not known has not.
+
+    `returned_at`: when the GPUs were last seen to return after none was allocatable. A plugin that is a service of the
+    Node has no pod that shows its start.
+    """
     since, ready = decided_at(node), node.ready_condition
     if since is None:
         return False
     changed = ready.last_transition_time if ready is not None and node.ready else None
-    if changed is not None and changed > since:
+    if any(one is not None and one > since for one in (changed, returned_at)):
         return True
     pods = (pod_of(one, found.pods) for one in device_plugins(found.daemon_sets or (), resource_of(node), node))
     return any(pod is not None and _started(pod) > since for pod in pods)
@@ -123,8 +129,7 @@ def release(node: Node, now: datetime) -> PatchNode:
 
 def event(node: Node, found: str) -> Event:
     """The Event of a Node that is cordoned."""
-    remedy = "delete the pod of its device plugin, or the NodeClaim"
-    message = f"cordoned Node {node.name}: it shows its GPUs, and the kubelet rejected {found}; {remedy}"
+    message = f"cordoned Node {node.name}: it shows its GPUs, and the kubelet rejected {found}; {_remedy(node)}"
     return Event(type="Warning", reason=reasons.UNEXPECTED_ADMISSION_ERROR, message=message)
 
 
@@ -135,5 +140,10 @@ def message(node: Node) -> str:
         return ""
     return (
         f"Node {node.name} shows its GPUs and rejects each pod that requests some; cordoned since {clock_text(since)},"
-        " until its device plugin is restarted: delete the plugin's pod, or the NodeClaim"
+        f" until its device plugin is restarted: {_remedy(node)}"
     )
+
+
+def _remedy(node: Node) -> str:
+    restart = "restart the Node" if is_managed(node) else "delete the plugin's pod"
+    return f"{restart}, or delete the NodeClaim"

@@ -114,11 +114,15 @@ def cordoned(sim: Sim, node: str) -> bool:
     return bool(sim.store.get("nodes", node)["spec"].get("unschedulable"))
 
 
-@pytest.mark.parametrize("restarted", [False, True], ids=["undisturbed", "the controller restarts"])
+@pytest.mark.parametrize("case", ["undisturbed", "the controller restarts", "AKS manages the plugin"])
 @simulated()
-async def test_a_node_that_rejects_every_pod_is_cordoned(sim: Sim, restarted: bool) -> None:
+async def test_a_node_that_rejects_every_pod_is_cordoned(sim: Sim, case: str) -> None:
     """It shows its GPUs: after five minutes it gets no more pods, and the claim says so, until its plugin restarts."""
     name, node = await running(sim)
+    managed = case == "AKS manages the plugin"
+    if managed:
+        sim.store.delete("daemonsets.apps", "nvidia-device-plugin-daemonset", "kube-system")
+        sim.store.patch("nodes", node, {"metadata": {"labels": {"kubernetes.azure.com/dcgm-exporter": "enabled"}}})
     for number in range(4):
         assert not cordoned(sim, node)
         rejected_pod(sim, f"job-{number}", node)
@@ -126,17 +130,21 @@ async def test_a_node_that_rejects_every_pod_is_cordoned(sim: Sim, restarted: bo
     await sim.until(lambda: cordoned(sim, node), 60.0, "it is cordoned")
     await sim.until(lambda: claim_condition(sim, "NodeHealthy", name)[0] == "False", 30.0, "the claim says so")
     assert "rejects each pod" in claim_condition(sim, "NodeHealthy", name)[2]
+    assert managed is ("delete the plugin's pod" not in claim_condition(sim, "NodeHealthy", name)[2])
     assert any("cordoned Node" in one["message"] for one in events(sim))
-    if restarted:
+    if case == "the controller restarts":
         sim.crash()
         await sim.start_controller("ctl1")
     await asyncio.sleep(30 * MINUTE)
     assert cordoned(sim, node)
-    (of_plugin,) = [
-        one for one in sim.store.list("pods", fields=f"spec.nodeName={node}") if "plugin" in one["metadata"]["name"]
-    ]
-    meta = of_plugin["metadata"]
-    await sim.request("DELETE", f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+    if managed:
+        sim.nodes.stop_plugin(node)
+        await asyncio.sleep(20)
+        sim.nodes.start_plugin(node)
+    for one in sim.store.list("pods", fields=f"spec.nodeName={node}"):
+        if "plugin" in one["metadata"]["name"]:
+            path = f"/api/v1/namespaces/{one['metadata']['namespace']}/pods/{one['metadata']['name']}"
+            await sim.request("DELETE", path)
     await sim.until(lambda: not cordoned(sim, node), 10 * MINUTE, "it is released")
     await sim.until(lambda: claim_condition(sim, "NodeHealthy", name)[0] == "True", 30.0, "the claim says so")
     await asyncio.sleep(10 * MINUTE)

@@ -81,8 +81,9 @@ def test_what_is_not_known_ends_no_cordon() -> None:
     """DaemonSets that could not be read say nothing about the plugin."""
     cordoned = noted("2026-03-01T12:11:00Z")
     assert rules.is_cordoned(cordoned)
-    assert not rules.restarted(cordoned, Workloads(since=NOW))
+    assert not rules.restarted(cordoned, Workloads(since=NOW), None)
     assert "cordoned since 12:11:00Z" in rules.message(cordoned)
+    assert "delete the plugin's pod" in rules.message(cordoned)
 
 
 @pytest.mark.parametrize(("minute", "ended"), [(10, False), (12, True)])
@@ -91,7 +92,10 @@ def test_a_container_of_the_plugin_that_started_anew_ends_the_cordon(minute: int
     running = {"name": "ctr", "restartCount": 1, "state": {"running": {"startedAt": f"2026-03-01T12:{minute}:30Z"}}}
     of_plugin = pod(containerStatuses=[running], meta={"creationTimestamp": "2026-03-01T09:00:00Z"})
     found = Workloads(daemon_sets=(plugin(),), pods=(of_plugin,), since=NOW)
-    assert rules.restarted(noted("2026-03-01T12:11:00Z"), found) is ended
+    assert rules.restarted(noted("2026-03-01T12:11:00Z"), found, None) is ended
+    # Where AKS manages the plugin, it has no pod: its GPUs return.
+    returned = NOW.replace(minute=minute, second=30)
+    assert rules.restarted(noted("2026-03-01T12:11:00Z"), Workloads(since=NOW), returned) is ended
 
 
 def test_a_few_nodes_only_are_cordoned() -> None:
