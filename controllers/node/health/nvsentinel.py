@@ -7,7 +7,7 @@ recorded claim that is not the one of the request's Node is no record.
 
 NVSentinel creates one object for each health event and does not repeat it: requests beyond the limit of the circuit
 breaker wait, as Unknown, and are carried out one after the other. An old one, which nobody has answered, is refused:
-its machine has served since.
+its machine has served since. One that is older than its claim waits for the Node.
 
 Source: docs/references/kubernetes.md#nvsentinel.
 """
@@ -136,9 +136,13 @@ def decide(
             " replaced"
         )
         return Answer(status="False", reason="RebootNotSupported", message=message)
-    if node is not None and _is_newer(node.metadata, request) and _is_newer(claim.metadata, request):
-        message = f"the machine is gone: NodeClaim {claim.name} and its Node are newer than this request"
-        return Answer(status="True", reason="NodeReplaced", message=message)
+    if _is_newer(claim.metadata, request):
+        # AKS uses the name of a Node again. Only the Node shows whether the request is about a former machine.
+        if node is None:
+            return _too_old(request, claim, now)
+        if _is_newer(node.metadata, request):
+            message = f"the machine is gone: NodeClaim {claim.name} and its Node are newer than this request"
+            return Answer(status="True", reason="NodeReplaced", message=message)
     if claim.deleting:
         return Record(claim=claim)
     return _too_old(request, claim, now) or Delete(claim=claim, recorded=False)
