@@ -31,7 +31,10 @@ class RepairStage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
-    """`claim_uid`: the claim that was deleted, of this `owner`, which creates another ("": none); `at`: when."""
+    """`claim_uid`: the claim that was deleted, of this `owner`, which creates another ("": none); `at`: when.
+
+    `owner_only`: a machine of another owner was usable since, so that the repair counts for its own owner only.
+    """
 
     claim_uid: str = msgspec.field(name="claimUID")
     size: str
@@ -39,6 +42,7 @@ class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
     stage: str
     young: bool = True
     owner: str = ""
+    owner_only: bool = msgspec.field(name="ownerOnly", default=False)
     at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property

@@ -1,7 +1,8 @@
 """The repairs of the last days: those of this process, and those that former leaders left.
 
 A repair is recorded before it is sent, so that a leader that is killed in between has counted it. Repairs of machines
-that fail young in the same way count until one such machine was usable, whatever time passes between them.
+that fail young in the same way count until one such machine was usable, whatever time passes between them. What fails
+can be in the template of one owner: a machine of another owner ends them for all owners but that one.
 """
 
 from collections.abc import Iterable
@@ -16,11 +17,15 @@ MOST = 200
 
 
 class Repair(msgspec.Struct, frozen=True, kw_only=True):
-    """One repair, of a machine of this owner, at this loop time in seconds."""
+    """One repair, of a machine of this owner, at this loop time in seconds.
+
+    `owner_only`: another owner's machine was usable since.
+    """
 
     stage: RepairStage
     owner: str
     at: float
+    owner_only: bool = False
 
 
 class RepairHistory:
@@ -44,18 +49,22 @@ class RepairHistory:
         """The repair could not be recorded, and was not sent."""
         self._repairs.pop(claim_uid, None)
 
-    def alike(self, stage: RepairStage, now: float) -> int:
-        """How many such machines were replaced, and none was usable since."""
-        return sum(stage == repair.stage for repair in self._within(now).values())
+    def alike(self, stage: RepairStage, owner: str, now: float) -> int:
+        """How many such machines were replaced, and none was usable since that shows something for this owner's."""
+        counted = (one for one in self._within(now).values() if one.owner == owner or not one.owner_only)
+        return sum(stage == one.stage for one in counted)
 
-    def usable(self, stage: RepairStage, created: float, now: float) -> None:
-        """A machine that was created then was usable in this stage: a row of failures before it has ended."""
-        ended = [uid for uid, one in self._within(now).items() if one.stage == stage and one.at <= created]
-        self.unsaved = self.unsaved or bool(ended)
-        for uid in ended:
-            self._repairs[uid] = msgspec.structs.replace(
-                self._repairs[uid], stage=msgspec.structs.replace(stage, young=False)
-            )
+    def usable(self, stage: RepairStage, owner: str, created: float, now: float) -> None:
+        """A machine of this owner that was created then was usable in this stage: the row of its owner before it has
+        ended, and that of machines without an owner. Those of other owners count for these alone.
+        """
+        for uid, one in self._within(now).items():
+            if one.stage != stage or one.at > created:
+                continue
+            over = msgspec.structs.replace(one, stage=msgspec.structs.replace(stage, young=False))
+            found = over if one.owner in ("", owner) else msgspec.structs.replace(one, owner_only=True)
+            self.unsaved = self.unsaved or found != one
+            self._repairs[uid] = found
 
     def stages(self, size: str, image: str) -> frozenset[RepairStage]:
         """What young machines of this size and image failed by."""
@@ -85,6 +94,7 @@ class RepairHistory:
                 stage=one.stage.stage,
                 young=one.stage.young,
                 owner=one.owner,
+                owner_only=one.owner_only,
                 at=(wall - timedelta(seconds=now - one.at)).replace(microsecond=0),
             )
             for uid, one in newest
@@ -94,7 +104,8 @@ class RepairHistory:
         """Count repairs of former leaders. One dated in the future, by another clock, counts as made now."""
         for repair in repairs:
             at = now - max(0.0, (wall - repair.at).total_seconds())
-            self._repairs.setdefault(repair.claim_uid, Repair(stage=repair.of, owner=repair.owner, at=at))
+            made = Repair(stage=repair.of, owner=repair.owner, at=at, owner_only=repair.owner_only)
+            self._repairs.setdefault(repair.claim_uid, made)
 
     def _within(self, now: float) -> dict[str, Repair]:
         self._repairs = {uid: one for uid, one in self._repairs.items() if now - one.at < self._kept_seconds}

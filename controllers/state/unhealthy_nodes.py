@@ -141,19 +141,29 @@ class UnhealthyNodes:
             return False
         if not stage.young:
             return False
+        claim = self._claim(key)
+        owner = repair_owner(claim) if claim is not None else ""
         kept = [other for other, node in self._unhealthy.items() if other != key and node.stage == stage]
-        others = bool(kept) and not self._works_after(kept, stage, wall)
-        return self._rules.suspended(self._policy, unhealthy, self.history.alike(stage, now), others)
+        others = bool(kept) and not self._works_after(kept, stage, owner, wall)
+        return self._rules.suspended(self._policy, unhealthy, self.history.alike(stage, owner, now), others)
 
-    def _works_after(self, keys: Iterable[str], stage: RepairStage, wall: datetime) -> bool:
+    def _works_after(self, keys: Iterable[str], stage: RepairStage, owner: str, wall: datetime) -> bool:
         """Whether a machine works that was created after those of these keys, which are kept: others have no part in
-        what is wrong with these."""
-        newest = max(
-            next((one.metadata.creation_timestamp for one in self._indexes.claims_of(key) if managed(one)), LATEST)
-            for key in keys
-        )
-        later = (one for one in self._indexes.claims() if one.metadata.creation_timestamp > newest)
-        return any(managed(one) and self._works(one, stage, wall) for one in later)
+        what is wrong with these. After those of this owner, it has to be one of this owner.
+        """
+        newest = dict[str, datetime]()
+        for claim in map(self._claim, keys):
+            of = owner if claim is not None and repair_owner(claim) == owner else ""
+            created = claim.metadata.creation_timestamp if claim is not None else LATEST
+            newest[of] = max(created, newest.get(of, created))
+        for claim in self._indexes.claims():
+            after = [of for of, at in newest.items() if claim.metadata.creation_timestamp > at]
+            shown = [of for of in after if of in ("", repair_owner(claim))]
+            if shown and managed(claim) and self._works(claim, stage, wall):
+                newest = {of: at for of, at in newest.items() if of not in shown}
+            if not newest:
+                return True
+        return False
 
     def _works(self, claim: NodeClaim, stage: RepairStage, wall: datetime) -> bool:
         """Whether the machine is one of this size and image, usable, and old enough for what others failed by."""
@@ -235,7 +245,7 @@ class UnhealthyNodes:
 
     def _successor(self, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> str:
         """The owner whose last replacement for signals of this group is not Ready; "" if there is none."""
-        own = next((claim for claim in self._indexes.claims_of(key) if managed(claim)), None)
+        own = self._claim(key)
         owner = repair_owner(own) if own is not None else ""
         last = self.history.last(unhealthy.policy.group, owner, now) if owner else None
         if (
@@ -258,7 +268,7 @@ class UnhealthyNodes:
 
     def _record_success(self, key: str, unhealthy: Unhealthy | None, wall: datetime, now: float) -> None:
         """A machine that is usable, and old enough for what others failed by, ends a row of failures before it."""
-        claim = next((one for one in self._indexes.claims_of(key) if managed(one)), None)
+        claim = self._claim(key)
         if claim is None or claim.deleting or claim.condition(INITIALIZED, "True") is None:
             return
         created, size = _created(claim, wall, now), claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
@@ -267,11 +277,15 @@ class UnhealthyNodes:
                 age = 0.0 if stage.stage in STARTING else self._policy.repair_young_seconds
                 shows = self._proves(claim, stage) and (unhealthy is None or stage.stage not in unhealthy.acting)
                 if shows and now - created > age:
-                    self.history.usable(stage, created, now)
+                    self.history.usable(stage, repair_owner(claim), created, now)
+
+    def _claim(self, key: str) -> NodeClaim | None:
+        return next((one for one in self._indexes.claims_of(key) if managed(one)), None)
 
     def _owner(self, key: str) -> str:
         """The owner of KAITO of this key's claim, "" without one."""
-        return next((kaito_owner(claim) for claim in self._indexes.claims_of(key) if managed(claim)), "")
+        claim = self._claim(key)
+        return kaito_owner(claim) if claim is not None else ""
 
     def _simultaneous(self, unhealthy: Unhealthy) -> int:
         """The most Nodes that got signals of one of its groups within one window and still have one."""

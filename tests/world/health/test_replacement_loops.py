@@ -40,6 +40,10 @@ async def bought(sim: Sim, most: int, *, annotations: Any = None, **claim: Any) 
     return most
 
 
+def ready(sim: Sim, name: str) -> bool:
+    return sim.condition(name, "Ready") == "True"
+
+
 @simulated(azure=FAST)
 async def test_a_readiness_rule_about_a_kind_that_is_not_installed(sim: Sim) -> None:
     """With onTimeout Replace: what cannot be read is not known to be missing, so no machine is replaced for it."""
@@ -89,6 +93,28 @@ async def test_a_machine_that_works_ends_a_row_of_failures(sim: Sim) -> None:
             continue
         await sim.until(partial(deleted, sim, name), 35 * MINUTE, "it is replaced")
         await sim.until(partial(gone, sim, name), 10 * MINUTE, "it is gone")
+
+
+@simulated(azure=FAST)
+async def test_a_success_of_another_owner_ends_no_row_of_failures(sim: Sim) -> None:
+    """A batch owner has a machine that works after each one of the other, whose template is wrong."""
+    plugin(sim)
+    await sim.start_controller()
+    for number in range(3):
+        bad, good = f"bad{number}", f"good{number}"
+        sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
+        await sim.apply(node_claim(bad, labels={labels.KAITO_WORKSPACE: "bad"}))
+        if number == 2:
+            break
+        await sim.until(partial(deleted, sim, bad), 35 * MINUTE, "it is replaced")
+        sim.nodes.plugin_delay_seconds = 10.0
+        await sim.apply(node_claim(good, labels={labels.KAITO_WORKSPACE: "good"}))
+        await sim.until(partial(ready, sim, good), 20 * MINUTE, "it is Ready")
+        await sim.delete_claim(good)
+        await sim.until(partial(gone, sim, good), 30 * MINUTE, "it is gone")
+    await asyncio.sleep(70 * MINUTE)
+    assert not deleted(sim, "bad2")
+    assert claim_condition(sim, "NodeHealthy", "bad2")[1] == "RepairSuspended"
 
 
 @simulated(azure=FAST)

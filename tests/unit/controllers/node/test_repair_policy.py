@@ -147,21 +147,45 @@ def test_the_history_counts_each_claim_once_until_a_machine_is_usable() -> None:
     assert history.started("uid-1", ALIKE, "NodePool a", 0.0)
     assert not history.started("uid-1", ALIKE, "NodePool a", 10.0)
     assert history.started("uid-2", msgspec.structs.replace(ALIKE, image="image-2"), "", 10.0)
-    assert history.alike(ALIKE, 20.0) == 1
+    assert history.alike(ALIKE, "", 20.0) == 1
     later = RepairHistory(30 * 86_400.0)
     later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 500.0)
     week = 7 * 86_400.0
-    assert later.alike(ALIKE, week) == 1
+    assert later.alike(ALIKE, "", week) == 1
     assert later.last("NotRegistered", "NodePool a", week) == pytest.approx(490.0, abs=11.0)
     assert later.last("NotRegistered", "NodePool b", week) is None
     assert later.of_group("NotRegistered", 0.0, week) == {"uid-1", "uid-2"}
-    later.usable(ALIKE, created=400.0, now=week)
-    assert later.alike(ALIKE, week) == 1
-    later.usable(ALIKE, created=600.0, now=week)
-    assert later.alike(ALIKE, week) == 0
-    assert later.alike(msgspec.structs.replace(ALIKE, image="image-2"), week) == 1
+    later.usable(ALIKE, "NodePool a", created=400.0, now=week)
+    assert later.alike(ALIKE, "", week) == 1
+    later.usable(ALIKE, "NodePool a", created=600.0, now=week)
+    assert later.alike(ALIKE, "", week) == 0
+    assert later.alike(msgspec.structs.replace(ALIKE, image="image-2"), "", week) == 1
     assert later.entries(NOW, 31 * 86_400.0) == ()
     assert decode("[{}]") is None
+
+
+SUCCESSES = [
+    ("its own", "NodePool a", "NodePool a", (0, 0, 0)),
+    ("of another owner", "NodePool a", "NodePool b", (1, 0, 0)),
+    ("of no owner", "NodePool a", "", (1, 0, 0)),
+    ("of any owner, after one without an owner failed", "", "NodePool b", (0, 0, 0)),
+]
+
+
+@pytest.mark.parametrize(("case", "failed", "worked", "counts"), SUCCESSES, ids=[row[0] for row in SUCCESSES])
+def test_a_success_ends_the_row_of_its_owner(*, case: str, failed: str, worked: str, counts: tuple[int, ...]) -> None:
+    """What fails can be in the template of the owner: its own machines count until one of them is usable."""
+    history = RepairHistory(86_400.0)
+    history.started("uid-1", ALIKE, failed, 0.0)
+    history.usable(ALIKE, worked, created=10.0, now=20.0)
+    assert history.unsaved
+    later = RepairHistory(86_400.0)
+    later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 0.0)
+    for one in (history, later):
+        assert tuple(one.alike(ALIKE, owner, 20.0) for owner in ("NodePool a", "NodePool b", "")) == counts, case
+    history.unsaved = False
+    history.usable(ALIKE, worked, created=10.0, now=20.0)
+    assert not history.unsaved
 
 
 @pytest.mark.parametrize(
@@ -251,4 +275,4 @@ def test_a_row_of_failures_that_no_image_explains() -> None:
     assert history.stages("Standard_B", "image-9") == frozenset()
     later = RepairHistory(86_400.0)
     later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 500.0)
-    assert later.alike(some, 600.0) == 1
+    assert later.alike(some, "", 600.0) == 1

@@ -28,9 +28,10 @@ FAILED = Unhealthy(stage=STAGE, acting=(NOT_REGISTERED,), kept=True)
 NOW = BORN + timedelta(hours=9)
 
 
-def machine(name: str, minute: float, *, usable: bool) -> tuple[NodeClaim, Node]:
-    """One of this size and image, created at a minute."""
-    made = claim(name=name, uid=name, up=UP if usable else (), more_labels={labels.INSTANCE_TYPE: SIZE})
+def machine(name: str, minute: float, *, usable: bool, owner: str = "w") -> tuple[NodeClaim, Node]:
+    """One of this size and image, created at a minute for this Workspace."""
+    more_labels = {labels.INSTANCE_TYPE: SIZE, labels.KAITO_WORKSPACE: owner}
+    made = claim(name=name, uid=name, up=UP if usable else (), more_labels=more_labels)
     meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN + timedelta(minutes=minute))
     found = node(name=f"aks-{name}-12345678-vmss000000", uid_label=name, more_labels={labels.AKS_IMAGE_VERSION: IMAGE})
     return msgspec.structs.replace(made, metadata=meta), msgspec.structs.replace(found, spec=NodeSpec())
@@ -76,6 +77,18 @@ def test_machines_that_are_kept_suspend_others_until_a_newer_one_works(
     counts = counts_of([*machines, machine("late", 9, usable=False)])
     for name in kept:
         assert update(counts, name)
+    assert update(counts, "late", kept=False) is suspends
+
+
+@pytest.mark.parametrize(
+    ("kept", "works", "suspends"),
+    [("w", "w", False), ("w", "v", True), ("v", "v", False), ("v", "w", False), ("v", "u", False)],
+)
+def test_what_works_for_another_owner_releases_no_machine(kept: str, works: str, *, suspends: bool) -> None:
+    """A machine of Workspace w fails as one that is kept; a newer one of an owner works."""
+    machines = [machine("a", 0, usable=False, owner=kept), machine("b", 1, usable=True, owner=works)]
+    counts = counts_of([*machines, machine("late", 9, usable=False)])
+    assert update(counts, "a")
     assert update(counts, "late", kept=False) is suspends
 
 
