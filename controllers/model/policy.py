@@ -100,6 +100,9 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # before one of them was usable.
     repair_young_seconds: float = 3600.0
     repair_alike: int = 2
+    # Machines of one owner that failed in the same way at any age, one after the other: how many are replaced before a
+    # newer one becomes as old as they did.
+    repair_in_turn: int = 4
     repair_history_seconds: float = 2_592_000.0
     # A signal of machines that still work which so many Nodes had within a day has a common cause, such as a rollout.
     repair_rollout_floor: int = 2

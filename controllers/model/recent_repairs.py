@@ -29,11 +29,17 @@ class RepairStage(msgspec.Struct, frozen=True, kw_only=True):
         """Whether a machine with this node image is one of them."""
         return self.image in (ANY_IMAGE, image)
 
+    def is_alike(self, other: "RepairStage") -> bool:
+        """Whether machines failed in the same way, at whatever age."""
+        return (self.size, self.image, self.stage) == (other.size, other.image, other.stage)
 
-class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
+
+class RecentRepair(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """`claim_uid`: the claim that was deleted, of this `owner`, which creates another ("": none); `at`: when.
 
     `owner_only`: a machine of another owner was usable since, so that the repair counts for its own owner only.
+    `lived`: the age of the machine in seconds, 0 if it is not known; `ended_by`: the claim of a newer machine that
+    became nearly as old, "" if there is none.
     """
 
     claim_uid: str = msgspec.field(name="claimUID")
@@ -43,6 +49,8 @@ class RecentRepair(msgspec.Struct, frozen=True, kw_only=True):
     young: bool = True
     owner: str = ""
     owner_only: bool = msgspec.field(name="ownerOnly", default=False)
+    lived: Annotated[float, msgspec.Meta(ge=0)] = 0.0
+    ended_by: str = msgspec.field(name="endedBy", default="")
     at: Annotated[datetime, msgspec.Meta(tz=True)]
 
     @property

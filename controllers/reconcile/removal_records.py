@@ -77,9 +77,11 @@ class RemovalRecords:
         self._repairs.not_sent(uid)
 
     async def _record_repair(self, facts: Facts, stage: RepairStage) -> KubeFailed | None:
-        uid = facts.claim.uid if facts.claim is not None else ""
-        owner = repair_owner(facts.claim) if facts.claim is not None else ""
-        if not self._repairs.started(uid, stage, owner, _now()):
+        claim = facts.claim
+        uid, owner = (claim.uid, repair_owner(claim)) if claim is not None else ("", "")
+        created = claim.metadata.creation_timestamp if claim is not None else self._clock.now()
+        lived = max(0.0, (self._clock.now() - created).total_seconds())
+        if not self._repairs.started(uid, stage, owner, _now(), lived):
             return None
         return await self._keep(labels.RECENT_REPAIRS, self._encoded_repairs(), lambda: self._repairs.not_sent(uid))
 

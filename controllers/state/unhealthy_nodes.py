@@ -62,13 +62,13 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
     """`deleted_by_repair`: whether a claim is being replaced; `blocked_by_limits`: why limits block a due repair, "" if
     they do not.
 
-    `suspended(policy, unhealthy, alike, others)`: whether a machine is kept because `alike` such machines were
-    replaced, or because `others` are kept.
+    `suspended(policy, unhealthy, alike, in_turn, others)`: whether a machine is kept because `alike` such machines were
+    replaced, `in_turn` of its owner one after the other, or because `others` are kept.
     """
 
     deleted_by_repair: Callable[[NodeClaim], bool]
     blocked_by_limits: Callable[[Policy, UnhealthyCounts], str]
-    suspended: Callable[[Policy, Unhealthy, int, bool], bool]
+    suspended: Callable[[Policy, Unhealthy, int, int, bool], bool]
 
 
 def _all_at_once(unhealthy: Unhealthy, simultaneous: int, nodes: int) -> bool:
@@ -136,16 +136,16 @@ class UnhealthyNodes:
         return due if self._policy.repair_dry_run else 0
 
     def _is_suspended(self, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> bool:
-        stage = unhealthy.stage
+        stage, claim = unhealthy.stage, self._claim(key)
         if stage is None:
             return False
-        if not stage.young:
-            return False
-        claim = self._claim(key)
-        owner = repair_owner(claim) if claim is not None else ""
+        owner, in_turn = repair_owner(claim) if claim is not None else "", 0
+        if claim is not None:
+            in_turn = self.history.in_turn(stage, owner, claim.uid, _created(claim, wall, now), now)
         kept = [other for other, node in self._unhealthy.items() if other != key and node.stage == stage]
-        others = bool(kept) and not self._works_after(kept, stage, owner, wall)
-        return self._rules.suspended(self._policy, unhealthy, self.history.alike(stage, owner, now), others)
+        others = stage.young and bool(kept) and not self._works_after(kept, stage, owner, wall)
+        alike = self.history.alike(stage, owner, now)
+        return self._rules.suspended(self._policy, unhealthy, alike, in_turn, others)
 
     def _works_after(self, keys: Iterable[str], stage: RepairStage, owner: str, wall: datetime) -> bool:
         """Whether a machine works that was created after those of these keys, which are kept: others have no part in
@@ -272,12 +272,18 @@ class UnhealthyNodes:
         if claim is None or claim.deleting or claim.condition(INITIALIZED, "True") is None:
             return
         created, size = _created(claim, wall, now), claim.metadata.labels.get(labels.INSTANCE_TYPE, "")
-        for node in self._indexes.nodes_of(key):
-            for stage in self.history.stages(size, node.metadata.labels.get(labels.AKS_IMAGE_VERSION, "")):
-                age = 0.0 if stage.stage in STARTING else self._policy.repair_young_seconds
-                shows = self._proves(claim, stage) and (unhealthy is None or stage.stage not in unhealthy.acting)
-                if shows and now - created > age:
-                    self.history.usable(stage, repair_owner(claim), created, now)
+        owner, acting = repair_owner(claim), unhealthy.acting if unhealthy is not None else ()
+        images = [node.metadata.labels.get(labels.AKS_IMAGE_VERSION, "") for node in self._indexes.nodes_of(key)]
+
+        def shows(stage: RepairStage) -> bool:
+            is_one = stage.size == size and any(map(stage.has_image, images))
+            return is_one and self._proves(claim, stage) and stage.stage not in acting
+
+        self.history.works(claim.uid, owner, created, now, shows)
+        for stage in self.history.young_stages():
+            age = 0.0 if stage.stage in STARTING else self._policy.repair_young_seconds
+            if now - created > age and shows(stage):
+                self.history.usable(stage, owner, created, now)
 
     def _claim(self, key: str) -> NodeClaim | None:
         return next((one for one in self._indexes.claims_of(key) if managed(one)), None)

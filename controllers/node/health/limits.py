@@ -3,6 +3,7 @@ endless row of replacements.
 
 Machines of one size and node image that fail young and in the same way are replaced twice. Unless one of them was
 usable meanwhile, the next one is kept until its image changes or a user decides: its replacement would fail as well.
+Those of one owner that fail in the same way at any age, each in place of the former one, are replaced four times.
 Machines that still work are replaced one after the other: not before the replacement of the last one is Ready, and not
 if so many had the same signal within a day that it is the trace of a rollout.
 
@@ -58,10 +59,15 @@ def blocked_by_limits(policy: Policy, counts: UnhealthyCounts) -> str:
     return f"the last replacement of {counts.successor} is not Ready" if counts.successor else ""
 
 
-def is_suspended(policy: Policy, unhealthy: Unhealthy, alike: int, others: bool) -> bool:
-    """Whether this machine is kept: `alike` such machines were replaced and none was usable, or `others` are kept."""
-    young = unhealthy.stage is not None and unhealthy.stage.young
-    return young and not unhealthy.allowed and (unhealthy.kept or others or alike >= policy.repair_alike)
+def is_suspended(policy: Policy, unhealthy: Unhealthy, alike: int, in_turn: int, others: bool) -> bool:
+    """Whether this machine is kept: `alike` such machines were replaced and none was usable, or `others` are kept.
+
+    At any age, if so many of its owner were replaced `in_turn`, and no newer one became as old as they did.
+    """
+    if unhealthy.stage is None or unhealthy.allowed:
+        return False
+    of_young = unhealthy.stage.young and (others or alike >= policy.repair_alike)
+    return unhealthy.kept or of_young or in_turn >= policy.repair_in_turn
 
 
 def suspended(f: Facts) -> str:
@@ -79,6 +85,8 @@ def suspension_message(f: Facts, stage: RepairStage) -> str:
         return f"{alike} had some of their GPUs only, from the start; this one is kept. To try again, {allow}"
     image = stage.image or "an unknown image"
     failed = "not Ready" if stage.stage == NOT_READY else stage.stage
+    if not stage.young:
+        alike, failed = f"{f.policy.repair_in_turn} machines {stage.size}", f"{failed}, one after the other"
     return f"{alike} with {image} failed ({failed}); this one is kept. Delete the claim with another image, or {allow}"
 
 

@@ -188,7 +188,7 @@ def _states_suspension(f: Facts, claim: NodeClaim, made: Unhealthy) -> bool:
     stated = claim.condition(NODE_HEALTHY, "False")
     suspended = stated is not None and stated.reason == reasons.REPAIR_SUSPENDED
     message = stated.message if suspended and stated is not None else ""
-    if made.stage is None or not made.stage.young:
+    if made.stage is None:
         return False
     if made.stage.image == ANY_IMAGE:
         return limits.suspension_message(f, made.stage) in message

@@ -118,6 +118,28 @@ async def test_a_success_of_another_owner_ends_no_row_of_failures(sim: Sim) -> N
 
 
 @simulated(azure=FAST)
+async def test_a_loop_of_machines_that_fail_later_than_an_hour(sim: Sim) -> None:
+    """Each is NotReady 65 min after it was Ready, as if its workload filled the disk: the fifth is kept."""
+    await sim.start_controller()
+    for number in range(5):
+        name = f"gpu{number}"
+        await sim.apply(node_claim(name))
+        await sim.until(partial(ready, sim, name), 20 * MINUTE, "it is Ready")
+        await asyncio.sleep(65 * MINUTE)
+        sim.nodes.set_ready(node_name(sim, name), None)
+        if number == 2:
+            sim.crash()
+            await sim.start_controller("ctl1")
+        if number < 4:
+            await sim.until(partial(deleted, sim, name), 20 * MINUTE, "it is replaced")
+            await sim.until(partial(gone, sim, name), 30 * MINUTE, "it is gone")
+    await asyncio.sleep(60 * MINUTE)
+    assert not deleted(sim, "gpu4")
+    assert claim_condition(sim, "NodeHealthy", "gpu4")[1] == "RepairSuspended"
+    assert "4 machines" in claim_condition(sim, "NodeHealthy", "gpu4")[2]
+
+
+@simulated(azure=FAST)
 async def test_a_machine_that_is_kept_does_not_suspend_others_for_ever(sim: Sim) -> None:
     """The third of three failures is kept, which nobody looks at; the next machine works, and one later fails."""
     plugin(sim)

@@ -26,8 +26,9 @@ HEALTH = (
     is_false(
         NODE_HEALTHY,
         r.REPAIR_SUSPENDED,
-        "Two machines of this size and node image were replaced because they failed in the same way, and no such"
-        " machine was usable since. This one is kept, and so is the next one: another machine would fail as well.",
+        "Two machines of this size and node image were replaced because they failed in the same way within an hour,"
+        " and no such machine was usable since; or four of one owner, one after the other, at any age. This one"
+        " is kept, and so is the next one: another machine would fail as well.",
         "The message contains the size and the image: inspect the machine, and compare with machines of another image.",
         "Let new agent pools get another node image or size, and delete the NodeClaim; or annotate it"
         " `gpu-provisioner.sh/repair` with the time until which it may be replaced, at most a day ahead.",

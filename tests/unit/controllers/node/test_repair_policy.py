@@ -122,23 +122,29 @@ def test_rows_of_the_settings_replace_those_of_the_same_signal() -> None:
     assert {row.signal for row in BUILT_IN} - {""} == set(SIGNALS)
 
 
+OLD = msgspec.structs.replace(ALIKE, young=False)
 SUSPENDED = [
-    ("one alike was replaced", ALIKE, False, 1, False, False),
-    ("two were", ALIKE, False, 2, False, True),
-    ("another one is kept", ALIKE, False, 0, True, True),
-    ("this one is kept already", ALIKE, True, 0, False, True),
-    ("a machine that served for long", msgspec.structs.replace(ALIKE, young=False), False, 5, True, False),
+    ("one alike was replaced", ALIKE, False, 1, 1, False, False),
+    ("two were", ALIKE, False, 2, 2, False, True),
+    ("another one is kept", ALIKE, False, 0, 0, True, True),
+    ("this one is kept already", ALIKE, True, 0, 0, False, True),
+    ("a machine that served for long", OLD, False, 5, 3, True, False),
+    ("it does, after four of its owner, one after the other", OLD, False, 0, 4, False, True),
+    ("it does, and is kept already", OLD, True, 0, 0, False, True),
 ]
 
 
 @pytest.mark.parametrize(
-    ("case", "stage", "kept", "alike", "others", "expected"), SUSPENDED, ids=[r[0] for r in SUSPENDED]
+    ("case", "stage", "kept", "alike", "in_turn", "others", "expected"), SUSPENDED, ids=[r[0] for r in SUSPENDED]
 )
 def test_repairs_of_machines_that_fail_alike_are_suspended(
-    *, case: str, stage: RepairStage | None, kept: bool, alike: int, others: bool, expected: bool
+    *, case: str, stage: RepairStage, kept: bool, alike: int, in_turn: int, others: bool, expected: bool
 ) -> None:
-    """Only of machines that failed young."""
-    assert limits.is_suspended(Policy(), Unhealthy(stage=stage, kept=kept), alike, others) is expected, case
+    """After two of machines that failed young, and after four of one owner at any age."""
+    unhealthy = Unhealthy(stage=stage, kept=kept)
+    assert limits.is_suspended(Policy(), unhealthy, alike, in_turn, others) is expected, case
+    allowed = msgspec.structs.replace(unhealthy, allowed=True)
+    assert not limits.is_suspended(Policy(), allowed, alike, in_turn, others)
 
 
 def test_the_history_counts_each_claim_once_until_a_machine_is_usable() -> None:
@@ -271,8 +277,8 @@ def test_a_row_of_failures_that_no_image_explains() -> None:
     some = RepairStage(size="Standard_A", image=ANY_IMAGE, stage="NotInitialized")
     history = RepairHistory(86_400.0)
     history.started("uid-1", some, "", 0.0)
-    assert history.stages("Standard_A", "image-9") == {some}
-    assert history.stages("Standard_B", "image-9") == frozenset()
+    assert history.young_stages() == {some}
+    assert some.has_image("image-9")
     later = RepairHistory(86_400.0)
     later.restore(decode(encode(history.entries(NOW, 20.0))) or (), NOW, 500.0)
     assert later.alike(some, "", 600.0) == 1
