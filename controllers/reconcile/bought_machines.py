@@ -157,9 +157,14 @@ class BoughtMachines:
         return [(claim, self._read[claim.uid][1]) for claim in self._caches.claims.items() if claim.uid in self._read]
 
     def unproven(self) -> dict[str, dict[str, frozenset[str]]]:
-        """The machines of each NodePool that are not initialized, by the name under which a decision counts them."""
+        """The machines of each NodePool that are not initialized, by the name under which a decision counts them.
+
+        Those that replace others were bought for the pods of these, which are among the waiting ones.
+        """
         nodes, found = self._nodes(), dict[str, dict[str, frozenset[str]]]()
         for claim in self._caches.claims.items():
+            if labels.REPLACEMENT_COMMAND in claim.metadata.annotations:
+                continue
             owner, node = nodepool_of(claim), nodes.get(claim.uid)
             if owner is not None and (node is None or node.metadata.labels.get(labels.INITIALIZED) != "true"):
                 name = node.name if node is not None else claim.name

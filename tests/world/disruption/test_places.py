@@ -10,6 +10,7 @@ from tests.world.demand import claims_of, node_class, node_pool, pod, workload
 from tests.world.harness import Json, Sim, simulated
 
 from .test_drift import SIZES, drift, dynamic, live, passes, ready, running, tainted
+from .test_refused_deletions import created
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -135,3 +136,19 @@ async def test_a_destination_is_kept_while_the_command_runs(sim: Sim) -> None:
     await sim.until(lambda: "gpu-1" not in live(sim), 3600.0, "it is replaced")
     assert live(sim) == ["gpu-2", "gpu-3"]
     await sim.until(lambda: len(live(sim)) == 1, 600.0, "the empty one is removed")
+
+
+@simulated()
+async def test_a_machine_that_loses_its_gpus_while_others_are_replaced(sim: Sim) -> None:
+    """Its pod is struck, and pods of its shape keep their places on replacements that start: one machine for each."""
+    await dynamic(sim, "a", "b", "c", "d")
+    sim.crash()
+    await sim.start_controller("ctl1")
+    drift(sim, "gpu-1")
+    await sim.until(lambda: "gpu-5" in ready(sim), 1800.0, "the first replacement is Ready")
+    sim.nodes.set_unhealthy_gpus(sim.claim("gpu-2")["status"]["nodeName"], 1)
+    await passes(sim, 260.0)
+    drift(sim, "gpu-2", "gpu-3", "gpu-4")
+    await passes(sim, 3600.0)
+    assert created(sim) == 8
+    assert live(sim) == ready(sim) == ["gpu-5", "gpu-6", "gpu-7", "gpu-8"]
