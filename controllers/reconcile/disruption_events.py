@@ -12,13 +12,14 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 
-# Karpenter's, but for the last: that lasts until a user changes a limit, and is repeated as that of a pending pod is.
+# Karpenter's, but for the last two: they last until a user changes something, and are repeated like a pending pod's.
 OF_NODE_POOL = {reasons.DISRUPTION_BLOCKED: 60.0}
 SECONDS = {
     reasons.DISRUPTION_BLOCKED: 120.0,
     reasons.DISRUPTION_WAITING_READINESS: 120.0,
     reasons.UNCONSOLIDATABLE: 900.0,
     reasons.POOL_LIMIT_REACHED: 300.0,
+    reasons.LAUNCH_FAILED: 300.0,
 }
 
 

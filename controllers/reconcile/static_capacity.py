@@ -161,6 +161,8 @@ class StaticCapacity:
             return seconds
         group = min(count, max_new, GROUP)
         created = await creator.create([machine] * group, claims, types.well_known, (pool,))
+        if created.denied:
+            self._events.record(pool, reasons.LAUNCH_FAILED, created.denied[0], _now())
         if created.again_seconds is not None:
             return created.again_seconds
         return STALE_SECONDS if created.claims and group < count else RESYNC_SECONDS

@@ -84,6 +84,7 @@ def test_a_static_nodepool_that_must_not_grow(status: int) -> None:
         sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"replicas": 2}})
         await passes(sim, HOUR)
         assert created(sim) - before <= 100
+        assert any("cost-center" in one["message"] for one in sim.store.list("events", fields="reason=LaunchFailed"))
 
     simulate(story)
 
