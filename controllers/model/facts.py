@@ -175,9 +175,8 @@ class DeviceSight(msgspec.Struct, frozen=True, kw_only=True):
     been Ready before. `mig_since`: since when its MIG manager changes the partitioning, as a time and a loop time.
     `misconfigured`: a setting explains the lack of devices. `some`: pods can use some of them; `gone_since`: the loop
     time since which they can use none, after this process has seen some. `closed_since`: the loop time since which this
-    process has seen that the Node takes no new pods. `at_fault`: whether the
-    last diagnosis lays the lack on the machine, None without one; `blamed_since`: the loop time since which it does,
-    after one that did not.
+    process has seen that the Node takes no new pods. `at_fault`: whether the last diagnosis lays the lack on the
+    machine, None without one; `blamed_since`: the loop time since which it does, after one that did not.
     """
 
     node_uid: str

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloudprovider.interface import QuotaLeft
-from controllers.disruption.queue import replaced
+from controllers.disruption.queue import replaced, replaced_by, replaces
 from controllers.model.storage import Storage
 from controllers.nodeclaim.lifecycle.dra import publishes_gpus
 from controllers.provisioning.brake import Brake
@@ -13,6 +13,7 @@ from controllers.provisioning.launchable import Refusals
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.solver import model
+from controllers.state.indexes import UID
 from provisioner.api.namespace import Namespace, labels_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -50,6 +51,11 @@ class DemandCaches:
         caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
         known = self.namespaces.synced or self.namespaces.last_error is not None
         return known and all(cache.synced and cache.last_error is None for cache in caches)
+
+    def replaces_another(self, claim: NodeClaim) -> bool:
+        """Whether a command under way waits for this NodeClaim, to delete the one that it replaces."""
+        found = (one for uid in replaced_by(claim) for one in self.claims.by_index(UID, uid))
+        return any(replaces(claim, one) for one in found)
 
     def observed(
         self,

@@ -17,11 +17,10 @@ from controllers.disruption.candidates import why_unwanted
 from controllers.disruption.emptiness import consolidate_after
 from controllers.disruption.machine import Machine
 from controllers.disruption.pod_budgets import PodBudgets
-from controllers.disruption.queue import replaced_by, replaces
 from controllers.nodepool.budgets import Reason
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
-from controllers.state.indexes import NODEPOOL, UID
+from controllers.state.indexes import NODEPOOL
 from provisioner.api.conditions import DISRUPTION_REASON
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -196,8 +195,7 @@ class Machines:
 
         While kube-scheduler preempts pods for another one, the machine is kept for that, whatever else runs there.
         """
-        found = (one for uid in replaced_by(claim) for one in self._caches.claims.by_index(UID, uid))
-        if any(replaces(claim, one) for one in found):
+        if self._caches.replaces_another(claim):
             return NOMINATED_SECONDS
         if claim.status.node_name and self._caches.pods.by_index(BY_NOMINATED_NODE, claim.status.node_name):
             return NOMINATED_SECONDS

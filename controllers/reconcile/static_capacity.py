@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Sequence
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.blockers import MOVABLE
-from controllers.disruption.queue import replaced_by, replaces
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
@@ -23,7 +22,6 @@ from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
 from controllers.provisioning.static_machine import is_outdated, static_machine
-from controllers.state.indexes import UID
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -139,10 +137,8 @@ class StaticCapacity:
             return False
         node_class = self._caches.node_class(pool.spec.template.spec.node_class_ref.name)
         settings, now = self._caches.settings_of(pool), self._clock.now()
-        replaced = any(
-            replaces(claim, one) for uid in replaced_by(claim) for one in self._caches.claims.by_index(UID, uid)
-        )
-        return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now, replaces=replaced)
+        replaces = self._caches.replaces_another(claim)
+        return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now, replaces=replaces)
 
     async def _create(
         self, creator: ClaimCreator, pool: NodePool, count: int, claims: Sequence[NodeClaim]

@@ -31,11 +31,6 @@ from .refused_marks import RefusedMarks
 log = structlog.get_logger("disruption")
 
 
-def _stays(names: str) -> Event:
-    message = f"It does not replace {names} after all, and consolidateAfter is Never: delete it if no pod needs it"
-    return Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
-
-
 class Undoing:
     """`ended(command, why)`: a command was undone with this cause.
 
@@ -118,3 +113,8 @@ class Undoing:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _stays(names: str) -> Event:
+    message = f"It does not replace {names} after all, and consolidateAfter is Never: delete it if no pod needs it"
+    return Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)

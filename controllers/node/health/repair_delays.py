@@ -50,12 +50,9 @@ def _watch_seconds(f: Facts, unhealthy: Unhealthy, least: float) -> float:
     been observed, by the processes before together with this one. A repair that another process had begun is only
     confirmed.
     """
-    begun = f.claim is not None and labels.REPAIR_DRAIN_UNTIL in f.claim.metadata.annotations
-    return (
-        f.policy.repair_watch_seconds
-        if begun
-        else max(f.policy.repair_watch_seconds, least / 2 - unhealthy.seconds_before)
-    )
+    if f.claim is not None and labels.REPAIR_DRAIN_UNTIL in f.claim.metadata.annotations:
+        return f.policy.repair_watch_seconds
+    return max(f.policy.repair_watch_seconds, least / 2 - unhealthy.seconds_before)
 
 
 def _wait_for_gpu_pods(f: Facts, unhealthy: Unhealthy, node: Node) -> Step | None:

@@ -122,12 +122,6 @@ def state_of(f: Facts, claim: NodeClaim, node: Node) -> GpuState:
     return msgspec.structs.replace(found, holding=holding, hold_seconds=seconds)
 
 
-def lacks_gpus(f: Facts, claim: NodeClaim, node: Node) -> bool:
-    """Whether the Node is known to have fewer GPUs than expected, or to lack the devices of a DRA driver."""
-    state = state_of(f, claim, node)
-    return state.short and not state.unknown
-
-
 def failed_mig_config(node: Node) -> str:
     """What the MIG manager failed to apply; "" if it did not fail."""
     found = node.metadata.labels

@@ -10,11 +10,12 @@ from controllers.model.devices import gpus_of, pools_of
 from controllers.model.facts import Facts
 from controllers.node.health import signals
 from controllers.nodeclaim.lifecycle import dra, initialization
-from controllers.nodeclaim.lifecycle.gpu_resources import lacks_gpus
+from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from controllers.nodeclaim.lifecycle.gpu_sights import gpu_short_since
 from provisioner.api.conditions import MESSAGE_BYTES
 from provisioner.api.meta import ObjectMeta, Taint
-from provisioner.api.nodeclaim import NodeClassReference
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim, NodeClassReference
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
 from provisioner.api.resourceslice import Device, DeviceAttribute, DevicePool, ResourceSlice, ResourceSliceSpec, digest
 from tests.unit.builders import NODE, UP, claim, facts, instance, node
@@ -99,6 +100,12 @@ COUNTED = [
     ("a GPU that is not monitored", (published(*some(7), device("gpu-7", "gpu", UNMONITORED)),), 8),
     ("all GPUs are lost", (published(*some(8, "gpu", UNMONITORED, GONE)),), 0),
 ]
+
+
+def lacks_gpus(f: Facts, of: NodeClaim, on: Node) -> bool:
+    """Whether the Node is known to have fewer GPUs than expected."""
+    state = state_of(f, of, on)
+    return state.short and not state.unknown
 
 
 @pytest.mark.parametrize(("slices", "gpus"), [row[1:] for row in COUNTED], ids=[row[0] for row in COUNTED])
