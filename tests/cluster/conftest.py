@@ -8,8 +8,8 @@ turn; only the real one is marked `cluster`, so the simulated one runs in `make 
 
 import asyncio
 import gc
-from collections.abc import AsyncGenerator, Callable, Generator, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -42,7 +42,8 @@ pytest.register_assert_rewrite(
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Record on each test its back end, and whether it belongs to the suite for both."""
+    """Record on each test its back end, and whether it belongs to the suite for both; scenarios come last."""
+    items.sort(key=lambda item: HERE in item.path.parents and hasattr(_module(item), "run_all"))
     for item in items:
         if HERE in item.path.parents:
             is_real = item.get_closest_marker("cluster") is not None
@@ -101,36 +102,38 @@ def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Generator[Control
             runner.run(life.__aexit__(None, None, None))
 
 
-@pytest.fixture(scope="session")
-def all_results(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+@pytest.fixture(scope="session", autouse=True)
+def all_results(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Mapping[str, Any]]:
     """The results of the scenarios of every selected module, by the module's name, from one concurrent run.
 
-    The scenarios mostly wait, each in a cluster of its own: one after another they would take three times as long. A
-    module runs its own in `run_all(folder)`, on an event loop in a thread of its own: machines write synchronously, and
-    those of one module would block Azure of all others. `folder` creates a new directory.
+    The scenarios mostly wait, each in a cluster of its own: one after another they would take three times as long. They
+    start before the first test of this folder, and their own tests are the last ones (`pytest_collection_modifyitems`),
+    so that the other tests run meanwhile. A module runs its own in `run_all(folder)`, on an event loop in a thread of
+    its own: machines write synchronously, and those of one module would block Azure of all others. `folder` creates a
+    new directory.
     """
     chosen = [item for item in request.session.items if item.get_closest_marker("cluster")]
-    modules = dict.fromkeys(getattr(item, "module", None) for item in chosen)
-    runners = {module.__name__: module.run_all for module in modules if hasattr(module, "run_all")}
-
-    def results_of(run: Callable[..., Any]) -> Any:
-        try:
-            return asyncio.run(run(tmp_path_factory.mktemp))
-        except Exception as failure:  # noqa: BLE001 - raised by the tests of that module
-            return failure
-
-    with ThreadPoolExecutor(max(1, len(runners))) as threads:
-        return _Results(zip(runners, threads.map(results_of, runners.values()), strict=True))
+    modules = dict.fromkeys(module for module in map(_module, chosen) if hasattr(module, "run_all"))
+    with ThreadPoolExecutor(max(1, len(modules))) as threads:
+        yield _Results(
+            {
+                module.__name__: threads.submit(asyncio.run, module.run_all(tmp_path_factory.mktemp))
+                for module in modules
+            }
+        )
 
 
-class _Results(dict[str, Any]):
-    """A module that failed as a whole fails its own tests only."""
+class _Results(dict[str, Future[Any]]):
+    """Waits for the module; one that failed as a whole fails its own tests only."""
 
     def __getitem__(self, module: str) -> Any:
-        found = super().__getitem__(module)
-        if isinstance(found, BaseException):
-            raise found
-        return found
+        return super().__getitem__(module).result()
+
+
+def _module(item: pytest.Item) -> Any:
+    return getattr(item, "module", None)
 
 
 @pytest_asyncio.fixture
