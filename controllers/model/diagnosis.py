@@ -5,31 +5,13 @@ docs/references/kubernetes.md#device-plugins-in-a-cluster.
 """
 
 from datetime import datetime
-from enum import StrEnum
 from typing import NamedTuple
 
 import msgspec
 
-from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
 
 from .conditions import clock_text
-
-
-class Cause(StrEnum):
-    """Who is at fault. A metric label. The last two concern the machine itself, unless the diagnosis says otherwise.
-
-    A DRA driver is meant by "plugin" as well, on Nodes whose GPUs it publishes.
-    """
-
-    MISCONFIGURED = "Misconfigured"  # all devices work, and the node class or the plugin's DaemonSet states others
-    PLUGIN_ABSENT = "PluginAbsent"  # no DaemonSet in the cluster is a device plugin for this resource
-    PLUGIN_KEPT_AWAY = "PluginKeptAway"  # a taint, selector or affinity keeps its pods off this Node
-    PLUGIN_NOT_SCHEDULED = "PluginNotScheduled"  # its pod fits, but none is on the Node
-    PLUGIN_FAILING = "PluginFailing"  # its pod does not run
-    NOT_PUBLISHED = "NotPublished"  # the pod of a DRA driver runs, without all ResourceSlices or with other devices
-    NO_DEVICES = "NoDevices"  # its pod runs and offers no device
-    PARTIAL_DEVICES = "PartialDevices"  # its pod runs and offers fewer devices than the size has
-
 
 MACHINE_AT_FAULT = frozenset({Cause.NO_DEVICES, Cause.PARTIAL_DEVICES})
 

@@ -6,7 +6,6 @@ precedes a step that removes something. A claim's phase summarizes its condition
 
 import math
 from collections.abc import Mapping
-from enum import StrEnum
 
 from cloudprovider.interface import InstanceState
 from controllers.garbagecollection import garbage
@@ -29,26 +28,9 @@ from controllers.node.termination import termination
 from controllers.node.termination.instance_delete import poll_deletion
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, readiness, registration
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, Phase
 
 from . import status
-
-
-class Phase(StrEnum):
-    """Where a claim is in its life. A metric label and a column of `try`: the values are part of the interface."""
-
-    PENDING = "Pending"  # no agent pool was accepted yet
-    LAUNCHING = "Launching"  # AKS creates the agent pool
-    REGISTERING = "Registering"  # the machine runs, its Node is not registered
-    INITIALIZING = "Initializing"  # the Node is not Ready, has startup taints, or lacks GPUs
-    READY = "Ready"
-    NOT_READY = "NotReady"  # was Ready before
-    FAILED = "Failed"  # the last attempt failed, or the claim is invalid
-    DRAINING = "Draining"
-    DETACHING = "Detaching"
-    INSTANCE_TERMINATING = "InstanceTerminating"
-    TERMINATED = "Terminated"  # the agent pool is gone; the claim is, or its finalizers are being removed
-
 
 _UP = (Phase.REGISTERING, Phase.INITIALIZING, Phase.READY)
 

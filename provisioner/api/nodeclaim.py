@@ -6,10 +6,27 @@ Source: docs/references/karpenter.md#nodeclaim-api.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 import msgspec
 
 from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
+
+
+class Phase(StrEnum):
+    """Where a claim is in its life. A metric label and a column of `try`: the values are part of the interface."""
+
+    PENDING = "Pending"  # no agent pool was accepted yet
+    LAUNCHING = "Launching"  # AKS creates the agent pool
+    REGISTERING = "Registering"  # the machine runs, its Node is not registered
+    INITIALIZING = "Initializing"  # the Node is not Ready, has startup taints, or lacks GPUs
+    READY = "Ready"
+    NOT_READY = "NotReady"  # was Ready before
+    FAILED = "Failed"  # the last attempt failed, or the claim is invalid
+    DRAINING = "Draining"
+    DETACHING = "Detaching"
+    INSTANCE_TERMINATING = "InstanceTerminating"
+    TERMINATED = "Terminated"  # the agent pool is gone; the claim is, or its finalizers are being removed
 
 
 class Requirement(Struct, frozen=True, kw_only=True):

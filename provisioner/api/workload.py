@@ -5,10 +5,27 @@ docs/references/kubernetes.md#device-plugins-in-a-cluster.
 """
 
 from collections.abc import Mapping
+from enum import StrEnum
 
 from .meta import EMPTY, ObjectMeta, Struct, Time
 from .pod import Toleration
 from .schedulable import Affinity
+
+
+class Cause(StrEnum):
+    """Who is at fault. A metric label. The last two concern the machine itself, unless the diagnosis says otherwise.
+
+    A DRA driver is meant by "plugin" as well, on Nodes whose GPUs it publishes.
+    """
+
+    MISCONFIGURED = "Misconfigured"  # all devices work, and the node class or the plugin's DaemonSet states others
+    PLUGIN_ABSENT = "PluginAbsent"  # no DaemonSet in the cluster is a device plugin for this resource
+    PLUGIN_KEPT_AWAY = "PluginKeptAway"  # a taint, selector or affinity keeps its pods off this Node
+    PLUGIN_NOT_SCHEDULED = "PluginNotScheduled"  # its pod fits, but none is on the Node
+    PLUGIN_FAILING = "PluginFailing"  # its pod does not run
+    NOT_PUBLISHED = "NotPublished"  # the pod of a DRA driver runs, without all ResourceSlices or with other devices
+    NO_DEVICES = "NoDevices"  # its pod runs and offers no device
+    PARTIAL_DEVICES = "PartialDevices"  # its pod runs and offers fewer devices than the size has
 
 
 class EnvVar(Struct, frozen=True, kw_only=True):

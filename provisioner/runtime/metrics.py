@@ -24,6 +24,7 @@ from prometheus_client import (
 )
 
 from provisioner.metrics.definitions import LABELS, Family, own, runtime
+from provisioner.metrics.definitions.labels import Queue
 
 from .resources import BY_PLURAL
 
@@ -94,7 +95,7 @@ class Metrics:
         """As `counter`."""
         return Histogram(family.name, family.help, family.labels, buckets=family.buckets, registry=self.registry)
 
-    def workqueue(self, name: str) -> QueueMetrics:
+    def workqueue(self, name: Queue) -> QueueMetrics:
         """The metrics of a `WorkQueue`, with the labels name and controller."""
         depth, adds, wait, work, retries, unfinished, longest = self._workqueue
         return QueueMetrics(

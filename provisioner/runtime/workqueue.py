@@ -26,7 +26,7 @@ class WorkQueue:
         self._rng = rng
         self._base_seconds = base_seconds
         self._cap_seconds = cap_seconds
-        self._metrics = metrics or Metrics().workqueue("queue")
+        self._metrics = metrics or Metrics().workqueue("nodeclaim")
         self._waiting: dict[str, float] = {}
         self._first: dict[str, None] = {}
         self._processing: dict[str, float] = {}

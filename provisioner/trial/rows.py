@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure.instance_types import gpus_of
-from controllers.planner.plan import Phase, phase_of
+from controllers.planner.plan import phase_of
 from provisioner.api import labels
 from provisioner.api.conditions import READY
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.api.reasons import AWAITING
 from provisioner.api.text import printable
 from provisioner.simulator.azure.agentpool import Pool

@@ -12,8 +12,8 @@ from typing import Any
 
 import msgspec
 
-from controllers.planner.plan import TRANSITIONS, Phase, phase_of
-from provisioner.api.nodeclaim import NodeClaim
+from controllers.planner.plan import TRANSITIONS, phase_of
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.simulator.audit_log import current_write
 from provisioner.simulator.invariants import Violation
 from provisioner.simulator.world import World

@@ -13,14 +13,14 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from controllers.model.diagnosis import Cause, Diagnosis, Workloads
+from controllers.model.diagnosis import Diagnosis, Workloads
 from controllers.nodeclaim.lifecycle.expected_gpus import amount, whole_number
 from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, failed_mig_config
 from provisioner.api import labels
 from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
-from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
 
 from .placement import KeptAway, described, keeps_away, missing_tolerations, name_of
 from .plugin_pods import (

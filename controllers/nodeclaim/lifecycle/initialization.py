@@ -15,7 +15,6 @@ import msgspec
 from controllers.model.adoption import kept
 from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.deadlines import is_overdue, watched
-from controllers.model.diagnosis import Cause
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
@@ -27,6 +26,7 @@ from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, S
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.workload import Cause
 
 from . import dra, readiness
 from .expected_gpus import whole_number

@@ -1,7 +1,7 @@
 """The table of all metric families: name, type, labels, stability, help and use.
 
 The program exposes exactly these (`tests/world/metrics/test_metrics.py`), and `docs/reference/metrics.md` is generated
-from them. The package imports no other module of the program.
+from them. The package imports `provisioner.api` alone.
 """
 
 from . import karpenter, own, runtime

@@ -4,8 +4,25 @@ Closed sets of values are listed; a test compares them with a running program. `
 """
 
 from collections.abc import Mapping
+from typing import Literal, get_args
 
 import msgspec
+
+from provisioner.api.conditions import (
+    CONSOLIDATABLE,
+    DISRUPTION_REASON,
+    DRAINED,
+    DRIFTED,
+    INITIALIZED,
+    INSTANCE_TERMINATING,
+    LAUNCHED,
+    NODE_HEALTHY,
+    READY,
+    REGISTERED,
+    VOLUMES_DETACHED,
+    Status,
+)
+from provisioner.api.nodeclaim import Phase
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,17 +42,9 @@ CLAIMS = "existing NodeClaims and Nodes: `--max-agent-pools`"
 REGION = "zones of the region"
 KUBE = "kinds of objects that the program reads or writes"
 
-_STATUSES = ("True", "False", "Unknown")
 _CONDITIONS = (
-    "Launched",
-    "Registered",
-    "Initialized",
-    "Ready",
-    "Drained",
-    "VolumesDetached",
-    "InstanceTerminating",
+    *(LAUNCHED, REGISTERED, INITIALIZED, READY, DRAINED, VOLUMES_DETACHED, INSTANCE_TERMINATING, NODE_HEALTHY),
 )
-NODE_HEALTHY = "NodeHealthy"
 # What Karpenter's counter of unhealthy NodeClaims calls the causes of repairs: the condition of the Node, or `gpu` for
 # missing GPUs and `other` for a condition of the repair policy.
 UNHEALTHY_CONDITIONS = {
@@ -45,7 +54,6 @@ UNHEALTHY_CONDITIONS = {
     "never-registered": "registered",
     "never-initialized": "initialized",
 }
-_OF_DISRUPTION = ("Drifted", "Consolidatable", "DisruptionReason")
 CONTROLLERS = (
     "nodeclaim.lifecycle",
     "nodeclaim.garbagecollection",
@@ -53,6 +61,19 @@ CONTROLLERS = (
     "node.termination",
     "node.health",
 )
+# The names of work queues.
+Queue = Literal[
+    "nodeclaim",
+    "nodepool",
+    "provisioner",
+    "static-capacity",
+    "emptiness",
+    "expiration",
+    "disruption",
+    "nodeclaim-disruption",
+    "abandoned-commands",
+    "admission-errors",
+]
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
 
 LABELS: Mapping[str, Label] = {
@@ -98,7 +119,7 @@ LABELS: Mapping[str, Label] = {
     "commit": Label(meaning="commit from which the image was built, if known", bound="one per process"),
     "condition": Label(
         meaning="condition type; in Karpenter's family the Node's, in snake case",
-        values=(*_CONDITIONS, NODE_HEALTHY, *UNHEALTHY_CONDITIONS.values()),
+        values=(*_CONDITIONS, *UNHEALTHY_CONDITIONS.values()),
     ),
     "consolidation_type": Label(
         meaning="what a command of consolidation or for empty machines does; empty for drift",
@@ -106,10 +127,7 @@ LABELS: Mapping[str, Label] = {
     ),
     "controller": Label(
         meaning="Karpenter's name of the controller that acted; the last ten are work queues",
-        values=(
-            *(*CONTROLLERS, "nodeclaim", "nodepool", "provisioner", "static-capacity", "emptiness", "expiration"),
-            *("disruption", "nodeclaim-disruption", "abandoned-commands", "admission-errors"),
-        ),
+        values=(*CONTROLLERS, *get_args(Queue)),
     ),
     "deadline": Label(
         meaning="state whose deadline was exceeded",
@@ -169,13 +187,7 @@ LABELS: Mapping[str, Label] = {
     ),
     "os": Label(meaning="operating system of the Node", values=("", "linux", "windows")),
     "patchlevel": Label(meaning="Python platform information", bound="one per process"),
-    "phase": Label(
-        meaning="the claim's phase (see docs/concepts/life.md)",
-        values=(
-            *("Pending", "Launching", "Registering", "Initializing", "Ready", "NotReady", "Failed"),
-            *("Draining", "Detaching", "InstanceTerminating", "Terminated"),
-        ),
-    ),
+    "phase": Label(meaning="the claim's phase (see docs/concepts/life.md)", values=tuple(Phase)),
     "provider": Label(meaning="cloud provider", values=("azure",)),
     "quantile": Label(meaning="quantile over the last hour", values=("0", "0.5", "0.9", "0.99", "1")),
     "reason": Label(
@@ -204,10 +216,10 @@ LABELS: Mapping[str, Label] = {
         " sizes, `allocatable` by the Nodes",
         values=("creating", "running", "deleting", "failed", "unknown", "foreign", "expected", "allocatable"),
     ),
-    "status": Label(meaning="status of the condition", values=_STATUSES),
+    "status": Label(meaning="status of the condition", values=get_args(Status)),
     "subresource": Label(meaning="subresource in the request path", values=("", "status", "eviction")),
     "system": Label(meaning="system that rejected the credential", values=("azure", "kubernetes")),
-    "type": Label(meaning="type of the condition", values=(*_CONDITIONS, NODE_HEALTHY, *_OF_DISRUPTION)),
+    "type": Label(meaning="type of the condition", values=(*_CONDITIONS, DRIFTED, CONSOLIDATABLE, DISRUPTION_REASON)),
     "verb": Label(
         meaning="verb of the Kubernetes API", values=("GET", "LIST", "WATCH", "CREATE", "UPDATE", "PATCH", "DELETE")
     ),

@@ -3,6 +3,8 @@
 Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alerts-and-panels.
 """
 
+from provisioner.api.workload import Cause
+
 from .family import counter, gauge, histogram
 from .labels import OTHER
 
@@ -38,18 +40,8 @@ ADMISSION_REASONS = ("unregistered", "unhealthy", "unavailable", "too_large", OT
 # Why a machine does not take the pods that it was bought for; "fits": kube-scheduler does not bind them, "taken": pods
 # of others are on it, "abandoned": the pods were deleted before it was Ready.
 MISFIT_REASONS = ("resources", "label", "taint", "fits", "taken", "abandoned", OTHER)
-# The causes of `controllers.model.diagnosis`, and GPUs whose absence was not diagnosed.
-GATE_REASONS = (
-    "Misconfigured",
-    "PluginAbsent",
-    "PluginKeptAway",
-    "PluginNotScheduled",
-    "PluginFailing",
-    "NotPublished",
-    "NoDevices",
-    "PartialDevices",
-    "Unknown",
-)
+# "Unknown": the absence of GPUs was not diagnosed.
+GATE_REASONS = (*Cause, "Unknown")
 CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
 
 # AKS creates a GPU pool in 3 to 30 minutes, which is +Inf in Karpenter's buckets.

@@ -14,10 +14,10 @@ from datetime import datetime
 from cloudprovider.interface import Offering
 from controllers.model import deadlines
 from controllers.model.ownership import managed
-from controllers.planner.plan import Phase, phase_of
+from controllers.planner.plan import phase_of
 from provisioner.api import labels
 from provisioner.api.conditions import DEPENDENTS, INITIALIZED, READY
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.api.reasons import AWAITING
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import REGIONAL

@@ -13,7 +13,6 @@ from datetime import datetime
 
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import holds_finalizer, managed
-from controllers.planner.plan import Phase
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import (
     DEPENDENTS,
@@ -26,7 +25,7 @@ from provisioner.api.conditions import (
 )
 from provisioner.api.meta import Condition
 from provisioner.api.node import Node
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics

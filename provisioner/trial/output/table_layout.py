@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from controllers.planner.plan import Phase
+from provisioner.api.nodeclaim import Phase
 from provisioner.trial.rows import Row
 
 from .renderer import Style

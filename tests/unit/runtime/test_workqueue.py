@@ -197,14 +197,14 @@ async def test_a_key_is_processed_by_one_worker_and_never_lost(wishes, workers) 
 async def test_metrics_have_the_names_of_client_go() -> None:
     """Dashboards for controller-runtime find their metrics."""
     metrics = Metrics()
-    queue = WorkQueue(seeded(), metrics=metrics.workqueue("machine"))
+    queue = WorkQueue(seeded(), metrics=metrics.workqueue("nodeclaim"))
     queue.add("a")
     queue.add("b")
     await asyncio.sleep(2)
     await queue.get()
     await asyncio.sleep(3)
     text = generate_latest(metrics.registry).decode()
-    label = '{controller="machine",name="machine"}'
+    label = '{controller="nodeclaim",name="nodeclaim"}'
     assert f"workqueue_depth{label} 1.0" in text
     assert f"workqueue_adds_total{label} 2.0" in text
     assert f"workqueue_unfinished_work_seconds{label} 3.0" in text

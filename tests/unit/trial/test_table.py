@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from controllers.planner.plan import Phase
 from provisioner.api import labels
+from provisioner.api.nodeclaim import Phase
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.trial.output.record_stream import RecordRenderer
 from provisioner.trial.output.records import documented

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from controllers.planner import plan
-from controllers.planner.plan import Phase
+from provisioner.api.nodeclaim import Phase
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.model.diagnosis import Cause, Diagnosis, PodName, Workloads
+from controllers.model.diagnosis import Diagnosis, PodName, Workloads
 from controllers.model.facts import DeviceSight
 from controllers.model.policy import Policy
 from controllers.model.steps import LookUpWorkloads, Wait
@@ -21,7 +21,7 @@ from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.nodeclaim import NodeClaimStatus
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
-from provisioner.api.workload import DaemonSetStatus, DaemonSetWorkload, WorkloadPod
+from provisioner.api.workload import Cause, DaemonSetStatus, DaemonSetWorkload, WorkloadPod
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
 
 from .workloads import DRA_IMAGE, FEATURES, IMAGE, SKU, SOCKETS, daemon_set, dra_driver, plugin, pod, waiting

@@ -9,7 +9,7 @@ import pytest
 
 from cloudprovider.interface import Gpus
 from controllers.model import steps
-from controllers.model.diagnosis import Cause, Diagnosis
+from controllers.model.diagnosis import Diagnosis
 from controllers.model.facts import Facts, Unhealthy
 from controllers.model.policy import Policy
 from controllers.model.recent_repairs import ANY_IMAGE, RecentRepair, RepairStage, decode, encode
@@ -19,6 +19,7 @@ from controllers.state.repair_history import RepairHistory
 from provisioner.api import labels
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.repair_policy import SIGNALS, RepairPolicy
+from provisioner.api.workload import Cause
 from tests.unit.builders import COLUMNS, NODE, NOW, UP, claim, facts, instance, node
 
 ALIKE = RepairStage(size="Standard_A", image="image-1", stage="NotRegistered")

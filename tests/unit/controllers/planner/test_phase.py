@@ -8,10 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.planner.plan import TERMINATING, TRANSITIONS, Phase, phase_of
+from controllers.planner.plan import TERMINATING, TRANSITIONS, phase_of
 from provisioner.api.meta import Condition
-from provisioner.api.nodeclaim import NodeClaim
-from provisioner.metrics.definitions.labels import LABELS
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from tests.unit.builders import BORN, UP, claim
 
 LIFE = Path(__file__).parents[4] / "docs" / "concepts" / "life.md"
@@ -108,11 +107,6 @@ def test_the_documentation_has_the_same_table() -> None:
     documented = {name: tuple(re.findall(r"`(\w+)`", after)) for name, after in rows}
     assert list(documented) == [phase.value for phase in Phase]
     assert documented == {phase.value: tuple(TRANSITIONS[phase]) for phase in Phase}
-
-
-def test_the_metric_label_lists_every_phase() -> None:
-    """The definitions of metrics import no controllers, so they repeat the values."""
-    assert LABELS["phase"].values == tuple(Phase)
 
 
 def test_up_is_ready() -> None:
