@@ -13,10 +13,10 @@ from datetime import datetime
 
 import msgspec
 
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.eviction import NO_OWNER
 from controllers.provisioning.pods import CachedPod
 from provisioner.api import labels
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.quantity import parse_quantity

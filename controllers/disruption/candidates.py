@@ -10,12 +10,12 @@ from itertools import islice
 import msgspec
 
 from controllers.model.storage import Storage
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
 from provisioner.api import labels
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED, INITIALIZED
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim

@@ -3,17 +3,12 @@
 Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller.
 """
 
-from typing import Literal
-
 import msgspec
 
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.solver.model import NewMachine
+from provisioner.api.causes import ConsolidationType, Decision, Reason
 
 from .machine import Machine
-
-# As Karpenter's metrics name it; "" for drift.
-ConsolidationType = Literal["empty", "single", "multi", ""]
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -29,8 +24,8 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
     saving: float = 0.0
 
     @property
-    def decision(self) -> Literal["delete", "replace"]:
-        """As Karpenter's metrics name it."""
+    def decision(self) -> Decision:
+        """Of this command."""
         return "replace" if self.replacements else "delete"
 
     @property
@@ -41,8 +36,6 @@ class Command(msgspec.Struct, frozen=True, kw_only=True):
 
 def consolidation_type(reason: Reason, machines: int) -> ConsolidationType:
     """Of a command that removes so many machines."""
-    if reason == "Drifted":
-        return ""
-    if reason == "Empty":
-        return "empty"
-    return "multi" if machines > 1 else "single"
+    if reason == "Underutilized":
+        return "multi" if machines > 1 else "single"
+    return "empty" if reason == "Empty" else ""

@@ -15,8 +15,9 @@ from datetime import datetime
 import msgspec
 
 from controllers.model.conditions import was_usable
-from controllers.nodepool.budgets import Reason, allowed
+from controllers.nodepool.budgets import allowed
 from controllers.provisioning.pods import CachedPod
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import INSTANCE_TERMINATING, READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

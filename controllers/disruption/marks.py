@@ -11,8 +11,8 @@ from datetime import datetime
 
 from controllers.model.patches import Operation, add_keys, escaped
 from controllers.node.termination.cordon import is_cordoned, taint, untaint
-from controllers.nodepool.budgets import Reason
 from provisioner.api import labels
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

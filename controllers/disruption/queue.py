@@ -15,12 +15,12 @@ from collections.abc import Collection, Container, Iterable, Mapping, Sequence, 
 import msgspec
 
 from controllers.model.conditions import was_usable
-from controllers.nodepool.budgets import Reason
 from provisioner.api import labels, reasons
+from provisioner.api.causes import REASONS, ConsolidationType, Reason
 from provisioner.api.conditions import DISRUPTION_REASON, INITIALIZED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
-from .command import ConsolidationType, consolidation_type
+from .command import consolidation_type
 from .marks import command_of, is_marked
 
 # From the creation, unless the claim has offerings that it has not tried: a shortage is known within minutes.
@@ -63,12 +63,12 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reason(self) -> Reason:
-        """Why the old machines are replaced; the one that more things prevent if the conditions do not state it."""
+        """Why the old machines are replaced; the one that more things prevent if the conditions do not state one."""
         if self.decided is not None:
             return self.decided
-        stated = [one.condition(DISRUPTION_REASON, "True") for one in self.old]
-        drifted = all(one is not None and one.reason == reasons.DRIFTED for one in stated)
-        return "Drifted" if drifted else "Underutilized"
+        found = [one.condition(DISRUPTION_REASON, "True") for one in self.old]
+        stated = {one.reason if one is not None else "" for one in found}
+        return next((reason for reason in REASONS if stated == {reason}), "Underutilized")
 
     @property
     def consolidation_type(self) -> ConsolidationType:

@@ -6,7 +6,6 @@ Source: docs/references/rules.md#every-removal-has-a-cause.
 """
 
 from cloudprovider.interface import Instance, InstanceState
-from controllers.gate.causes import Cause
 from controllers.model.adoption import collected
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts
@@ -15,6 +14,7 @@ from controllers.nodeclaim import interruption
 from controllers.nodeclaim.lifecycle.launch import pool_missing
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
 from provisioner.api import labels
+from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 

@@ -8,11 +8,6 @@ restricted.
 from controllers.model.policy import Policy
 
 
-def counts_toward_limit(cause: str) -> bool:
-    """Whether removals for this cause count toward the limit; an evicted spot VM does not."""
-    return cause != "spot-evicted"
-
-
 def allowance(policy: Policy, pools: int) -> int:
     """How many of `pools` may be removed by inference within one window."""
     return max(policy.circuit_breaker_floor, int(policy.circuit_breaker_share * pools))

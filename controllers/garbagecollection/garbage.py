@@ -13,14 +13,12 @@ import re
 from datetime import datetime
 
 from cloudprovider.interface import Instance
-from controllers.gate.causes import Cause
 from controllers.gate.gate import Evidence
 from controllers.model.deletion import delete_claim, delete_instance
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, held_by, managed, marked, marks, verdict
 from controllers.model.steps import (
     DeleteNode,
-    Event,
     LookUpClaim,
     LookUpCluster,
     LookUpPool,
@@ -34,18 +32,15 @@ from controllers.node.termination.instance_delete import wait_to_delete
 from controllers.node.termination.termination import drain_node
 from controllers.nodeclaim.consistency import scaled_to_zero
 from controllers.nodeclaim.lifecycle.launch import pool_missing
-from provisioner.api import reasons
+from provisioner.api.causes import CAUSES, Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import shifted
 
 from . import candidates
 from .candidates import deleted_node, is_leftover
-from .circuit_breaker import counts_toward_limit
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
-# The reason of the Event about a deleted claim, by cause; any other cause: its Node was deleted.
-_EVENT_REASONS: dict[Cause, str] = {"missing-pool": reasons.INSTANCE_GONE, "spot-evicted": reasons.SPOT_EVICTED}
 
 
 def step(f: Facts) -> Step | None:
@@ -121,7 +116,7 @@ def _block_unproven(f: Facts, age: float, min_age: float) -> Step | None:
 
 def needs_confirmation(f: Facts) -> str:
     """Why the candidate is kept until a user confirms its removal or claims return; "" if it is not."""
-    if f.candidate is None or f.counts.confirmed or not counts_toward_limit(f.candidate.cause):
+    if f.candidate is None or f.counts.confirmed or not CAUSES[f.candidate.cause].circuit_breaker:
         return ""
     remedy = "see gpu-provisioner gc"
     if f.candidate.cause == "crd-deleted":
@@ -175,8 +170,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
     message = f"Deleted agent pool {instance.name}: NodeClaim {_claim_name(f)} no longer exists"
     ours = verdict(instance, f.claim) in (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
     evidence = _evidence(f, "orphan-pool", candidates.claim_uid(f), ours=ours, min_age=f.policy.orphan_seconds)
-    event = Event(type="Warning", reason=reasons.LEAKED_POOL_DELETED, message=message)
-    return delete_instance(instance, evidence, event)
+    return delete_instance(instance, evidence, message)
 
 
 def _drain_deadline(f: Facts, node: Node) -> datetime | None:
@@ -232,9 +226,8 @@ def _delete_claim(f: Facts, claim: NodeClaim, cause: Cause, why: str, min_age: f
     """Delete the claim by UID, provided that the fresh read showed the same UID and no deletion."""
     if f.claim_read is None or f.claim_read.uid != claim.uid or f.claim_read.deleting:
         return Wait(after=5.0, why="waiting for the cache to show the changed claim")
-    reason = _EVENT_REASONS.get(cause, reasons.NODE_DELETED)
-    event = Event(type="Warning", reason=reason, message=f"Deleted NodeClaim: {why}")
-    return delete_claim(claim, _evidence(f, cause, claim.uid, ours=managed(claim), min_age=min_age), event)
+    evidence = _evidence(f, cause, claim.uid, ours=managed(claim), min_age=min_age)
+    return delete_claim(claim, evidence, f"Deleted NodeClaim: {why}")
 
 
 def _evidence(f: Facts, cause: Cause, uid: str, *, ours: bool, min_age: float) -> Evidence:

@@ -12,7 +12,7 @@ from typing import Literal
 
 import msgspec
 
-from .causes import CAUSES, Cause
+from provisioner.api.causes import CAUSES, Cause
 
 # Whether another machine can take the pods. NotNeeded: no pod needs one. Ready: all of them have a place, by a decision
 # that was computed now. Available: nothing is known that prevents a purchase. Scarce: offerings, quota, the NodePool or

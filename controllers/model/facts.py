@@ -14,7 +14,7 @@ import msgspec
 
 from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
-from controllers.gate.causes import Cause
+from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass

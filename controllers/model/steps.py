@@ -6,13 +6,12 @@ that the request can be conditional on it.
 
 from collections.abc import Mapping
 from datetime import datetime
-from typing import Literal
 
 import msgspec
 
 from cloudprovider.interface import Instance, Offering
-from controllers.gate.causes import Cause
 from controllers.gate.gate import Go
+from provisioner.api.causes import Cause, EventType, RemovalBlocker
 from provisioner.api.meta import EMPTY, Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -22,8 +21,6 @@ from provisioner.api.pod import Pod
 from .diagnosis import PodName
 
 JsonPatch = tuple[Mapping[str, object], ...]
-
-EventType = Literal["Normal", "Warning"]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
@@ -242,19 +239,6 @@ class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
 
     node: Node
     claims: tuple[tuple[str, str], ...]
-
-
-# What blocks a removal by inference, other than time. A metric label.
-RemovalBlocker = Literal[
-    "restricted",
-    "cluster_not_running",
-    "cluster_not_confirmed",
-    "pool_busy",
-    "pools_not_listed",
-    "cache_not_current",
-    "older_than_crd",
-    "deleted_with_crd",
-]
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

@@ -11,15 +11,14 @@ docs/references/karpenter.md#disruption-budgets.
 from collections.abc import Iterator
 from datetime import datetime
 from functools import lru_cache
-from typing import Literal
 
 from cronsim import CronSim, CronSimError
 
+from provisioner.api.causes import Reason
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodepool import Budget, NodePool
 from provisioner.api.time import LATEST, parse_duration, shifted
 
-Reason = Literal["Empty", "Drifted", "Underutilized"]
 MACROS = {
     "@hourly": "0 * * * *",
     "@daily": "0 0 * * *",

@@ -5,7 +5,6 @@ One reconciler makes all steps of one machine, but Karpenter's dashboards list i
 Source: docs/references/karpenter.md, from "Launch" to "Node repair".
 """
 
-from controllers.gate.causes import CAUSES, HEALTH, INSTANCE_GARBAGE, LIFECYCLE, TERMINATION
 from controllers.model.facts import Facts
 from controllers.model.steps import (
     CountGpuPods,
@@ -24,6 +23,7 @@ from controllers.model.steps import (
     RestartPluginPod,
     Step,
 )
+from provisioner.api.causes import CAUSES, HEALTH, INSTANCE_GARBAGE, LIFECYCLE, TERMINATION
 from provisioner.api.node import Node
 
 

@@ -13,13 +13,14 @@ from controllers.model import deadlines
 from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
-from controllers.model.steps import Event, EventType, PatchStatus
+from controllers.model.steps import Event, PatchStatus
 from controllers.node.health import condition as health
 from controllers.node.health.repair_conditions import taken_back, with_blocked_repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import dra, initialization, launch, launch_failure, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable, gpu_state
 from provisioner.api import conditions, labels, reasons
+from provisioner.api.causes import EventType
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
 from provisioner.api.nodeclaim import NodeClaim
 

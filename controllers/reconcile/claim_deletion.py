@@ -62,12 +62,12 @@ async def _is_changed(actuator: Actuator, claim: NodeClaim) -> bool:
     return read is None or read.uid != claim.uid or read.deleting
 
 
-async def delete_claim(actuator: Actuator, claim: NodeClaim, evidence: Evidence, event: Event) -> Deletion:
+async def delete_claim(actuator: Actuator, claim: NodeClaim, evidence: Evidence, message: str) -> Deletion:
     """Send the request; an Event states why the API server refuses it.
 
     Raises KubeError for one that can succeed when it is repeated.
     """
-    step = deletion.delete_claim(claim, evidence, event)
+    step = deletion.delete_claim(claim, evidence, message)
     if not isinstance(step, DeleteClaim):
         log.info("nodeclaim is kept", NodeClaim={"name": claim.name}, cause=evidence.cause, why=step.why)
         return Deletion.KEPT

@@ -22,8 +22,8 @@ from controllers.disruption.marks import (
 from controllers.model.patches import Operation
 from controllers.model.results import Fenced, KubeFailed, ReadClaim, ReadNodes, Wrote, answer
 from controllers.model.steps import Event, LookUpClaim, LookUpNodes, PatchClaim, PatchNode, PatchStatus, Write
-from controllers.nodepool.budgets import Reason
 from provisioner.api import labels
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

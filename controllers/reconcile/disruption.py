@@ -21,10 +21,10 @@ from controllers.disruption.places import for_pods, places
 from controllers.disruption.queue import Places, Replacement, replaced_by
 from controllers.disruption.retries import Retries
 from controllers.disruption.view import View
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import BY_NODE
+from provisioner.api.causes import REASONS, Cause, Reason
 from provisioner.api.conditions import DRIFTED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -75,7 +75,7 @@ class DisruptionController:
         instance_types: Callable[[], InstanceTypes | None],
         max_new: Callable[[], int | None],
         undecided: Callable[[], bool],
-        disrupted: Callable[[NodeClaim, str], None],
+        disrupted: Callable[[NodeClaim, Cause], None],
         observer: DisruptionObserver,
         limit_seconds: float,
         isolation: Isolation,
@@ -94,7 +94,7 @@ class DisruptionController:
         self._compute = compute
         self._observer = observer
         # What one method fails at does not delay the others.
-        self._retries: dict[Reason, Retries] = {"Drifted": Retries(), "Underutilized": Retries()}
+        self._retries: dict[Reason, Retries] = {reason: Retries() for reason in REASONS}
         self._events = DisruptionEvents(actuator.record_event)
         self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
         self._replacements = Replacements(

@@ -6,7 +6,7 @@ from typing import Protocol, TypeVar
 
 from controllers.disruption.command import Command
 from controllers.disruption.queue import Replacement
-from controllers.nodepool.budgets import Reason
+from provisioner.api.causes import Reason
 from provisioner.runtime.compute import Compute
 
 T = TypeVar("T")

@@ -17,6 +17,7 @@ from controllers.disruption.emptiness import Emptiness, consolidate_after, decid
 from controllers.disruption.machine import Machine
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels, reasons
+from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -52,7 +53,7 @@ class EmptinessController:
         machines: Machines,
         leftovers: Leftovers,
         undecided: Callable[[], bool],
-        disrupted: Callable[[NodeClaim, str], None],
+        disrupted: Callable[[NodeClaim, Cause], None],
         observer: DisruptionObserver,
         wake: Callable[[str], None],
         clock: Clock,

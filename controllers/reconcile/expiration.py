@@ -15,6 +15,7 @@ from controllers.disruption.expiration import expires_at, why_delayed
 from controllers.gate.gate import Evidence
 from controllers.model.steps import Event
 from provisioner.api import reasons
+from provisioner.api.causes import Cause
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
 from provisioner.api.time import rfc3339
@@ -40,7 +41,7 @@ class ExpirationController:
         actuator: Actuator,
         *,
         leaving: Leaving,
-        disrupted: Callable[[NodeClaim, str], None],
+        disrupted: Callable[[NodeClaim, Cause], None],
         wake: Callable[[str], None],
         clock: Clock,
     ) -> None:
@@ -86,11 +87,10 @@ class ExpirationController:
 
     async def _delete(self, claim: NodeClaim, at: datetime) -> float | None:
         message = f"Disrupting NodeClaim: Expired at {rfc3339(at)} (spec.expireAfter {claim.spec.expire_after})"
-        event = Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message)
         evidence = Evidence(cause="expired", uid=claim.uid, ours=not why_foreign(claim), seen=True)
         self._leaving.reserve([claim])
         try:
-            deletion = await delete_claim(self._actuator, claim, evidence, event)
+            deletion = await delete_claim(self._actuator, claim, evidence, message)
         except BaseException:
             self._leaving.failed([claim])
             raise

@@ -17,10 +17,10 @@ from controllers.disruption.candidates import why_unwanted
 from controllers.disruption.emptiness import consolidate_after
 from controllers.disruption.machine import Machine
 from controllers.disruption.pod_budgets import PodBudgets
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
 from controllers.state.indexes import NODEPOOL
+from provisioner.api.causes import Reason
 from provisioner.api.conditions import DISRUPTION_REASON
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

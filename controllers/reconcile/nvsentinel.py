@@ -21,6 +21,7 @@ from controllers.node.health import nvsentinel as rules
 from controllers.node.health.nvsentinel import Answer, Decision, Delete, NotManaged, Prove, Record, Request
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
+from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nvsentinel import NVSentinel
@@ -67,7 +68,7 @@ class NVSentinelController:
         removal_records: RemovalRecords,
         actuator: Actuator,
         requests: NVSentinelActuator,
-        disrupted: Callable[[NodeClaim, str], None],
+        disrupted: Callable[[NodeClaim, Cause], None],
         isolation: Isolation,
         clock: Clock,
     ) -> None:
@@ -177,12 +178,12 @@ class NVSentinelController:
             log.info("answered a request of NVSentinel", **_fields(request), **fields)
 
     async def _delete(self, request: Request, claim: NodeClaim) -> None:
-        key, event = self._indexes.key_of(claim), rules.deletion_event(request)
+        key = self._indexes.key_of(claim)
         failed = await self._removal_records.record_removal(key, claim.uid, "terminate-node")
         if failed is not None:
             raise failed.error
         evidence = Evidence(cause="terminate-node", uid=claim.uid, ours=managed(claim), seen=True, works=False)
-        deletion = await delete_claim(self._actuator, claim, evidence, event)
+        deletion = await delete_claim(self._actuator, claim, evidence, rules.deletion_message(request))
         if deletion is Deletion.REFUSED:
             self._removal_records.refused(key, claim.uid)
             self._retry_at[request.meta.uid] = _now() + RETRY_SECONDS

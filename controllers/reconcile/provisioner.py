@@ -16,11 +16,9 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.queue import replaced
-from controllers.gate.causes import Cause
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
-from controllers.model.steps import Event
 from controllers.provisioning.batch import Batch
 from controllers.provisioning.cluster import ClusterSnapshot, cluster_snapshot
 from controllers.provisioning.demand import demand, is_read
@@ -32,7 +30,7 @@ from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.purchases import annotation, purchase_of
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
-from provisioner.api import reasons
+from provisioner.api.causes import Cause
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import nodepool_of
@@ -297,12 +295,10 @@ class Provisioner:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, {why}: {launched.message if launched else ''}"
             short = self._obstacles.lacks_capacity(claim)
-            reason = reasons.INSUFFICIENT_CAPACITY if short else reasons.LAUNCH_FAILED
-            event = Event(type="Warning", reason=reason, message=message)
             cause: Cause = "insufficient-capacity" if short else "launch-failed"
             works = was_usable(claim) or claim.condition(LAUNCHED, "True") is not None
             evidence = Evidence(cause=cause, uid=claim.uid, ours=managed(claim), works=works)
-            if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
+            if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
                 self._retry_at = _now() + FENCED_SECONDS
                 return False
         return True

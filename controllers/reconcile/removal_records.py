@@ -21,6 +21,7 @@ from controllers.state.cluster import ClusterState
 from controllers.state.repair_history import RepairHistory
 from controllers.state.unhealthy_nodes import repair_owner
 from provisioner.api import labels
+from provisioner.api.causes import Cause
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import KubeError
 
@@ -43,7 +44,7 @@ class RemovalRecords:
         self._clock = clock
         self._save = save
 
-    async def record(self, facts: Facts, step: Write, cause: str) -> KubeFailed | None:
+    async def record(self, facts: Facts, step: Write, cause: Cause) -> KubeFailed | None:
         """Count this removal; the error if it could not be recorded, and must not be sent."""
         stage = repaired_stage(facts, step)
         if stage is not None and (failed := await self._record_repair(facts, stage)) is not None:
@@ -60,7 +61,7 @@ class RemovalRecords:
         except KubeError as error:
             log.warning("failed to record on the Lease that a machine works again", error=str(error))
 
-    async def record_removal(self, key: str, uid: str, cause: str) -> KubeFailed | None:
+    async def record_removal(self, key: str, uid: str, cause: Cause) -> KubeFailed | None:
         """Count the removal of this machine; the error if it could not be recorded, and must not be sent."""
         if not self._cluster_state.removal_started(key, cause, uid, _now()):
             return None

@@ -11,13 +11,11 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.machine import Machine
-from controllers.gate.causes import Cause
 from controllers.gate.gate import Evidence
 from controllers.model.results import ReadPods, answer
 from controllers.model.steps import Event, ReadDrain
 from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
-from controllers.nodepool.budgets import Reason
-from provisioner.api import reasons
+from provisioner.api.causes import CAUSE_OF, CAUSES, Cause, Reason
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
 from provisioner.runtime.clock import Clock
@@ -25,8 +23,6 @@ from provisioner.runtime.clock import Clock
 from .claim_deletion import Deletion, delete_claim, try_deletion
 from .demand_caches import DemandCaches
 from .machines import Machines
-
-CAUSES: dict[Reason, Cause] = {"Empty": "empty", "Drifted": "drifted", "Underutilized": "underutilized"}
 
 # A list of pods is fresh for so long: several machines of a command are listed one after the other.
 FRESH_SECONDS = 30.0
@@ -43,7 +39,7 @@ class Removals:
         actuator: Actuator,
         *,
         machines: Machines,
-        disrupted: Callable[[NodeClaim, str], None],
+        disrupted: Callable[[NodeClaim, Cause], None],
         clock: Clock,
     ) -> None:
         self._caches = caches
@@ -84,10 +80,10 @@ class Removals:
 
     async def delete(self, claim: NodeClaim, reason: Reason) -> Deletion:
         """Delete the NodeClaim. Raises KubeError for a request that can succeed when it is repeated."""
-        event = _event(f"Disrupting NodeClaim: {reason}")
+        cause = CAUSE_OF[reason]
         listed = _now() - self._listed.pop(claim.uid, -math.inf) <= FRESH_SECONDS
         evidence = Evidence(
-            cause=CAUSES[reason],
+            cause=cause,
             uid=claim.uid,
             ours=not why_foreign(claim),
             seen=not self._machines.unwanted(claim, reason) if listed else None,
@@ -95,20 +91,17 @@ class Removals:
             # The callers have found a place for each pod, in the step of the event loop before that list.
             place="Ready",
         )
-        deletion = await delete_claim(self._actuator, claim, evidence, event)
+        deletion = await delete_claim(self._actuator, claim, evidence, f"Disrupting NodeClaim: {reason}")
         if deletion is Deletion.REFUSED:
             self._machines.refused(claim)
         if deletion is Deletion.DELETED:
-            self._disrupted(claim, CAUSES[reason])
+            self._disrupted(claim, cause)
             node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
             if node is not None:
-                self._actuator.record_event(node, _event(f"Disrupting Node: {reason}"))
+                row, message = CAUSES[cause], f"Disrupting Node: {reason}"
+                self._actuator.record_event(node, Event(type=row.event_type, reason=row.event, message=message))
         return deletion
 
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
-
-
-def _event(message: str) -> Event:
-    return Event(type="Normal", reason=reasons.DISRUPTION_TERMINATING, message=message)

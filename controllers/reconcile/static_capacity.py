@@ -16,7 +16,7 @@ from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
 from controllers.model.results import ReadClaims, answer
-from controllers.model.steps import Event, LookUpClaims
+from controllers.model.steps import LookUpClaims
 from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
@@ -174,18 +174,16 @@ class StaticCapacity:
         for claim in wanted.replace:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, NodePool {pool.name} was changed since: {launched.message if launched else ''}"
-            event = Event(type="Warning", reason=reasons.LAUNCH_FAILED, message=message)
             evidence = Evidence(cause="launch-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
             with errors.kept():
-                if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
+                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
                     return FENCED_SECONDS
         for claim in wanted.delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
-            event = Event(type="Normal", reason=reasons.SCALED_DOWN, message=message)
             # A person lowered spec.replicas: the pods of the machine whose end costs least are evicted.
             evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True, place="NotNeeded")
             with errors.kept():
-                if await delete_claim(self._actuator, claim, evidence, event) is Deletion.FENCED:
+                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
                     return FENCED_SECONDS
         errors.raise_first()
         return RESYNC_SECONDS

@@ -4,7 +4,8 @@ from typing import Protocol
 
 from controllers.model.facts import Facts
 from controllers.model.results import Result
-from controllers.model.steps import Read, RemovalBlocker, Write
+from controllers.model.steps import Read, Write
+from provisioner.api.causes import RemovalBlocker
 
 
 class StepObserver(Protocol):

@@ -103,9 +103,8 @@ class Undoing:
 
     async def _delete(self, claim: NodeClaim, why: str) -> Deletion:
         """Delete a replacement that took no pod. One whose deletion is refused becomes an ordinary machine."""
-        event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=f"Deleted: {why}")
         unused = Evidence(cause="replacement-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
-        deletion = await delete_claim(self._actuator, claim, unused, event)
+        deletion = await delete_claim(self._actuator, claim, unused, f"Deleted: {why}")
         if deletion is Deletion.REFUSED:
             await self._refusals.left(claim, self._marks.release(claim))
         return deletion

@@ -17,6 +17,7 @@ from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights
 from controllers.model.ownership import Verdict, managed, verdict
 from controllers.model.policy import Policy
 from controllers.model.recent_removals import RecentRemoval
+from provisioner.api.causes import CAUSES, Cause
 from provisioner.api.nodeclaim import NodeClaim
 
 from .gc_candidates import GCCandidates
@@ -29,13 +30,12 @@ WAKE_AT_MOST = 5
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True):
-    """`queued`: whether a live claim keeps its place in the queue; `counted`: whether removals for this cause count.
+    """`queued`: whether a live claim keeps its place in the queue.
 
     `tripped(policy, pools=…, removals=…)`: whether the circuit breaker opens.
     """
 
     queued: Callable[[NodeClaim], bool]
-    counted: Callable[[str], bool]
     tripped: Callable[..., bool]
 
 
@@ -94,9 +94,9 @@ class ClusterState:
         self._creates_in_flight.pop(key, None)
         self.pools_changed()
 
-    def removal_started(self, key: str, cause: str, claim_uid: str, now: float) -> bool:
+    def removal_started(self, key: str, cause: Cause, claim_uid: str, now: float) -> bool:
         """A removal by inference is about to be sent. Whether the removals on the Lease have to be updated first."""
-        return self._rules.counted(cause) and self._removals.started((key, claim_uid), now)
+        return CAUSES[cause].circuit_breaker and self._removals.started((key, claim_uid), now)
 
     def removal_not_sent(self, key: str, claim_uid: str) -> None:
         """The removals on the Lease could not be updated."""
@@ -133,7 +133,7 @@ class ClusterState:
         return self._trips(requested | found | waiting | self._removals.machines(now), wall)
 
     def _found(self) -> frozenset[Machine]:
-        counted = ((key, one) for key, one in self.candidates().items() if self._rules.counted(one.cause))
+        counted = ((key, one) for key, one in self.candidates().items() if CAUSES[one.cause].circuit_breaker)
         return frozenset((key, one.claim_uid) for key, one in counted)
 
     def _trips(self, going: AbstractSet[Machine], wall: datetime) -> bool:

@@ -9,6 +9,7 @@ Source: docs/references/karpenter.md#nodepool.
 
 from typing import Any
 
+from .causes import REASONS
 from .crd_parts import (
     DURATION_OR_NEVER,
     HOSTNAME_RESTRICTED,
@@ -142,7 +143,7 @@ def _disruption() -> Schema:
     reasons: Schema = {
         "description": "The reasons that this budget limits; none means all.",
         "type": "array",
-        "items": text("A reason of a disruption.", enum=["Underutilized", "Empty", "Drifted"]),
+        "items": text("A reason of a disruption.", enum=[*REASONS]),
         "maxItems": 50,
         "x-kubernetes-list-type": "set",
     }

@@ -97,10 +97,6 @@ TERMINATION_GRACE_PERIOD_ELAPSED = "TerminationGracePeriodElapsed"
 INSTANCE_TERMINATING = "InstanceTerminating"
 INSTANCE_TERMINATED = "InstanceTerminated"
 
-# DisruptionReason
-DRIFTED = "Drifted"
-UNDERUTILIZED = "Underutilized"
-
 # Drifted
 NODEPOOL_DRIFTED = "NodePoolDrifted"
 REQUIREMENTS_DRIFTED = "RequirementsDrifted"

@@ -20,7 +20,7 @@ from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.actuator.nvsentinel import NVSentinelActuator
-from controllers.garbagecollection.circuit_breaker import counts_toward_limit, tripped
+from controllers.garbagecollection.circuit_breaker import tripped
 from controllers.model.facts import Candidate, Facts
 from controllers.node.health.limits import blocked_by_limits, is_suspended
 from controllers.node.health.repairable import deleted_by_repair
@@ -314,7 +314,7 @@ def build_actuator(
     )
 
 
-CLUSTER_RULES = Rules(queued=is_queued, counted=counts_toward_limit, tripped=tripped)
+CLUSTER_RULES = Rules(queued=is_queued, tripped=tripped)
 
 
 def build_facts(

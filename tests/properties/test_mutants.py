@@ -14,7 +14,6 @@ from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
 from controllers.garbagecollection import candidates, garbage
-from controllers.gate.causes import Cause
 from controllers.gate.gate import Evidence
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer
@@ -27,6 +26,7 @@ from controllers.state import unavailable_offerings
 from controllers.state.memory import backoff
 from controllers.state.unavailable_offering import UnavailableOffering
 from controllers.state.unavailable_offerings import UnavailableOfferings
+from provisioner.api.causes import Cause
 from provisioner.operator import caches
 from provisioner.operator import controllers as wiring
 from provisioner.runtime.fence import Fence

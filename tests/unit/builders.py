@@ -11,7 +11,7 @@ from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts, Offer
 from controllers.model.policy import Policy
 from provisioner.api import labels
-from provisioner.api.conditions import ConditionSet
+from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
 from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
 from provisioner.api.node import Node, NodeCondition, NodeSpec, NodeStatus
 from provisioner.api.nodeclaim import (
@@ -86,6 +86,12 @@ def claim(
     return msgspec.structs.replace(
         made, status=NodeClaimStatus(node_name=node_name, conditions=conditions.items, provider_id="", image_id="")
     )
+
+
+def with_reason(one: NodeClaim, reason: str) -> NodeClaim:
+    """The NodeClaim with the condition of a command that was begun for this reason."""
+    conditions = ConditionSet.of(one, NOW).set(DISRUPTION_REASON, "True", reason=reason, message=reason, now=NOW)
+    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, conditions=conditions.items))
 
 
 def node(

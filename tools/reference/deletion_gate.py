@@ -5,8 +5,8 @@ from typing import get_args
 
 import msgspec
 
-from controllers.gate.causes import CAUSES, Kind
 from controllers.gate.gate import Evidence, Go, Never, Place, Wait, may_delete
+from provisioner.api.causes import CAUSES, Kind
 
 from .markdown import code, page, table
 

@@ -1,11 +1,11 @@
 """What is wrong with a machine, in words: for the condition NodeHealthy, and for Events."""
 
-from controllers.gate.causes import Cause
 from controllers.model.conditions import clock_text
 from controllers.model.facts import Facts, Unhealthy
 from controllers.model.node_for_claim import node_for_claim
 from controllers.nodeclaim.lifecycle import readiness
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
+from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.repair_policy import (

@@ -183,10 +183,9 @@ def _waits(request: Request) -> bool:
     return (found.get("status"), found.get("reason")) == ("Unknown", reasons.REMOVAL_RESTRICTED)
 
 
-def deletion_event(request: Request) -> Event:
-    """The Event of the claim that is deleted."""
-    message = f"{request.kind} {request.meta.name} requests another machine for Node {request.node_name}"
-    return Event(type="Warning", reason=reasons.TERMINATE_NODE, message=message)
+def deletion_message(request: Request) -> str:
+    """What the Event of the claim that is deleted states."""
+    return f"{request.kind} {request.meta.name} requests another machine for Node {request.node_name}"
 
 
 def with_condition(request: Request, kind: str, answer: Answer, now: str) -> list[Json]:

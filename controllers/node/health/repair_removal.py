@@ -10,7 +10,6 @@ from controllers.model.ownership import belongs, managed
 from controllers.model.policy import Policy
 from controllers.model.steps import (
     CountGpuPods,
-    Event,
     LookUpClaim,
     LookUpNodes,
     LookUpPool,
@@ -20,7 +19,7 @@ from controllers.model.steps import (
     Wait,
 )
 from controllers.node.termination import grace_period
-from provisioner.api import labels, reasons
+from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -73,8 +72,7 @@ def remove(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> Step
         )
     if claim.condition(INITIALIZED, "True") is not None and "PatchStatus" not in f.refused:
         return Wait(after=0.0, why="the claim is to state first that its machine is not usable")
-    event = Event(type="Warning", reason=reasons.NODE_REPAIR, message=messages.deleted(f, claim, node, unhealthy))
-    return delete_claim(claim, _evidence(f, claim, unhealthy), event)
+    return delete_claim(claim, _evidence(f, claim, unhealthy), messages.deleted(f, claim, node, unhealthy))
 
 
 def _evidence(f: Facts, claim: NodeClaim, unhealthy: Unhealthy) -> Evidence:

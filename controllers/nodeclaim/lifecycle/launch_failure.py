@@ -20,7 +20,6 @@ from controllers.model.ownership import belongs, held_by, holds_finalizer
 from controllers.model.steps import (
     AskCause,
     DeleteNode,
-    Event,
     LookUpPool,
     ReleaseFinalizer,
     Step,
@@ -28,7 +27,6 @@ from controllers.model.steps import (
 )
 from controllers.node.termination.finalize import prove_gone
 from controllers.node.termination.instance_delete import wait_to_delete
-from provisioner.api import reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -79,8 +77,7 @@ def step(f: Facts, claim: NodeClaim) -> Step | None:
     message = f"Deleted agent pool {f.key}, which failed, before the next attempt"
     works = was_usable(claim) or any(node.ready for node in _nodes_of(f, claim))
     failed = Evidence(cause="failed-create", uid=claim.uid, ours=held_by(f.instance, claim), works=works)
-    event = Event(type="Normal", reason=reasons.REMOVING_FAILED_POOL, message=message)
-    return delete_instance(f.instance, failed, event)
+    return delete_instance(f.instance, failed, message)
 
 
 def remaining_nodes(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:

@@ -5,6 +5,8 @@ They count what Karpenter counts; `use` states any difference.
 Source: docs/references/karpenter.md#metrics, https://karpenter.sh/docs/reference/metrics/ (stability levels).
 """
 
+from provisioner.api.causes import CAUSE_OF, CAUSES
+
 from .family import counter, gauge, histogram, summary, untyped
 
 POOL = ("nodepool",)
@@ -18,9 +20,8 @@ LIFETIME_BUCKETS = (
 )
 STATUS_BUCKETS = tuple(0.5 * 2.0**n for n in range(15))
 DECISION_BUCKETS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60)
-# Of voluntary disruption, as Karpenter writes them in counters and in gauges of NodePools.
-VOLUNTARY = ("empty", "drifted", "underutilized")
-BUDGET_REASONS = ("Empty", "Drifted", "Underutilized")
+# The reasons of voluntary disruption, as Karpenter writes them in counters.
+VOLUNTARY = tuple(CAUSES[cause].disrupted for cause in CAUSE_OF.values())
 # Karpenter's buckets end at ten minutes; a pod may wait half an hour for a GPU machine.
 POD_BUCKETS = (0.5, 1, 2, 5, 10, 15, 30, 60, 90, 120, 180, 240, 300, 420, 600, 900, 1200, 1800, 2700, 3600)
 
@@ -50,7 +51,7 @@ NODECLAIMS_DISRUPTED = counter(
     "ALPHA",
     "NodeClaims that the controller deleted, by reason",
     ("reason", "nodepool", "capacity_type"),
-    reasons=("garbage_collected", "unhealthy", "spot_interrupted", "expired", *VOLUNTARY),
+    reasons=sorted({row.disrupted for row in CAUSES.values() if row.disrupted}),
     use="NodeClaims that users or other controllers delete are not counted.",
 )
 NODECLAIMS_UNHEALTHY = counter(
@@ -198,7 +199,7 @@ NODEPOOLS_ALLOWED_DISRUPTIONS = gauge(
     "ALPHA",
     "Machines of a NodePool that its budgets allow to be disrupted at the same time",
     (*POOL, "reason"),
-    reasons=BUDGET_REASONS,
+    reasons=tuple(CAUSE_OF),
     of_objects=True,
     use="Without a budget for the reason there is no series.",
 )
@@ -207,7 +208,7 @@ NODEPOOLS_CONSUMING_BUDGETS = gauge(
     "ALPHA",
     "Machines of a NodePool that use its budgets: those that are removed or replaced, or are not Ready",
     (*POOL, "reason"),
-    reasons=BUDGET_REASONS,
+    reasons=tuple(CAUSE_OF),
     of_objects=True,
     use="Only where `karpenter_nodepools_allowed_disruptions` has a series.",
 )

@@ -8,6 +8,7 @@ from typing import Literal, get_args
 
 import msgspec
 
+from provisioner.api.causes import CAUSES, CONTROLLERS, ConsolidationType, Decision
 from provisioner.api.conditions import (
     CONSOLIDATABLE,
     DISRUPTION_REASON,
@@ -45,22 +46,6 @@ KUBE = "kinds of objects that the program reads or writes"
 _CONDITIONS = (
     *(LAUNCHED, REGISTERED, INITIALIZED, READY, DRAINED, VOLUMES_DETACHED, INSTANCE_TERMINATING, NODE_HEALTHY),
 )
-# What Karpenter's counter of unhealthy NodeClaims calls the causes of repairs: the condition of the Node, or `gpu` for
-# missing GPUs and `other` for a condition of the repair policy.
-UNHEALTHY_CONDITIONS = {
-    "unhealthy-node": "ready",
-    "gpu-lost": "gpu",
-    "unhealthy-condition": OTHER,
-    "never-registered": "registered",
-    "never-initialized": "initialized",
-}
-CONTROLLERS = (
-    "nodeclaim.lifecycle",
-    "nodeclaim.garbagecollection",
-    "instance.garbagecollection",
-    "node.termination",
-    "node.health",
-)
 # The names of work queues.
 Queue = Literal[
     "nodeclaim",
@@ -97,20 +82,7 @@ LABELS: Mapping[str, Label] = {
     "capacity_type": Label(meaning="capacity type", values=("", "on-demand", "spot", ANY)),
     "cause": Label(
         meaning="cause of an inferred removal",
-        values=(
-            "orphan-pool",
-            "missing-pool",
-            "node-deleted",
-            "leftover-node",
-            "crd-deleted",
-            "unhealthy-node",
-            "gpu-lost",
-            "unhealthy-condition",
-            "never-registered",
-            "never-initialized",
-            "spot-evicted",
-            "failed-create",
-        ),
+        values=tuple(cause for cause, row in CAUSES.items() if row.by_inference),
     ),
     "code": Label(
         meaning="HTTP status of the response, `2xx` for any success of ARM; `<error>` without a response",
@@ -119,11 +91,11 @@ LABELS: Mapping[str, Label] = {
     "commit": Label(meaning="commit from which the image was built, if known", bound="one per process"),
     "condition": Label(
         meaning="condition type; in Karpenter's family the Node's, in snake case",
-        values=(*_CONDITIONS, *UNHEALTHY_CONDITIONS.values()),
+        values=(*_CONDITIONS, *(row.condition for row in CAUSES.values() if row.condition)),
     ),
     "consolidation_type": Label(
         meaning="what a command of consolidation or for empty machines does; empty for drift",
-        values=("empty", "single", "multi", ""),
+        values=get_args(ConsolidationType),
     ),
     "controller": Label(
         meaning="Karpenter's name of the controller that acted; the last ten are work queues",
@@ -143,7 +115,7 @@ LABELS: Mapping[str, Label] = {
         ),
     ),
     "decision": Label(
-        meaning="whether replacements are created before the machines are removed", values=("delete", "replace")
+        meaning="whether replacements are created before the machines are removed", values=get_args(Decision)
     ),
     "error": Label(
         meaning="Karpenter's name of the error, empty if it has none",

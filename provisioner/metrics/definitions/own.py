@@ -3,6 +3,9 @@
 Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alerts-and-panels.
 """
 
+from typing import get_args
+
+from provisioner.api.causes import RemovalBlocker
 from provisioner.api.workload import Cause
 
 from .family import counter, gauge, histogram
@@ -26,16 +29,7 @@ CREATE_REASONS = (
 )
 
 # What an inferred removal waits for, other than time.
-HELD_REASONS = (
-    "restricted",
-    "cluster_not_running",
-    "cluster_not_confirmed",
-    "pool_busy",
-    "pools_not_listed",
-    "cache_not_current",
-    "older_than_crd",
-    "deleted_with_crd",
-)
+HELD_REASONS: tuple[RemovalBlocker, ...] = get_args(RemovalBlocker)
 ADMISSION_REASONS = ("unregistered", "unhealthy", "unavailable", "too_large", OTHER)
 # Why a machine does not take the pods that it was bought for; "fits": kube-scheduler does not bind them, "taken": pods
 # of others are on it, "abandoned": the pods were deleted before it was Ready.

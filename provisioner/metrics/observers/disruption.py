@@ -7,7 +7,6 @@ Source: docs/references/karpenter.md#metrics, docs/references/karpenter.md#disru
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import get_args
 
 from prometheus_client import Counter
 
@@ -16,7 +15,7 @@ from controllers.disruption.drift import is_drifted
 from controllers.disruption.emptiness import consolidate_after
 from controllers.disruption.machine import Machine, budget_use
 from controllers.disruption.queue import Replacement
-from controllers.nodepool.budgets import Reason
+from provisioner.api.causes import CAUSE_OF, CAUSES, REASONS, Reason
 from provisioner.api.nodepool import NodePool
 from provisioner.metrics.definitions import LABELS, karpenter, own
 from provisioner.metrics.definitions.labels import OTHER
@@ -32,7 +31,6 @@ FAMILIES = (
     karpenter.NODEPOOLS_ALLOWED_DISRUPTIONS,
     karpenter.NODEPOOLS_CONSUMING_BUDGETS,
 )
-REASONS: tuple[Reason, ...] = get_args(Reason)
 
 
 class DisruptionMetrics:
@@ -69,7 +67,7 @@ class DisruptionMetrics:
     def evaluated(self, reason: Reason, seconds: float) -> None:
         """The machines that can be disrupted for this reason were searched for."""
         with guarded(self._errors):
-            self._duration.labels(reason.lower(), "empty" if reason == "Empty" else "").observe(seconds)
+            self._duration.labels(_label(reason), "empty" if reason == "Empty" else "").observe(seconds)
 
     def candidates(self, reason: Reason, machines: int, node_pool: str = "") -> None:
         """So many machines, of one NodePool or of all, could be disrupted in the last search but for budgets."""
@@ -78,7 +76,7 @@ class DisruptionMetrics:
     def decided(self, command: Command) -> None:
         """A command has begun: it is written, or its machines are removed."""
         with guarded(self._errors):
-            self._decisions.labels(command.decision, command.reason.lower(), command.consolidation_type).inc()
+            self._decisions.labels(command.decision, _label(command.reason), command.consolidation_type).inc()
             if command.reason == "Underutilized":
                 self._saving.inc(max(0.0, command.saving))
 
@@ -90,7 +88,7 @@ class DisruptionMetrics:
     def undone(self, command: Replacement) -> None:
         """A command was undone."""
         with guarded(self._errors):
-            self._undone.labels("replace", command.reason.lower(), command.consolidation_type).inc()
+            self._undone.labels("replace", _label(command.reason), command.consolidation_type).inc()
 
     def _samples(self) -> Iterator[Sample]:
         now, pools = self._clock.now(), tuple(self._node_pools())
@@ -110,4 +108,8 @@ class DisruptionMetrics:
                 if use.allowed is not None:
                     yield karpenter.NODEPOOLS_ALLOWED_DISRUPTIONS, (name, reason), float(use.allowed)
                     yield karpenter.NODEPOOLS_CONSUMING_BUDGETS, (name, reason), float(use.used)
-        yield from ((karpenter.DISRUPTION_ELIGIBLE, (of.lower(),), float(count)) for of, count in eligible.items())
+        yield from ((karpenter.DISRUPTION_ELIGIBLE, (_label(of),), float(count)) for of, count in eligible.items())
+
+
+def _label(reason: Reason) -> str:
+    return CAUSES[CAUSE_OF[reason]].disrupted

@@ -16,6 +16,7 @@ from cloudprovider.errors import SUBSCRIPTION_THROTTLED
 from cloudprovider.interface import ON_DEMAND, SPOT
 from controllers.node.health.repair_policy import BUILT_IN
 from provisioner.api import labels, reasons
+from provisioner.api.causes import REASONS
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.repair_policy import RepairPolicy
 from provisioner.metrics.definitions.labels import OTHER, REGIONAL
@@ -27,7 +28,7 @@ _OWN = {reason for name, reason in vars(reasons).items() if name.isupper() and i
 _CODES = {code for row in TABLE for code in row.codes if "*" not in code}
 KNOWN_REASONS = frozenset(
     reason.casefold()
-    for reason in (*_OWN, *_CODES, *(row.reason for row in TABLE if row.reason), SUBSCRIPTION_THROTTLED)
+    for reason in (*_OWN, *REASONS, *_CODES, *(row.reason for row in TABLE if row.reason), SUBSCRIPTION_THROTTLED)
 )
 
 

@@ -7,9 +7,10 @@ from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from controllers.model.facts import Facts
 from controllers.model.results import ReadWorkloads, Result
-from controllers.model.steps import Read, RemovalBlocker, Write
+from controllers.model.steps import Read, Write
 from controllers.node.health.admission_errors import AdmissionError, admission_errors
 from controllers.state.indexes import Indexes
+from provisioner.api.causes import Cause, RemovalBlocker
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import karpenter, own
@@ -98,7 +99,7 @@ class Observer:
         with guarded(self.errors):
             self._step_counters.waits(key, blocked_by)
 
-    def disrupted(self, claim: NodeClaim, cause: str) -> None:
+    def disrupted(self, claim: NodeClaim, cause: Cause) -> None:
         """A NodeClaim of a NodePool was deleted by a decision, not by inference."""
         with guarded(self.errors):
             self._step_counters.disrupted(claim, cause)

@@ -19,32 +19,19 @@ from controllers.model.steps import (
     EvictPods,
     PatchStatus,
     Read,
-    RemovalBlocker,
     RestartPluginPod,
     Write,
 )
+from provisioner.api.causes import CAUSES, Cause, RemovalBlocker
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.metrics.definitions import LABELS, karpenter, own
-from provisioner.metrics.definitions.labels import OTHER, UNHEALTHY_CONDITIONS
+from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.metrics import Metrics
 
 from .failures import failure_class
 from .label_values import LabelValues, capacity_label, signal_label, size_label
 from .operations import Operations
 
-# Karpenter's disruption reasons; a requested deletion is not a disruption.
-DISRUPTION = {
-    "missing-pool": "garbage_collected",
-    "node-deleted": "garbage_collected",
-    **dict.fromkeys(UNHEALTHY_CONDITIONS, "unhealthy"),
-    "spot-evicted": "spot_interrupted",
-    "expired": "expired",
-    "empty": "empty",
-    "drifted": "drifted",
-    "underutilized": "underutilized",
-}
-REPAIRS = frozenset(UNHEALTHY_CONDITIONS)
-REQUESTED = ("requested", "failed-create")
 FORCEFUL = "Forceful Termination"
 
 
@@ -79,9 +66,9 @@ class StepCounters:
                 self.failed(offering, _reason(error))
             case AskCause(instance=instance), ReadCause(failure=failure):
                 self._operations.explained(instance, failure.reason if failure is not None else OTHER)
-            case DeleteInstance(instance=instance, cause=cause), Accepted() if cause not in REQUESTED:
+            case DeleteInstance(instance=instance, cause=cause), Accepted() if CAUSES[cause].by_inference:
                 self._collect(facts.key, instance.claim_uid or instance.etag, cause)
-            case DeleteNode(cause=cause), Wrote() if cause not in REQUESTED:
+            case DeleteNode(cause=cause), Wrote() if CAUSES[cause].by_inference:
                 self._deleted.labels("node", cause).inc()
             case DeleteClaim(claim=claim, cause=cause), Wrote():
                 self._deleted.labels("nodeclaim", cause).inc()
@@ -96,8 +83,8 @@ class StepCounters:
             case _:
                 return
 
-    def _repaired(self, facts: Facts, action: str, cause: str) -> None:
-        if facts.unhealthy is not None and cause in REPAIRS:
+    def _repaired(self, facts: Facts, action: str, cause: Cause) -> None:
+        if facts.unhealthy is not None and CAUSES[cause].condition:
             self._repairs.labels(signal_label(facts.unhealthy.policy), action).inc()
 
     def failed(self, offering: Offering | None, reason: str) -> None:
@@ -118,22 +105,21 @@ class StepCounters:
         self._waiting.pop(key, None)
         self._collected.pop(key, None)
 
-    def _collect(self, key: str, machine: str, cause: str) -> None:
+    def _collect(self, key: str, machine: str, cause: Cause) -> None:
         # A deletion that failed in Azure is requested again; it counts once.
         if self._collected.get(key) != machine:
             self._collected[key] = machine
             self._deleted.labels("pool", cause).inc()
 
-    def disrupted(self, claim: NodeClaim, cause: str) -> None:
+    def disrupted(self, claim: NodeClaim, cause: Cause) -> None:
         """The controller deleted this NodeClaim."""
         nodepool = self._label_values.nodepool(claim.metadata.labels)
         capacity = capacity_label(claim.metadata.labels)
-        if cause in DISRUPTION:
-            self._disrupted.labels(DISRUPTION[cause], nodepool, capacity).inc()
-        if cause in UNHEALTHY_CONDITIONS:
-            self._unhealthy.labels(
-                UNHEALTHY_CONDITIONS[cause], nodepool, capacity, self._label_values.image(claim)
-            ).inc()
+        row = CAUSES[cause]
+        if row.disrupted:
+            self._disrupted.labels(row.disrupted, nodepool, capacity).inc()
+        if row.condition:
+            self._unhealthy.labels(row.condition, nodepool, capacity, self._label_values.image(claim)).inc()
 
     def _pods_left(self, result: Evicted, *, by_force: bool) -> None:
         if by_force:

@@ -6,6 +6,7 @@ import jsonschema_rs
 import pytest
 
 from provisioner.api import crd
+from provisioner.api.causes import REASONS
 from provisioner.api.crd_nodepool import nodepool_crd
 
 from .test_crd import AMOUNT, TEXT, TIME, broken_rules, every, rule, version
@@ -99,7 +100,7 @@ def test_the_names_and_subresources_are_karpenters() -> None:
         ("spec.disruption.budgets[].duration", TEXT | {"pattern": MINUTES}),
         ("spec.disruption.budgets[].nodes", TEXT | {"default": "10%", "pattern": "^((100|[0-9]{1,2})%|[0-9]+)$"}),
         ("spec.disruption.budgets[].reasons", {"type": "array", "maxItems": 50, "x-kubernetes-list-type": "set"}),
-        ("spec.disruption.budgets[].reasons[]", TEXT | {"enum": ["Underutilized", "Empty", "Drifted"]}),
+        ("spec.disruption.budgets[].reasons[]", TEXT | {"enum": [*REASONS]}),
         ("spec.disruption.budgets[].schedule", TEXT | {"pattern": CRON}),
         ("spec.disruption.consolidateAfter", TEXT | {"pattern": "^(([0-9]+(s|m|h))+|Never)$"}),
         (

@@ -10,6 +10,7 @@ import pytest
 from controllers.model.steps import PatchStatus
 from controllers.planner.plan import plan
 from provisioner.api import labels, reasons
+from provisioner.api.causes import CAUSES
 from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, DRIFTED, READY, STALLED
 from tests.unit.builders import facts
 from tests.unit.controllers.planner.test_plan import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
@@ -27,9 +28,9 @@ NAMES_THEMSELVES = ROOT / "provisioner" / "api" / "reasons.py"
 
 
 def test_every_reason_is_described() -> None:
-    """The descriptions and the constants are the same set."""
+    """The descriptions, and the constants with the reasons of commands that replace machines, are the same set."""
     described = {reason.name for reason in REASONS} | {event.name for event in EVENTS}
-    assert described == set(NAMES.values())
+    assert described == {*NAMES.values(), *(row.reason for row in CAUSES.values() if row.replacement)}
     assert len(NAMES) == len(set(NAMES.values())) > 50
 
 

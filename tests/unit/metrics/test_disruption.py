@@ -3,23 +3,21 @@
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
 import pytest
 
 from controllers.disruption.command import Command
 from controllers.disruption.machine import Machine
 from controllers.disruption.queue import Replacement
-from controllers.nodepool.budgets import Reason
 from controllers.provisioning.solver.model import NewMachine
-from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED, ConditionSet
+from provisioner.api.causes import REASONS, Reason
+from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.meta import ObjectMeta
-from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
-from provisioner.metrics.definitions import own
+from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.observers.disruption import DisruptionMetrics
 from provisioner.metrics.observers.label_values import NAMES_MAX
 from provisioner.runtime.metrics import Metrics
-from tests.unit.builders import NOW, claim, node
+from tests.unit.builders import NOW, claim, node, with_reason
 
 UP = ("Launched", "Registered", "Initialized", "Ready")
 VOLUNTARY = "karpenter_voluntary_disruption_"
@@ -60,13 +58,7 @@ def values(metrics: Metrics, name: str) -> dict[str, float]:
 
 
 def replaced(reason: str, *names: str) -> Replacement:
-    return Replacement(id="c", old=tuple(marked(name, reason) for name in names), wanted=1)
-
-
-def marked(name: str, reason: str) -> NodeClaim:
-    bare = claim(name=name, uid=name)
-    conditions = ConditionSet.of(bare, NOW).set(DISRUPTION_REASON, "True", reason=reason, message="", now=NOW)
-    return msgspec.structs.replace(bare, status=msgspec.structs.replace(bare.status, conditions=conditions.items))
+    return Replacement(id="c", old=tuple(with_reason(claim(name=name, uid=name), reason) for name in names), wanted=1)
 
 
 @pytest.mark.parametrize(
@@ -131,7 +123,12 @@ def test_durations_of_searches(reason: Reason, labels: str) -> None:
 
 
 NOT_READY, GOING = machine("not-ready", down={"Initialized": "NodeNotReady"}), machine("going", DISRUPTION_REASON)
+NONE = dict.fromkeys(karpenter.VOLUNTARY, 0)
 ONE_DRIFTED = Budget(nodes="1", reasons=("Drifted",))
+
+
+def each(number: int) -> dict[str, float]:
+    return {f"gpu {reason}": number for reason in REASONS}
 
 
 @pytest.mark.parametrize(
@@ -139,14 +136,10 @@ ONE_DRIFTED = Budget(nodes="1", reasons=("Drifted",))
     [
         ((), [machine("a")], {}, {}),
         ((ONE_DRIFTED,), [machine("a"), GOING], {"gpu Drifted": 1}, {"gpu Drifted": 1}),
-        ((Budget(nodes="50%"),), [machine("a"), machine("b"), NOT_READY, GOING],
-         {"gpu Empty": 2, "gpu Drifted": 2, "gpu Underutilized": 2},
-         {"gpu Empty": 2, "gpu Drifted": 2, "gpu Underutilized": 2}),
-        ((Budget(nodes="soon"),), [machine("a")],
-         {"gpu Empty": 0, "gpu Drifted": 0, "gpu Underutilized": 0},
-         {"gpu Empty": 0, "gpu Drifted": 0, "gpu Underutilized": 0}),
+        ((Budget(nodes="50%"),), [machine("a"), machine("b"), NOT_READY, GOING], each(2), each(2)),
+        ((Budget(nodes="soon"),), [machine("a")], each(0), each(0)),
     ],
-)  # fmt: skip
+)
 def test_budgets(
     budgets: tuple[Budget, ...], machines: list[Machine], allowed: dict[str, float], used: dict[str, float]
 ) -> None:
@@ -166,11 +159,11 @@ def test_eligible_machines() -> None:
     pools = [pool(Budget(nodes="0"))]
     observer, metrics = made(pools, machines)
     name = f"{VOLUNTARY}eligible_nodes"
-    assert values(metrics, name) == {"empty": 0, "drifted": 1, "underutilized": 0}
+    assert values(metrics, name) == NONE | {"drifted": 1}
     observer.candidates("Underutilized", 3)
     observer.candidates("Empty", 2, "gpu")
     observer.candidates("Empty", 5, "deleted")
-    assert values(metrics, name) == {"empty": 2, "drifted": 1, "underutilized": 3}
+    assert values(metrics, name) == NONE | {"empty": 2, "drifted": 1, "underutilized": 3}
     observer.candidates("Underutilized", 0)
     assert values(metrics, name)["underutilized"] == 0
 
@@ -185,4 +178,4 @@ def test_no_series_without_node_pools() -> None:
 def test_names_of_node_pools_are_bounded() -> None:
     pools = [pool(Budget(nodes="1"), name=f"n{number}") for number in range(NAMES_MAX + 5)]
     _, metrics = made(pools, [machine("a")])
-    assert len(values(metrics, ALLOWED)) == 3 * NAMES_MAX
+    assert len(values(metrics, ALLOWED)) == len(REASONS) * NAMES_MAX

@@ -5,7 +5,7 @@ import math
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from random import Random
-from typing import Any, get_args
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,7 +13,6 @@ from prometheus_client import generate_latest
 
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.inventory import Inventory
-from controllers.gate.causes import CAUSES, Cause
 from controllers.model.steps import (
     CreateInstance,
     LookUpPool,
@@ -22,15 +21,14 @@ from controllers.model.steps import (
     ReadFailedPods,
     ReadRemedies,
     ReleaseFinalizer,
-    RemovalBlocker,
     Step,
     Wait,
 )
 from controllers.planner.controller_names import controller_name
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
-from provisioner.metrics.definitions import LABELS, karpenter, own
-from provisioner.metrics.definitions.labels import CONTROLLERS, OTHER, REGIONAL
+from provisioner.metrics.definitions import karpenter, own
+from provisioner.metrics.definitions.labels import OTHER, REGIONAL
 from provisioner.metrics.observers.collector import GaugeCollector, Sample
 from provisioner.metrics.observers.failures import CLASSES, failure_class
 from provisioner.metrics.observers.label_values import (
@@ -93,11 +91,6 @@ def test_the_words_for_failures_are_those_of_the_table() -> None:
     assert {name for name, _ in CLASSES} | {OTHER} == set(own.CREATE_REASONS)
 
 
-def test_what_holds_a_removal_has_the_words_of_the_table() -> None:
-    """The values of the rules and of the metric are equal."""
-    assert get_args(RemovalBlocker) == own.HELD_REASONS
-
-
 def test_every_reason_of_ours_and_arms_is_known() -> None:
     """A reason of the error table is its own label; an unknown one is `other`."""
     for row in TABLE:
@@ -150,14 +143,6 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
 def test_a_step_is_named_as_karpenter_names_it(known: dict[str, Any], step: Step, name: str) -> None:
     """The name is that of Karpenter's controller with the same task."""
     assert controller_name(facts(**known), step) == name
-
-
-def test_every_cause_of_a_removal_has_a_rule() -> None:
-    """And every controller name is declared. A user's removals and those of NodePools are none by inference."""
-    decided = {"requested", "insufficient-capacity", "launch-failed", "scaled-down", "empty", "expired"}
-    decided |= {"drifted", "underutilized", "replacement-failed", "terminate-node"}
-    assert set(CAUSES) == set(get_args(Cause)) == set(LABELS["cause"].values) | decided
-    assert {row.controller for row in CAUSES.values()} <= set(CONTROLLERS)
 
 
 # Nobody is disturbed

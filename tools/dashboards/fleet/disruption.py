@@ -1,5 +1,6 @@
 """Voluntary disruption: commands, candidates, budgets, and replacements that were undone."""
 
+from provisioner.metrics.definitions import karpenter
 from tools.dashboards.colors import FAILURES
 from tools.dashboards.panels import Panel, Query, Row
 from tools.dashboards.promql import DASHBOARD as S
@@ -9,7 +10,7 @@ VOLUNTARY = "karpenter_voluntary_disruption"
 CONDITIONS = "operator_nodeclaim_status_condition_count"
 BEING_REPLACED = S.most(CONDITIONS, "cluster, name, reason", type="DisruptionReason", status="True")
 BUDGET = "cluster, nodepool, reason"
-DELETED = "~empty|drifted|underutilized"
+DELETED = f"~{'|'.join(karpenter.VOLUNTARY)}"
 UNDONE = ("ReplacementsUndone",)
 
 ROW = Row(

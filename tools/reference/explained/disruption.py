@@ -1,6 +1,7 @@
 """Reasons of the conditions of NodeClaims by which a NodePool disrupts them."""
 
 from provisioner.api import reasons as r
+from provisioner.api.causes import CAUSES
 from provisioner.api.conditions import CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED
 
 from .row import Reason, is_true
@@ -53,6 +54,5 @@ DISRUPTION: tuple[Reason, ...] = (
         r.CONSOLIDATABLE,
         "No pod was bound to the machine or ended there for `spec.disruption.consolidateAfter`.",
     ),
-    is_true(DISRUPTION_REASON, r.DRIFTED, "Another machine replaces this one, because it has drifted."),
-    is_true(DISRUPTION_REASON, r.UNDERUTILIZED, "Cheaper machines replace this one."),
+    *(is_true(DISRUPTION_REASON, row.reason, row.replacement) for row in CAUSES.values() if row.replacement),
 )

@@ -1,8 +1,11 @@
 """Events that do not accompany a change of a condition, and Events on Nodes and Pods."""
 
 from provisioner.api import reasons as r
+from provisioner.api.causes import CAUSES
 
 from .row import Event
+
+_REMOVED = [f"{row.meaning} (`{row.reason}`)" for row in CAUSES.values() if row.meaning]
 
 EVENTS = (
     Event(
@@ -165,8 +168,7 @@ EVENTS = (
         name=r.DISRUPTION_TERMINATING,
         kind="Normal",
         about=("NodeClaim", "Node"),
-        meaning="The machine is removed: no pod uses it (`Empty`), it is older than `expireAfter` (`Expired`), it was"
-        " replaced (`Drifted`), or its pods need less (`Underutilized`).",
+        meaning=f"The machine is removed: {', '.join(_REMOVED[:-1])}, or {_REMOVED[-1]}.",
     ),
     Event(
         name=r.DISRUPTION_BLOCKED,

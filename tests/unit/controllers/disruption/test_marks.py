@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from controllers.disruption.marks import is_abandoned, mark_node, new_id, unmark_node, why_outdated, why_unmarked
-from controllers.nodepool.budgets import Reason
 from provisioner.api import labels
+from provisioner.api.causes import Reason
 from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim, NodeClassReference

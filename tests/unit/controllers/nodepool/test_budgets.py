@@ -4,7 +4,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from controllers.nodepool.budgets import Reason, allowed, errors
+from controllers.nodepool.budgets import allowed, errors
+from provisioner.api.causes import Reason
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 
 # A Sunday.

@@ -10,7 +10,6 @@ import pytest
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import Cluster, Failure, Gpus, InstanceState, Offering
 from controllers.garbagecollection import candidates
-from controllers.gate.causes import Cause
 from controllers.model import steps
 from controllers.model.crd_deletion import NODECLAIM_CRD
 from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts
@@ -19,6 +18,7 @@ from controllers.model.policy import Policy
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure
 from provisioner.api import labels
+from provisioner.api.causes import Cause
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim
