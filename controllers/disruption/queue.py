@@ -66,9 +66,18 @@ class Replacement(msgspec.Struct, frozen=True, kw_only=True):
         """Why the old machines are replaced; the one that more things prevent if the conditions do not state one."""
         if self.decided is not None:
             return self.decided
-        found = [one.condition(DISRUPTION_REASON, "True") for one in self.old]
-        stated = {one.reason if one is not None else "" for one in found}
-        return next((reason for reason in REASONS if stated == {reason}), "Underutilized")
+        return next((reason for reason in REASONS if self._stated == {reason}), "Underutilized")
+
+    @property
+    def unknown_reason(self) -> str:
+        """A reason that a condition states and this version does not know, such as one of a newer version; or ""."""
+        return min(self._stated - {"", *REASONS}, default="")
+
+    @property
+    def _stated(self) -> Set[str]:
+        """The reasons of the conditions; "" stands for a NodeClaim without one."""
+        found = (one.condition(DISRUPTION_REASON, "True") for one in self.old)
+        return {one.reason if one is not None else "" for one in found}
 
     @property
     def consolidation_type(self) -> ConsolidationType:
@@ -170,6 +179,8 @@ def next_step(command: Replacement, ages: Mapping[str, Age], limit_seconds: floa
     """
     if not command.id:
         return undo(command, f"it has no annotation {labels.DISRUPTION_COMMAND}")
+    if unknown := command.unknown_reason:
+        return undo(command, f"this version does not know the reason {unknown} of its condition {DISRUPTION_REASON}")
     if lost := [claim for claim in command.new if claim.deleting]:
         return undo(command, f"replacement {', '.join(claim.name for claim in lost)} is being deleted")
     if len(command.new) < command.wanted:

@@ -67,10 +67,10 @@ def concerns_pool(command: Replacement, *, static: bool) -> bool:
 
     All machines of a static NodePool get the same replacement. In a dynamic one, capacity is short for a size, and
     other machines have others. What failed before or after the replacements concerns the old machines, and so does what
-    protects one of them.
+    protects one of them, or an unknown reason.
     """
     pending = [one for one in command.new if one.condition(INITIALIZED, "True") is None]
-    if command.protected or not command.id or (command.new and not pending):
+    if command.protected or not command.id or command.unknown_reason or (command.new and not pending):
         return False
     short = bool(pending) and all(one.condition(LAUNCHED, "False") is not None for one in pending)
     return static or not short

@@ -154,7 +154,8 @@ class Replacements:
         self._nominations.record((one for of in self._destinations.values() for one in of), _now())
 
     def _next(self, command: Replacement) -> Step:
-        for claim in command.old:
+        # An unknown reason is stated rather than what would prevent another one.
+        for claim in () if command.unknown_reason else command.old:
             why = self._machines.protected(claim, command.reason) or self._machines.unwanted(claim, command.reason)
             if why:
                 return undo(msgspec.structs.replace(command, protected=True), why)

@@ -14,7 +14,7 @@ from tests.world.harness import Sim, simulate, simulated
 
 pytestmark = pytest.mark.matrix(quick=0)
 
-POOLS = "nodepools.karpenter.sh"
+POOLS, CLAIMS = "nodepools.karpenter.sh", "nodeclaims.karpenter.sh"
 HOUR = 3600.0
 
 
@@ -35,6 +35,21 @@ async def test_a_drift_that_is_reverted(sim: Sim) -> None:
     assert "gpu-1" in live(sim)
     assert running(sim) == 1
     assert not marks(sim)
+
+
+@simulated()
+async def test_a_command_of_a_newer_version(sim: Sim) -> None:
+    """This one does not know its reason: it undoes the command, and an Event names the reason."""
+    await dynamic(sim, "serving")
+    drift(sim, "gpu-1")
+    await sim.until(lambda: len(claims_of(sim)) == 2, 120.0, "a replacement is bought")
+    found = sim.store.get(CLAIMS, "gpu-1")["status"]["conditions"]
+    stated = [{**one, "reason": "Outdated"} if one["type"] == "DisruptionReason" else one for one in found]
+    sim.store.patch(CLAIMS, "gpu-1", {"status": {"conditions": stated}}, subresource="status")
+    await sim.until(lambda: not marks(sim), 120.0, "the command is undone")
+    assert "gpu-1" in live(sim)
+    about = sim.store.list("events", fields="involvedObject.name=gpu-1")
+    assert any("does not know the reason Outdated of its condition DisruptionReason" in one["message"] for one in about)
 
 
 @simulated()

@@ -1,6 +1,5 @@
 """The replacements under way and their next step, as tables."""
 
-import msgspec
 import pytest
 
 from controllers.disruption.queue import (
@@ -18,9 +17,8 @@ from controllers.disruption.queue import (
     under_way,
 )
 from provisioner.api import labels
-from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
-from tests.unit.builders import NOW, claim
+from tests.unit.builders import claim, with_reason
 
 UP = ("Launched", "Registered", "Initialized", "Ready")
 LIMIT = 3600.0
@@ -29,8 +27,8 @@ LIMIT = 3600.0
 def old(uid: str, command: str = "c", *, marked: bool = True, deleting: bool = False) -> NodeClaim:
     """With the ID of its command, and the condition if `marked`."""
     known = {labels.DISRUPTION_COMMAND: command} if command else None
-    up = (*UP, DISRUPTION_REASON) if marked else UP
-    return claim(name=uid, uid=uid, up=up, deleting=deleting, annotations=known)
+    made = claim(name=uid, uid=uid, up=UP, deleting=deleting, annotations=known)
+    return with_reason(made, "Drifted") if marked else made
 
 
 def new(
@@ -121,14 +119,25 @@ def test_without_the_id_a_command_is_undone(up: bool) -> None:
 )
 def test_a_reason_that_is_not_stated_is_the_stricter_one(stated: tuple[str, ...], expected: str) -> None:
     """Drift takes machines whose pods have no other place; consolidation never does."""
-    claims = [old(str(number), marked=False) for number, _ in enumerate(stated)]
-    marked = [with_reason(one, reason) if reason else one for one, reason in zip(claims, stated, strict=True)]
-    assert Replacement(id="c", old=tuple(marked)).reason == expected
+    assert Replacement(id="c", old=stating(*stated)).reason == expected
 
 
-def with_reason(one: NodeClaim, reason: str) -> NodeClaim:
-    conditions = ConditionSet.of(one, NOW).set(DISRUPTION_REASON, "True", reason=reason, message=reason, now=NOW)
-    return msgspec.structs.replace(one, status=msgspec.structs.replace(one.status, conditions=conditions.items))
+def stating(*reasons: str) -> tuple[NodeClaim, ...]:
+    """A NodeClaim for each; "" for one without the condition."""
+    claims = [(old(str(number), marked=False), reason) for number, reason in enumerate(reasons)]
+    return tuple(with_reason(one, reason) if reason else one for one, reason in claims)
+
+
+@pytest.mark.parametrize("stated", [("Outdated",), ("Outdated", "Drifted"), ("", "Outdated")], ids=str)
+@pytest.mark.parametrize("up", [False, True])
+def test_a_command_with_an_unknown_reason_is_undone(stated: tuple[str, ...], *, up: bool) -> None:
+    """A newer version began it: this one knows neither its cause nor what may prevent it. A usable machine stays."""
+    claims = stating(*stated)
+    (command,) = under_way([*claims, new("x", ",".join(one.uid for one in claims), up=up)])
+    found = next_step(command, {}, LIMIT)
+    assert isinstance(found, Undo)
+    assert len(found.kept) == up
+    assert "does not know the reason Outdated of its condition DisruptionReason" in found.why
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from controllers.disruption.queue import Replacement
 from controllers.disruption.retries import FIRST_SECONDS, MOST_SECONDS, Retries, concerns_pool
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
-from tests.unit.builders import claim
+from tests.unit.builders import claim, with_reason
 
 UP = ("Launched", "Registered", "Initialized")
 OLD = claim(name="old", uid="old", up=UP, more_labels={labels.NODEPOOL: "gpu"})
@@ -36,6 +36,8 @@ def command(*new: NodeClaim, identity: str = "c") -> Replacement:
         # It refuses to mark the machine, or to delete it once the replacement can be used.
         (command(identity=""), True, False),
         (command(BOOTED), True, False),
+        # A newer version began it.
+        (msgspec.structs.replace(command(BOOTING), old=(with_reason(OLD, "Outdated"),)), True, False),
         # A tenant protects a pod of the machine while the replacement boots.
         (msgspec.structs.replace(command(BOOTING), protected=True), True, False),
     ],
