@@ -14,10 +14,10 @@ import msgspec
 
 from provisioner.api.causes import CAUSES, Cause
 
-# Whether another machine can take the pods. NotNeeded: no pod needs one. Ready: all of them have a place, by a decision
-# that was computed now. Available: nothing is known that prevents a purchase. Scarce: offerings, quota, the NodePool or
-# limits of the cluster do not allow another one, once the machine is deleted.
-Place = Literal["NotNeeded", "Ready", "Available", "Scarce", "Unknown"]
+# Whether another machine can take the pods. Ready: all of them have a place, by a decision that was computed now.
+# Available: nothing is known that prevents a purchase. Scarce: offerings, quota, the NodePool or limits of the cluster
+# do not allow another one, once the machine is deleted.
+Place = Literal["Ready", "Available", "Scarce", "Unknown"]
 Question = Literal["ours", "true", "pods", "place", "limits"]
 
 # An offering that failed is tried again after at most 5 minutes, without an event for this machine.
@@ -34,10 +34,10 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     `left_seconds`: for how long the cause must still persist. `doubt`: another explanation of what is seen than a fault
     of the machine, or what a user has to confirm, as text for users. `works`: whether the machine can run pods, also
     one that was never initialized because it has some of its GPUs only.
-    `blocked`: what protects the machine or its pods from a voluntary disruption. `gpu_pods`: running pods that request
-    GPUs; None if that is not known. `pods_seconds`: for how long a repair still waits for them. `lacking`: why
-    no other machine can be had. `busy`: the limit that delays the deletion. `loop`: why a replacement would fail as
-    well.
+    `blocked`: what protects the machine or its pods from a voluntary disruption, None if that is not known. `gpu_pods`:
+    running pods that request GPUs; None if that is not known. `pods_seconds`: for how long a repair still waits for
+    them. `lacking`: why no other machine can be had. `busy`: the limit that delays the deletion. `loop`: why a
+    replacement would fail as well.
     """
 
     cause: Cause
@@ -47,7 +47,7 @@ class Evidence(msgspec.Struct, frozen=True, kw_only=True):
     left_seconds: float = 0.0
     doubt: str = ""
     works: bool = True
-    blocked: str = ""
+    blocked: str | None = None
     gpu_pods: int | None = None
     pods_seconds: float = math.inf
     place: Place = "Unknown"
@@ -121,11 +121,13 @@ def _true(one: Evidence) -> Wait | Never | None:
 
 
 def _unprotected(one: Evidence) -> Wait | None:
+    if one.blocked is None:
+        return Wait(question="pods", why="it is not known what protects its pods")
     return Wait(question="pods", why=one.blocked) if one.blocked else None
 
 
 def _placed(one: Evidence) -> Wait | None:
-    if one.place in ("NotNeeded", "Ready"):
+    if one.place == "Ready":
         return None
     return Wait(question="place", why="not all of its pods have a place on another machine")
 

@@ -180,8 +180,8 @@ class StaticCapacity:
                     return FENCED_SECONDS
         for claim in wanted.delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
-            # A person lowered spec.replicas: the pods of the machine whose end costs least are evicted.
-            evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True, place="NotNeeded")
+            # The machine whose end costs least; its pods are evicted, protected ones if no other machine is left.
+            evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True)
             with errors.kept():
                 if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
                     return FENCED_SECONDS

@@ -59,8 +59,8 @@ RemovalBlocker = Literal[
 ]
 
 # Requested: a user deleted the NodeClaim. NoMachine: nothing that could run a pod ever came of it. Voluntary: the
-# machine works, and another state of the fleet is wanted. Forceful: a date of the NodePool has passed. Repair: the
-# machine is unhealthy. Inferred: the state of claim, pool and Node contradict each other.
+# machine works, and another state of the fleet is wanted. Forceful: the NodePool states a date that has passed, or
+# fewer replicas. Repair: the machine is unhealthy. Inferred: the state of claim, pool and Node contradict each other.
 Kind = Literal["Requested", "NoMachine", "Voluntary", "Forceful", "Repair", "Inferred"]
 
 EventType = Literal["Normal", "Warning"]
@@ -124,7 +124,7 @@ CAUSES: Mapping[Cause, CauseRow] = {
     "insufficient-capacity": _no_machine(reasons.INSUFFICIENT_CAPACITY),
     "launch-failed": _no_machine(reasons.LAUNCH_FAILED),
     "replacement-failed": _no_machine(reasons.REPLACEMENT_FAILED),
-    "scaled-down": CauseRow(kind="Voluntary", event=reasons.SCALED_DOWN, event_type="Normal"),
+    "scaled-down": CauseRow(kind="Forceful", event=reasons.SCALED_DOWN, event_type="Normal"),
     "empty": _disruption("Empty", "no pod uses it"),
     "expired": _disruption("Expired", "it is older than `expireAfter`", kind="Forceful"),
     "drifted": _disruption("Drifted", "it was replaced", "Another machine replaces this one, because it has drifted."),

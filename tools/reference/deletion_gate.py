@@ -30,8 +30,9 @@ KINDS: dict[Kind, str] = {
     "Requested": "A user, or the owner of the NodeClaim, deleted it.",
     "NoMachine": "No machine that could run pods came of the NodeClaim.",
     "Voluntary": "The machine works, and another state of the fleet is wanted.",
-    "Forceful": "The NodePool states a date, `expireAfter`. As in Karpenter, no budget delays it; the drain respects"
-    " budgets of pods and `do-not-disrupt` up to the `terminationGracePeriod`.",
+    "Forceful": "The NodePool states a date that has passed, `expireAfter`, or fewer `replicas`, which end the machine"
+    " whose pods lose least. As in Karpenter, no budget delays it; the drain respects budgets of pods and"
+    " `do-not-disrupt` up to the `terminationGracePeriod`.",
     "Repair": "The machine is unhealthy.",
     "Inferred": "NodeClaim, agent pool and Node contradict each other.",
 }
@@ -59,7 +60,7 @@ ELSE: dict[str, dict[str, object]] = {
 def answer(kind: Kind, pods: str, place: Place, other: str) -> Go | Wait | Never:
     """The answer in one cell."""
     cause = next(name for name, row in CAUSES.items() if row.kind == kind)
-    nothing = Evidence(cause=cause, uid="1", ours=True, seen=True, works=kind != "NoMachine", gpu_pods=0)
+    nothing = Evidence(cause=cause, uid="1", ours=True, seen=True, works=kind != "NoMachine", blocked="", gpu_pods=0)
     facts: dict[str, object] = {**PODS[pods], "place": place, **ELSE[other]}
     return may_delete(msgspec.structs.replace(nothing, **facts))
 

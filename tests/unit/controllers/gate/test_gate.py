@@ -16,11 +16,13 @@ from tests.unit.builders import claim, instance
 from tools.reference import deletion_gate
 
 ROOT = Path(__file__).parents[4]
-VOLUNTARY, REPAIRS, NO_MACHINE = (
-    [cause for cause, row in CAUSES.items() if row.kind == kind] for kind in ("Voluntary", "Repair", "NoMachine")
+# A NodePool states forceful ones, by a date or a number.
+VOLUNTARY, STATED, REPAIRS, NO_MACHINE = (
+    [cause for cause, row in CAUSES.items() if row.kind == kind]
+    for kind in ("Voluntary", "Forceful", "Repair", "NoMachine")
 )
 # A deletion that nothing prevents, for a cause of a working machine.
-NOTHING = Evidence(cause="empty", uid="1", ours=True, seen=True, gpu_pods=0, place="Ready")
+NOTHING = Evidence(cause="empty", uid="1", ours=True, seen=True, blocked="", gpu_pods=0, place="Ready")
 
 
 def _answer(cause: Cause, **facts: object) -> str:
@@ -46,13 +48,14 @@ def test_without_facts_nothing_is_deleted(cause: Cause) -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "voluntary", "expired", "repair", "inferred"),
+    ("facts", "voluntary", "stated", "repair", "inferred"),
     [
         ({"seen": None}, "Wait true", "Wait true", "Wait true", "Wait true"),
         ({"seen": False}, "Wait true", "Wait true", "Wait true", "Wait true"),
         ({"left_seconds": 1.0}, "Wait true", "Wait true", "Wait true", "Wait true"),
         ({"doubt": "the plugin is not installed"}, "Never true", "Never true", "Never true", "Never true"),
         ({"blocked": "Pod requests GPUs"}, "Wait pods", "Go", "Go", "Go"),
+        ({"blocked": None}, "Wait pods", "Go", "Go", "Go"),
         ({"gpu_pods": 3}, "Go", "Go", "Wait pods", "Go"),
         ({"gpu_pods": None}, "Go", "Go", "Wait pods", "Go"),
         ({"gpu_pods": 3, "pods_seconds": 0.0}, "Go", "Go", "Go", "Go"),
@@ -60,7 +63,6 @@ def test_without_facts_nothing_is_deleted(cause: Cause) -> None:
         ({"place": "Available"}, "Wait place", "Go", "Go", "Go"),
         ({"place": "Unknown"}, "Wait place", "Go", "Wait place", "Go"),
         ({"place": "Unknown", "works": False}, "Wait place", "Go", "Go", "Go"),
-        ({"place": "NotNeeded"}, "Go", "Go", "Go", "Go"),
         ({"place": "Scarce"}, "Wait place", "Go", "Wait place", "Go"),
         ({"place": "Scarce", "works": False}, "Wait place", "Go", "Go", "Go"),
         ({"busy": "budget"}, "Wait limits", "Wait limits", "Wait limits", "Wait limits"),
@@ -68,10 +70,10 @@ def test_without_facts_nothing_is_deleted(cause: Cause) -> None:
     ],
     ids=str,
 )
-def test_one_fact(facts: dict[str, object], voluntary: str, expired: str, repair: str, inferred: str) -> None:
+def test_one_fact(facts: dict[str, object], voluntary: str, stated: str, repair: str, inferred: str) -> None:
     """The answers for each kind of cause when one fact is against the deletion."""
     assert {_answer(cause, **facts) for cause in VOLUNTARY} == {voluntary}
-    assert _answer("expired", **facts) == expired
+    assert {_answer(cause, **facts) for cause in STATED} == {stated}
     assert {_answer(cause, **facts) for cause in REPAIRS} == {repair}
     assert _answer("orphan-pool", **facts) == inferred
     assert _answer("requested", **facts) == "Go"
@@ -114,7 +116,7 @@ def test_the_page_has_each_cell() -> None:
         assert other != "not ours" or isinstance(found, Never)
         if isinstance(found, Go) and kind == "Voluntary":
             assert pods in ("none", "can move", "the machine runs none")
-            assert place in ("NotNeeded", "Ready")
+            assert place == "Ready"
     assert page.count("## ") == len(deletion_gate.KINDS)
     assert set(get_args(Place)) <= set(page.replace(",", " ").split())
 
