@@ -42,9 +42,16 @@ def _delete_instance(f: Facts, claim: NodeClaim, instance: Instance, nodes: tupl
         draining = drain_node(f, node, grace_period.deadline(claim))
         if draining is not None:
             return draining
-    # The claim in charge is deleting, and owns the instance: deletions with the CRD are delayed before.
-    requested = Evidence(cause="requested", uid=claim.uid, ours=held_by(instance, claim))
-    return wait_to_delete(f) or delete_instance(instance, requested)
+    return wait_to_delete(f) or delete_instance(instance, _evidence(f, claim, instance))
+
+
+def _evidence(f: Facts, claim: NodeClaim, instance: Instance) -> Evidence:
+    """Somebody deleted the claim in charge, or Kubernetes did with a CRD, which counts if a user confirms it."""
+    ours = held_by(instance, claim)
+    if not f.deleted_with_crd:
+        return Evidence(cause="requested", uid=claim.uid, ours=ours)
+    doubt = "" if f.counts.confirmed else f"the NodeClaim was deleted with CRD {f.deleted_with_crd}, not by a user"
+    return Evidence(cause="crd-deleted", uid=claim.uid, ours=ours, seen=True if f.crd_known else None, doubt=doubt)
 
 
 def drain_node(f: Facts, node: Node, by: datetime | None) -> Step | None:

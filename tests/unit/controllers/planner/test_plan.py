@@ -15,6 +15,7 @@ from controllers.model.crd_deletion import NODECLAIM_CRD
 from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts
 from controllers.model.failures import CloudFailure
 from controllers.model.policy import Policy
+from controllers.node.termination import termination
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure
 from provisioner.api import labels
@@ -602,6 +603,17 @@ def test_inferred_removals(case: str, known: dict, expected: type) -> None:
     if expected is steps.Wait and isinstance(step, steps.PatchStatus):
         step = plan(facts(**known, refused={"PatchStatus": "Invalid: no"}))
     assert isinstance(step, expected), (case, step)
+
+
+def test_the_gate_decides_about_a_removal_with_the_crd() -> None:
+    """By its own cause, also after a user has confirmed it; it refuses what was not confirmed by itself."""
+    known = next(row[1] for row in GARBAGE_TABLE if row[0] == "until a user confirms its removal")
+    step = plan(facts(**known))
+    assert isinstance(step, steps.DeleteInstance)
+    assert step.cause == "crd-deleted"
+    kept = termination.step(facts(**{**known, "counts": ClusterCounts()}), ALONE)
+    assert isinstance(kept, steps.Wait)
+    assert NODECLAIM_CRD in kept.why
 
 
 def launching(reason: str = "Creating", **fields: Any):
