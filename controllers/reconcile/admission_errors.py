@@ -90,7 +90,9 @@ class AdmissionErrors:
         pods = answer(await self._actuator.read(ReadFailedPods(node=node)), ReadFailed).pods
         errors = admission_errors(pods)
         self._seen(errors)
-        found, event = rules.rejects_pods(node, errors, self._ran_at.get(name), self._now()), event_of(errors)
+        elsewhere = max((at for other, at in self._ran_at.items() if other != name), default=None)
+        found = rules.rejects_pods(node, errors, self._ran_at.get(name), self._now(), elsewhere=elsewhere)
+        event = event_of(errors)
         acts = may_act(self._policy, claims[0])
         if found and acts and not node.spec.unschedulable and not rules.too_many(self._nodes.items()):
             await self._write(rules.cordon(node, self._now()), claims[0])

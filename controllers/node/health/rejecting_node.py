@@ -38,12 +38,19 @@ OF_DEVICE_MANAGER = (AdmissionFailure.UNREGISTERED, AdmissionFailure.UNHEALTHY)
 RELEASED = "released "
 
 
-def rejects_pods(node: Node, errors: Iterable[AdmissionError], ran_at: datetime | None, now: datetime) -> str:
+def rejects_pods(
+    node: Node,
+    errors: Iterable[AdmissionError],
+    ran_at: datetime | None,
+    now: datetime,
+    *,
+    elsewhere: datetime | None,
+) -> str:
     """Which pods show that the Node rejects all of them; "" if that is not shown.
 
-    `ran_at`: when a pod with GPUs was last seen to become Ready there. What the device manager itself rejects
-    contradicts the numbers of the Node. Of other causes, pods of as many owners are needed: one owner's pods can be
-    wrong themselves.
+    `ran_at`: when a pod with GPUs was last seen to become Ready there, `elsewhere`: on another Node. What the device
+    manager itself rejects contradicts the numbers of the Node. Of other causes, pods of as many owners are needed,
+    while others run elsewhere: the pods of one owner can be wrong themselves, and so can the plugin of all Nodes.
     """
     if not node.ready or not resource_of(node):
         return ""
@@ -56,7 +63,9 @@ def rejects_pods(node: Node, errors: Iterable[AdmissionError], ran_at: datetime 
         and (now - one.created).total_seconds() <= WINDOW_SECONDS
     ]
     certain = sum(one.failure in OF_DEVICE_MANAGER for one in counted)
-    if max(certain, len({one.owner for one in counted})) < PODS:
+    runs_elsewhere = elsewhere is not None and (now - elsewhere).total_seconds() <= WINDOW_SECONDS
+    owners = len({one.owner for one in counted}) if runs_elsewhere else 0
+    if max(certain, owners) < PODS:
         return ""
     first, last = min(one.created for one in counted), max(counted, key=lambda one: one.created)
     if (last.created - first).total_seconds() < SPREAD_SECONDS:

@@ -55,7 +55,17 @@ def test_rejections_that_show_a_node_takes_no_pod(
 ) -> None:
     """Several pods over some minutes, none of which ran, by causes that lie in the Node."""
     old = msgspec.structs.replace(of, metadata=msgspec.structs.replace(of.metadata, creation_timestamp=at(600)))
-    assert bool(rules.rejects_pods(old, errors, at(ran) if ran is not None else None, NOW)) is found
+    assert bool(rules.rejects_pods(old, errors, at(ran) if ran is not None else None, NOW, elsewhere=NOW)) is found
+
+
+@pytest.mark.parametrize(("elsewhere", "shown"), [(None, False), (at(90), False), (at(30), True)])
+@pytest.mark.parametrize("failure", [DEVICES, OTHER])
+def test_pods_that_run_nowhere(failure: AdmissionFailure, elsewhere: datetime | None, *, shown: bool) -> None:
+    """What all Nodes reject is no fault of one of them, unless its device manager contradicts its own numbers."""
+    of = node()
+    old = msgspec.structs.replace(of, metadata=msgspec.structs.replace(of.metadata, creation_timestamp=at(600)))
+    errors = rejected(10, 5, 0, failure=failure)
+    assert bool(rules.rejects_pods(old, errors, None, NOW, elsewhere=elsewhere)) is (shown or failure is DEVICES)
 
 
 def noted(value: str) -> Node:
@@ -74,7 +84,7 @@ def test_older_pods_do_not_count_once_it_is_released() -> None:
     assert not rules.is_cordoned(released)
     assert rules.decided_at(released) == datetime(2026, 3, 1, 12, 5, tzinfo=NOW.tzinfo)
     before = (NOW - datetime(2026, 3, 1, 12, 5, tzinfo=NOW.tzinfo)).total_seconds() / 60
-    assert not rules.rejects_pods(released, rejected(before + 11, before + 6, before + 1), None, NOW)
+    assert not rules.rejects_pods(released, rejected(before + 11, before + 6, before + 1), None, NOW, elsewhere=NOW)
 
 
 def test_what_is_not_known_ends_no_cordon() -> None:
