@@ -62,8 +62,7 @@ class GateInvariants:
         """I20: no cordon by a controller is left on a machine that is not removed and shows nothing unusual."""
         for name, node in self._snapshot.nodes.items():
             claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
-            cordoned = labels.CORDONED_AT in annotations_of(node)
-            if claim is None or deleting(claim) or not cordoned or is_disrupted(node):
+            if claim is None or deleting(claim) or not _is_cordoned(node) or is_disrupted(node):
                 continue
             uid = claim["metadata"]["uid"]
             if self._snapshot.healthy(uid) and condition(claim, "NodeHealthy") != "False":
@@ -74,6 +73,13 @@ class GateInvariants:
         notes = annotations_of(node)
         since = notes.get(labels.CORDONED_AT) or notes.get(labels.CORDON_SEEN_AT, "")
         return bool(since) and (self._now() - datetime.fromisoformat(since)).total_seconds() >= POD_SECONDS
+
+
+def _is_cordoned(node: Json) -> bool:
+    """Whether a controller keeps pods from the Node: for a fault, or because the kubelet rejected pods."""
+    notes = annotations_of(node)
+    rejects = not notes.get(labels.REJECTS_PODS, "released").startswith("released")
+    return labels.CORDONED_AT in notes or (rejects and bool(node["spec"].get("unschedulable")))
 
 
 def _has_faulty_gpus(node: Json) -> bool:

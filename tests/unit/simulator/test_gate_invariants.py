@@ -82,14 +82,15 @@ def test_i18_a_pod_whose_container_requests_no_gpu(spec: dict[str, Any]) -> None
     breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
 
 
+@pytest.mark.parametrize("mark", [labels.CORDONED_AT, labels.REJECTS_PODS])
 @pytest.mark.parametrize("cause", [True, False])
-def test_i20_a_cordon_without_a_cause(cause: bool) -> None:
+def test_i20_a_cordon_without_a_cause(cause: bool, mark: str) -> None:
     """The machine is healthy, unless its claim states why it is not."""
 
     async def story(world, controller, person) -> None:
         pool = await node_pool(person, ONE)
         _, node = await machine(world, controller, person, pool, "a")
-        note = {"metadata": {"annotations": {labels.CORDONED_AT: rfc3339(_now())}}}
+        note = {"metadata": {"annotations": {mark: rfc3339(_now())}}, "spec": {"unschedulable": True}}
         await controller.kube("PATCH", f"/api/v1/nodes/{node}", note)
         if cause:
             await conditions(world, controller, "a", NodeHealthy="False")
@@ -99,3 +100,17 @@ def test_i20_a_cordon_without_a_cause(cause: bool) -> None:
         play(story)
     else:
         breaks(r"I20 violated.*Node .* is cordoned by the controller without a cause", story)
+
+
+def test_i20_a_node_that_is_released() -> None:
+    """Its annotation stays, so that older rejections do not count again; others may have cordoned it since."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        note = {"metadata": {"annotations": {labels.REJECTS_PODS: f"released {rfc3339(_now())}"}}}
+        await controller.kube("PATCH", f"/api/v1/nodes/{node}", note)
+        await person.kube("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+        world.invariants.check_quiescent()
+
+    play(story)
