@@ -259,6 +259,11 @@ BLOCKED = [
     ),
     (UnhealthyCounts(nodes=200, unhealthy=1, affected=20), ""),
     (UnhealthyCounts(nodes=10, unhealthy=1, successor="NodePool a"), "the last replacement of NodePool a is not Ready"),
+    (UnhealthyCounts(nodes=20, unhealthy=2, going=1), ""),
+    (
+        UnhealthyCounts(nodes=20, unhealthy=2, going=1, serves=True),
+        "2 of 20 Nodes are unhealthy, repaired 1 at a time",
+    ),
 ]
 
 

@@ -10,10 +10,10 @@ import pytest
 from cloudprovider.interface import Gpus
 from controllers.model import steps
 from controllers.model.diagnosis import Diagnosis
-from controllers.model.facts import Facts, Unhealthy
+from controllers.model.facts import ClusterCounts, Facts, Unhealthy, UnhealthyCounts
 from controllers.model.policy import Policy
 from controllers.model.recent_repairs import ANY_IMAGE, RecentRepair, RepairStage, decode, encode
-from controllers.node.health import another, limits, observation, repair, signals
+from controllers.node.health import another, limits, observation, repair, repair_removal, signals
 from controllers.node.health.repair_policy import BUILT_IN, rows
 from controllers.state.repair_history import RepairHistory
 from provisioner.api import labels
@@ -271,6 +271,38 @@ def test_gpus_that_only_a_fresh_read_shows_keep_the_machine(cached: str, read: s
     read_now = {"remedies_read_at": 0.0, "gpu_pods_read_at": 0.0, "observed_since": -1500.0}
     given = msgspec.structs.replace(given, unhealthy=msgspec.structs.replace(seen, cordon_at=math.inf, **read_now))
     assert isinstance(repair.step(given), steps.PatchClaim if goes else steps.Wait)
+
+
+def among(**fields: Any) -> dict[str, Any]:
+    return {"counts": ClusterCounts(unhealthy_counts=UnhealthyCounts(nodes=6, serves=True, **fields))}
+
+
+REFUSALS: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
+    ("nothing is against it", {}, {}, ""),
+    ("no fresh read", {"claim_read_age": 11.0}, {}, "no fresh read confirms the cause"),
+    ("no time", {}, {"since": -60.0}, "the cause has not persisted for its whole time"),
+    ("no diagnosis", {"diagnosis": None}, {}, "the cause of the missing GPUs is not known"),
+    ("pods", {}, {"gpu_pods": 2}, "waiting for 2 pods with GPUs"),
+    ("pods that were not counted", {}, {"gpu_pods_read_at": None}, "it is not known whether pods with GPUs run there"),
+    ("no other machine", {"scarce": "no quota"}, {}, "no other machine can be had now (no quota)"),
+    ("another machine is not known", {"scarce": None}, {}, "it is not known whether another machine can be had"),
+    ("a rollout", among(affected=3), {}, "3 Nodes of 6 had this within 24 h; look for a rollout"),
+    ("a loop", among(suspended=True), {}, "2 machines Standard_NC24ads_A100_v4 had some of their GPUs only"),
+]
+
+
+@pytest.mark.parametrize(("case", "known", "seen", "why"), REFUSALS, ids=[row[0] for row in REFUSALS])
+def test_the_gate_gets_what_is_known(case: str, known: dict[str, Any], seen: dict[str, Any], why: str) -> None:
+    """It refuses a removal by itself, whatever rules have let it come so far."""
+    given = new_machine("7", pool_read_age=1.0, nodes_read_age=1.0, claim_read_age=1.0, scarce="")
+    found = observation.observed(given)
+    assert found is not None
+    counted = {"gpu_pods_read_at": 0.0, "observed_since": -1500.0, **seen}
+    unhealthy = msgspec.structs.replace(found, **counted)
+    given = msgspec.structs.replace(given, refused={"PatchClaim": "no"}, **{"unhealthy": unhealthy, **known})
+    step = repair_removal.remove(given, given.claims[0], given.nodes[0], unhealthy)
+    assert isinstance(step, steps.Wait if why else steps.DeleteClaim), case
+    assert isinstance(step, steps.DeleteClaim) or step.why.startswith(why)
 
 
 def test_a_row_of_failures_that_no_image_explains() -> None:
