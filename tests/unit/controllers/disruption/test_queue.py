@@ -147,6 +147,7 @@ def test_a_command_with_an_unknown_reason_is_undone(stated: tuple[str, ...], *, 
         ([new("x", "a", 2)], Undo, "x", "a replacement does not exist"),
         ([new("x", "a", 2, up=True)], Undo, "", "a replacement does not exist"),
         ([new("x", "a", "many", up=True)], Undo, "", "a replacement does not exist"),
+        ([new("x", "a", "9" * 4301, up=True)], Undo, "", "a replacement does not exist"),
         ([new("x", "a", deleting=True)], Undo, "", "replacement x is being deleted"),
         ([new("x", "a", 2, up=True, deleting=True), new("y", "a", 2)], Undo, "y", "replacement x is being deleted"),
         # Pods may count on a machine that is being created.
