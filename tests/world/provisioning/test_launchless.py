@@ -247,6 +247,20 @@ async def test_a_corrected_node_class_is_tried_at_once(sim: Sim) -> None:
 
 
 @simulated()
+async def test_a_corrected_nodepool_replaces_a_refused_nodeclaim(sim: Sim) -> None:
+    """Its requirements cannot change: the pod gets a machine of the new template, and the NodeClaim goes."""
+    sim.cloud.faults.append(refused(POLICY, size=A100))
+    await with_node_pool(sim, requirements=[{**ONLY_T4, "values": [A100]}])
+    await pending(sim, pod("p"))
+    await asyncio.sleep(600.0)
+    (before,) = claims_of(sim)
+    await sim.apply(node_pool(requirements=[ONLY_T4]))
+    await until_running(sim)
+    (after,) = claims_of(sim)
+    assert after["metadata"]["uid"] != before["metadata"]["uid"]
+
+
+@simulated()
 async def test_a_pool_that_is_being_created_for_ever(sim: Sim) -> None:
     """After 30 min its pod gets another machine; the first one is deleted before, as soon as Azure allows it."""
     sim.cloud.faults.append(Fault(verb="PUT", size=T4, times=ALWAYS, operation_seconds=8 * HOUR))

@@ -19,6 +19,7 @@ from controllers.state.repair_history import RepairHistory
 from provisioner.api import labels
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.repair_policy import SIGNALS, RepairPolicy
+from provisioner.api.time import rfc3339, shifted
 from provisioner.api.workload import Cause
 from tests.unit.builders import COLUMNS, NODE, NOW, UP, claim, facts, instance, node
 
@@ -303,6 +304,17 @@ def test_the_gate_gets_what_is_known(case: str, known: dict[str, Any], seen: dic
     step = repair_removal.remove(given, given.claims[0], given.nodes[0], unhealthy)
     assert isinstance(step, steps.Wait if why else steps.DeleteClaim), case
     assert isinstance(step, steps.DeleteClaim) or step.why.startswith(why)
+
+
+@pytest.mark.parametrize(("signal", "seconds"), [("NotReady", 300.0), ("GpuPartial", 390.0)])
+def test_pods_of_a_machine_that_works_have_their_own_grace(signal: str, seconds: float) -> None:
+    """After the time in which they can be evicted."""
+    given = new_machine("7")
+    row = next(row for row in BUILT_IN if row.signal == signal)
+    unhealthy = Unhealthy(policy=row, grace_seconds=90.0)
+    step = repair_removal.remove(given, given.claims[0], given.nodes[0], unhealthy)
+    assert isinstance(step, steps.PatchClaim)
+    assert step.annotations[labels.TERMINATION_TIMESTAMP] == rfc3339(shifted(given.now, seconds))
 
 
 def test_a_row_of_failures_that_no_image_explains() -> None:
