@@ -139,11 +139,11 @@ class Actuator:
     def record_event(self, about: NodeClaim | NodePool | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.
 
-        False if the recorder dropped it.
+        False if the recorder dropped it, or recorded it shortly before.
         """
         subject = _former_claim(about) if isinstance(about, Instance) else about
         leaving = POD_EVENTS_LEAVE if isinstance(about, Pod | SchedulablePod) else 0
-        return self._events.record(subject, event.type, event.reason, event.message, reserve=leaving)
+        return self._events.record(subject, event, reserve=leaving)
 
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
         events: tuple[Event, ...] = ()

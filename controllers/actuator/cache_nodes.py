@@ -24,10 +24,10 @@ class CacheNodeActuator:
         self._events = events
         self._fence = fence
 
-    def record(self, resource: Resource[WatchedObject], meta: ObjectMeta, event: Event) -> bool:
-        """Record an Event about the object; False without the Lease, or if it was dropped."""
-        about = reference_to(resource, meta)
-        return self._fence.leads and self._events.record(about, event.type, event.reason, event.message)
+    def record(self, resource: Resource[WatchedObject], meta: ObjectMeta, event: Event) -> None:
+        """Record an Event about the object, if this process leads."""
+        if self._fence.leads:
+            self._events.record(reference_to(resource, meta), event)
 
     async def remove(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> bool:
         """Delete the object if a fresh read shows that its Node does not exist. Raises KubeError.

@@ -57,9 +57,10 @@ class NodePoolActuator:
         log.debug("wrote", step=type(step).__name__)
         return True
 
-    def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> bool:
-        """Record an Event that belongs to no write; False without the Lease, or if the recorder dropped it."""
-        return self._fence.leads and self._events.record(about, event.type, event.reason, event.message)
+    def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> None:
+        """Record an Event that belongs to no write, if this process leads."""
+        if self._fence.leads:
+            self._events.record(about, event)
 
     async def _send(self, step: PoolStep) -> None:
         match step:
@@ -95,7 +96,7 @@ class NodePoolActuator:
 
     def _record(self, about: NodePool | AgentPoolNodeClass, events: Iterable[Event]) -> None:
         for event in events:
-            self._events.record(about, event.type, event.reason, event.message)
+            self._events.record(about, event)
 
 
 def _seen(meta: ObjectMeta) -> dict[str, object]:

@@ -25,10 +25,10 @@ class NVSentinelActuator:
         self._clock = clock
         self._fence = fence
 
-    def record_event(self, resource: Resource[WatchedObject], request: Request, event: Event) -> bool:
-        """Record an Event about the request; False without the Lease, or if it was dropped."""
-        about = reference_to(resource, request.meta)
-        return self._fence.leads and self._events.record(about, event.type, event.reason, event.message)
+    def record_event(self, resource: Resource[WatchedObject], request: Request, event: Event) -> None:
+        """Record an Event about the request, if this process leads."""
+        if self._fence.leads:
+            self._events.record(reference_to(resource, request.meta), event)
 
     async def write(self, resource: Resource[WatchedObject], request: Request, kind: str, answer: Answer) -> bool:
         """Write a condition of this type; False if the Lease expires too soon. Raises KubeError."""

@@ -9,8 +9,11 @@ Source: docs/references/kubernetes.md#gpu-kernel-manager.
 from collections.abc import Collection
 
 from controllers.model.ownership import pool_of
+from controllers.model.steps import Event
+from provisioner.api import reasons
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
+from provisioner.runtime.objects import EVENT_TTL_SECONDS
 
 GROUP, VERSION = "gkm.io", "v1alpha1"
 RESOURCES = ("gkmcachenodes", "clustergkmcachenodes")
@@ -29,9 +32,10 @@ def kept_finalizers(meta: ObjectMeta) -> tuple[str, ...]:
     return tuple(one for one in meta.finalizers if not one.startswith(_FINALIZER))
 
 
-def stale_message(meta: ObjectMeta) -> str:
-    """The message of the Event about an object that is only reported."""
-    return (
+def stale_event(meta: ObjectMeta) -> Event:
+    """The Event about an object that is only reported."""
+    message = (
         f"Node {meta.name} is gone, and GKM still counts it: a deleted cache waits for this object; delete it and its"
         " finalizers, or enable the chart's value gkm.cleanup"
     )
+    return Event(type="Warning", reason=reasons.STALE_CACHE_NODE, message=message, repeat_seconds=EVENT_TTL_SECONDS)

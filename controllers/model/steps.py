@@ -24,11 +24,16 @@ JsonPatch = tuple[Mapping[str, object], ...]
 
 
 class Event(msgspec.Struct, frozen=True, kw_only=True):
-    """A Kubernetes Event, recorded once the step that has it succeeded."""
+    """A Kubernetes Event, recorded once the step that has it succeeded; see `EventContent`.
+
+    `repeat_seconds` of what lasts: Karpenter's two minutes, or the time after which the API server deletes the Event.
+    """
 
     type: EventType
     reason: str
     message: str
+    repeat_seconds: float = 0.0
+    apart_seconds: float = 0.0
 
 
 class AddFinalizer(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,5 +1,8 @@
 """The Events that belong to no write: what a removal or repair waits for, changed agent pools, invalid annotations.
 
+Each states what lasts: the same is recorded once while the API server keeps it, and another message, such as that of a
+drain, which changes with its pods, every two minutes.
+
 Reasons and objects (Node, claim, Pod) are Karpenter's. Pure.
 
 Source: docs/references/karpenter.md#events, docs/references/karpenter.md#pods.
@@ -7,6 +10,8 @@ Source: docs/references/karpenter.md#events, docs/references/karpenter.md#pods.
 
 import msgspec
 
+from cloudprovider.interface import Instance
+from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.ownership import holds_finalizer
@@ -23,12 +28,15 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.text import quoted
+from provisioner.runtime.objects import EVENT_TTL_SECONDS
+
+APART_SECONDS = 120.0
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
     """An Event and its object."""
 
-    about: NodeClaim | Node | Pod
+    about: NodeClaim | Node | Pod | Instance
     event: Event
 
 
@@ -59,7 +67,15 @@ def notices(f: Facts) -> tuple[Notice, ...]:
     if claim is not None and machine is not None and f.workloads is not None:
         event = admission_errors.event_of(admission_errors.admission_errors(f.workloads.pods))
         found += [Notice(about=about, event=event) for about in (claim, machine) if event is not None]
-    return tuple(found)
+    restricted = f.claim or f.instance or next(iter(f.nodes), None)
+    if restricted is not None and (message := garbage.needs_confirmation(f)):
+        found.append(_warning(restricted, reasons.REMOVAL_RESTRICTED, message))
+    return tuple(Notice(about=one.about, event=_lasting(one.event)) for one in found)
+
+
+def _lasting(event: Event) -> Event:
+    apart = EVENT_TTL_SECONDS if event.reason == reasons.REMOVAL_RESTRICTED else APART_SECONDS
+    return msgspec.structs.replace(event, repeat_seconds=EVENT_TTL_SECONDS, apart_seconds=apart)
 
 
 def _of_node(f: Facts, node: Node) -> list[Notice]:
@@ -84,5 +100,5 @@ def _unreadable(about: NodeClaim | Node | Pod) -> Notice:
     return _warning(about, reasons.FIELD_UNREADABLE, f"fields that cannot be decoded are ignored: {fields}")
 
 
-def _warning(about: NodeClaim | Node | Pod, reason: str, message: str) -> Notice:
+def _warning(about: NodeClaim | Node | Pod | Instance, reason: str, message: str) -> Notice:
     return Notice(about=about, event=Event(type="Warning", reason=reason, message=message))

@@ -25,7 +25,6 @@ from provisioner.runtime.reflector import Reflector
 
 from .claim_creator import STALE_SECONDS
 from .command_marks import CommandMarks
-from .disruption_events import DisruptionEvents
 from .refused_marks import RefusedMarks
 
 log = structlog.get_logger("disruption")
@@ -50,7 +49,7 @@ class AbandonedCommands:
         self._node_pools = node_pools
         self._wake = wake
         self._marks = CommandMarks(nodes, actuator, clock)
-        self._refusals = RefusedMarks(DisruptionEvents(actuator.record_event))
+        self._refusals = RefusedMarks(actuator.record_event)
 
     def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims."""

@@ -13,9 +13,7 @@ from typing import Never
 import structlog
 
 from controllers.actuator.cache_nodes import CacheNodeActuator
-from controllers.garbagecollection.cache_nodes import GROUP, RESOURCES, STALE_SECONDS, VERSION, is_stale, stale_message
-from controllers.model.steps import Event
-from provisioner.api import reasons
+from controllers.garbagecollection.cache_nodes import GROUP, RESOURCES, STALE_SECONDS, VERSION, is_stale, stale_event
 from provisioner.api.node import Node
 from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.kube import KubeError
@@ -48,7 +46,6 @@ class CacheNodes:
         self._deletes = deletes
         self._isolation = isolation
         self._stale_since: dict[str, float] = {}
-        self._reported: set[str] = set()
 
     async def run(self) -> Never:
         """Look at all objects again and again, until cancelled."""
@@ -62,7 +59,6 @@ class CacheNodes:
         now, names = asyncio.get_running_loop().time(), {node.name for node in self._nodes.items()}
         found = {one.metadata.uid: (watched, one) for watched, one in self._all() if is_stale(one.metadata, names)}
         self._stale_since = {uid: self._stale_since.get(uid, now) for uid in found}
-        self._reported &= found.keys()
         for uid, (watched, one) in found.items():
             if now - self._stale_since[uid] >= STALE_SECONDS:
                 with self._isolation.of("GKMCacheNode", one.metadata.name, "the removal of stale objects"):
@@ -79,10 +75,7 @@ class CacheNodes:
         if resource is None:
             return
         if not self._deletes:
-            if meta.uid not in self._reported:
-                event = Event(type="Warning", reason=reasons.STALE_CACHE_NODE, message=stale_message(meta))
-                if self._actuator.record(resource, meta, event):
-                    self._reported.add(meta.uid)
+            self._actuator.record(resource, meta, stale_event(meta))
             return
         try:
             if await self._actuator.remove(resource, meta):

@@ -18,7 +18,7 @@ from provisioner.api.conditions import CONSOLIDATABLE
 from provisioner.runtime.compute import Compute
 
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
+from .disruption_events import RecordEvent, disruption_event
 from .disruption_observer import DisruptionObserver, timed
 from .disruption_read import Known, Read
 
@@ -44,12 +44,12 @@ class ConsolidationMethod:
         self,
         caches: DemandCaches,
         *,
-        events: DisruptionEvents,
+        record_event: RecordEvent,
         observer: DisruptionObserver,
         compute: Compute,
     ) -> None:
         self._caches = caches
-        self._events = events
+        self._record_event = record_event
         self._observer = observer
         self._compute = compute
         self._proposed: tuple[Command, float] | None = None
@@ -112,7 +112,7 @@ class ConsolidationMethod:
                 and claim.condition(CONSOLIDATABLE, "True")
                 and not why.startswith((NOMINATED, POLICY))
             ):
-                self._events.record(claim, reasons.UNCONSOLIDATABLE, why, _now())
+                self._record_event(claim, disruption_event(claim, reasons.UNCONSOLIDATABLE, why))
 
 
 def _names(command: Command) -> list[str]:

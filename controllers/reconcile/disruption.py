@@ -38,7 +38,6 @@ from provisioner.runtime.isolation import Isolation
 from .claim_creator import STALE_SECONDS, ClaimCreator
 from .consolidation import ConsolidationMethod
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver
 from .disruption_read import DisruptionReader, is_concerned
 from .drift import DriftMethod
@@ -95,7 +94,6 @@ class DisruptionController:
         self._observer = observer
         # What one method fails at does not delay the others.
         self._retries: dict[Reason, Retries] = {reason: Retries() for reason in REASONS}
-        self._events = DisruptionEvents(actuator.record_event)
         self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
         self._replacements = Replacements(
             caches,
@@ -105,7 +103,6 @@ class DisruptionController:
             nominations=nominations,
             removals=Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock),
             observer=observer,
-            events=self._events,
             ended=self._ended,
             places=self._places,
             trying=obstacles.is_trying,
@@ -116,13 +113,15 @@ class DisruptionController:
             caches,
             machines=machines,
             retries=self._retries["Drifted"],
-            events=self._events,
+            record_event=actuator.record_event,
             observer=observer,
             isolation=isolation,
             clock=clock,
             compute=compute,
         )
-        self._consolidation = ConsolidationMethod(caches, events=self._events, observer=observer, compute=compute)
+        self._consolidation = ConsolidationMethod(
+            caches, record_event=actuator.record_event, observer=observer, compute=compute
+        )
         self._reader = DisruptionReader(
             caches,
             actuator,

@@ -29,7 +29,7 @@ from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
 
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
+from .disruption_events import RecordEvent, disruption_event
 from .disruption_observer import DisruptionObserver, timed
 from .machines import Machines
 
@@ -43,7 +43,7 @@ class DriftMethod:
         *,
         machines: Machines,
         retries: Retries,
-        events: DisruptionEvents,
+        record_event: RecordEvent,
         observer: DisruptionObserver,
         isolation: Isolation,
         clock: Clock,
@@ -52,7 +52,7 @@ class DriftMethod:
         self._caches = caches
         self._machines = machines
         self._retries = retries
-        self._events = events
+        self._record_event = record_event
         self._observer = observer
         self._isolation = isolation
         self._clock = clock
@@ -82,7 +82,7 @@ class DriftMethod:
         waiting = self._retries.waiting((one.claim for one in machines), _now())
         found = static_drift(pool, machines, self._clock.now(), max_new=max_new, undone=undone, waiting=waiting)
         if found.held:
-            self._events.record(pool, reasons.DISRUPTION_BLOCKED, found.held, _now())
+            self._record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, found.held))
         self._report(found.kept, ())
         if not found.replace or self._waits(pool):
             return None
@@ -98,7 +98,7 @@ class DriftMethod:
         self._report({claim.name: why for claim in old}, ())
 
     def _left_out(self, pool: NodePool, why: str) -> None:
-        self._events.record(pool, reasons.DISRUPTION_BLOCKED, why, _now())
+        self._record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, why))
 
     async def dynamic(self, view: View) -> Command | None:
         """A command of the other NodePools."""
@@ -116,7 +116,7 @@ class DriftMethod:
         """Events about drifted machines that are not replaced."""
         for pool in self._caches.node_pools():
             if pool.name in no_budget:
-                self._events.record(pool, reasons.DISRUPTION_BLOCKED, NO_BUDGET, _now())
+                self._record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, NO_BUDGET))
         for name, why in kept.items():
             if why == NOMINATED:
                 continue  # for seconds only
@@ -124,13 +124,13 @@ class DriftMethod:
             node = self._caches.nodes.get(claim.status.node_name) if claim is not None else None
             abouts: list[NodeClaim | Node] = [one for one in (claim, node) if one is not None]
             for about in abouts:
-                self._events.record(about, reasons.DISRUPTION_BLOCKED, why, _now())
+                self._record_event(about, disruption_event(about, reasons.DISRUPTION_BLOCKED, why))
 
     def _waits(self, pool: NodePool) -> bool:
         """Whether the NodePool has to wait, because a replacement of it was undone."""
         why = self._retries.waits(pool.name, _now())
         if why:
-            self._events.record(pool, reasons.DISRUPTION_BLOCKED, f"{WAITS}: {why}", _now())
+            self._record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, f"{WAITS}: {why}"))
         return bool(why)
 
 

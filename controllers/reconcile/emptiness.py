@@ -28,7 +28,7 @@ from provisioner.runtime.clock import Clock
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
+from .disruption_events import disruption_event
 from .disruption_observer import DisruptionObserver
 from .leftovers import Leftovers
 from .machines import Machines, nodes_used
@@ -61,7 +61,7 @@ class EmptinessController:
         self._caches = caches
         self._machines = machines
         self._leftovers = leftovers
-        self._events = DisruptionEvents(actuator.record_event)
+        self._actuator = actuator
         self._undecided = undecided
         self._removals = Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock)
         self._observer = observer
@@ -147,13 +147,14 @@ class EmptinessController:
 
     def _report(self, pool: NodePool, found: Emptiness) -> None:
         """Events about machines that could go but for the budgets, or but for what blocks them."""
-        now = _now()
         if found.blocked:
-            self._events.record(pool, reasons.DISRUPTION_BLOCKED, BUDGET, now)
+            self._actuator.record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, BUDGET))
         for machine in found.kept:
             for about in (machine.claim, machine.node):
                 if about is not None:
-                    self._events.record(about, reasons.DISRUPTION_BLOCKED, machine.blocked, now)
+                    self._actuator.record_event(
+                        about, disruption_event(about, reasons.DISRUPTION_BLOCKED, machine.blocked)
+                    )
 
 
 def _now() -> float:

@@ -6,7 +6,6 @@ requires the version that the plan saw, so a stale cache leads to a conflict, af
 A NodeClaim whose NodePool was deleted without it is kept and gets an Event: only users may remove it.
 """
 
-import asyncio
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
@@ -28,7 +27,7 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
 
-from .disruption_events import DisruptionEvents
+from .disruption_events import disruption_event
 
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
 # Changes of machines come in groups; one status write covers a group.
@@ -61,7 +60,6 @@ class NodePoolReconciler:
         self._actuator = actuator
         self._now = now
         self._known_size = known_size
-        self._events = DisruptionEvents(actuator.record_event)
         self._outcomes: dict[str, tuple[tuple[int, int], deque[Outcome]]] = {}
 
     def add_event_handlers(self) -> None:
@@ -122,7 +120,7 @@ class NodePoolReconciler:
             "delete the NodeClaim to remove it"
         )
         for claim in found:
-            self._events.record(claim, reasons.DISRUPTION_BLOCKED, message, asyncio.get_running_loop().time())
+            self._actuator.record_event(claim, disruption_event(claim, reasons.DISRUPTION_BLOCKED, message))
         return ORPHANED_SECONDS if found else None
 
     def _machines(self, name: str) -> Iterator[tuple[NodeClaim, Node | None]]:

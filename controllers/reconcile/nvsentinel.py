@@ -85,7 +85,6 @@ class NVSentinelController:
         self._isolation = isolation
         self._clock = clock
         self._deleted: set[str] = set()
-        self._reported: set[str] = set()
         self._retry_at: dict[str, float] = {}
 
     async def run(self) -> Never:
@@ -101,7 +100,6 @@ class NVSentinelController:
             with self._isolation.of(resource.kind, one.meta.name, "the maintenance of Nodes"):
                 decided.append((resource, one, self._decide(one)))
         uids = {one.meta.uid for _, one, _ in decided}
-        self._reported &= uids
         self._retry_at = {uid: at for uid, at in self._retry_at.items() if uid in uids}
         self._deleted = {uid for uid in self._deleted if self._indexes.claim_of_uid(uid) is not None}
         permitted = set[tuple[str, str]]()
@@ -157,8 +155,7 @@ class NVSentinelController:
     async def _act(self, resource: Resource[WatchedObject], request: Request, decision: Decision) -> None:
         match decision:
             case NotManaged(event=event):
-                if request.meta.uid not in self._reported and self._requests.record_event(resource, request, event):
-                    self._reported.add(request.meta.uid)
+                self._requests.record_event(resource, request, event)
             case Answer():
                 await self._answer(resource, request, decision)
             case Record(claim=claim):

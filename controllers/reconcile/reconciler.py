@@ -35,6 +35,7 @@ from controllers.node.termination.pod_predicates import is_drainable, is_evictab
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.planner.controller_names import controller_name
 from controllers.planner.evaluation import evaluate, repair_waits_for, with_judgements
+from controllers.planner.events import notices
 from controllers.planner.in_flight import in_flight
 from controllers.planner.plan import explain, plan
 from controllers.state.cluster import ClusterState
@@ -53,13 +54,13 @@ from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.readiness_rules import ReadinessRules
 from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse
 from controllers.state.unhealthy_nodes import UnhealthyNodes
+from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
 
 from . import expectations, lifecycle_log
 from .another_machine import AnotherMachine
-from .event_dedup import record_events, report_restriction
 from .removal_records import RemovalRecords
 from .stalled import recovered, stalled
 from .step_observer import StepObserver
@@ -146,8 +147,7 @@ class Reconciler:
                     if recovery is not None and "PatchStatus" not in facts.refused:
                         result, _ = await self._perform(memory, facts, recovery)
                         return await self._after_write(memory, facts, recovery, result)
-                    report_restriction(self._actuator, memory, facts, self.cluster_state.candidates)
-                    record_events(self._actuator, memory, facts, now=self._now())
+                    self._record_events(facts)
                     return None if after is None else max(after, SHORTEST_WAIT_SECONDS)
                 case Forget():
                     set_controller(controller_name(facts, step))
@@ -336,6 +336,13 @@ class Reconciler:
                 return None
             case _:
                 return None
+
+    def _record_events(self, facts: Facts) -> None:
+        for notice in notices(facts):
+            recorded = self._actuator.record_event(notice.about, notice.event)
+            if recorded and notice.event.reason == reasons.REMOVAL_RESTRICTED:
+                causes = {key: one.cause for key, one in self.cluster_state.candidates().items()}
+                log.error("a removal by inference waits for confirmation", why=notice.event.message, candidates=causes)
 
     def _set_polling(self, key: str, facts: Facts) -> None:
         """The inventory lists the pools more often while the key is in flight."""

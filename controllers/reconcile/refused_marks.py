@@ -11,7 +11,7 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from .claim_creator import FENCED_SECONDS
 from .command_marks import NotWritten
-from .disruption_events import DisruptionEvents
+from .disruption_events import RecordEvent, disruption_event
 
 FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
 
@@ -19,8 +19,8 @@ FIRST_SECONDS, MOST_SECONDS = 10.0, 600.0
 class RefusedMarks:
     """By the UID of the NodeClaim; times are loop times in seconds."""
 
-    def __init__(self, events: DisruptionEvents) -> None:
-        self._events = events
+    def __init__(self, record_event: RecordEvent) -> None:
+        self._record_event = record_event
         self._refused: dict[str, tuple[int, float]] = {}
 
     def delay(self, claims: Iterable[NodeClaim]) -> float:
@@ -44,7 +44,7 @@ class RefusedMarks:
                 seconds = min(FIRST_SECONDS * 2.0 ** min(times, 16), MOST_SECONDS)
                 self._refused[claim.uid] = times + 1, now + seconds
                 message = f"failed to undo its disruption, which is repeated: {error}"
-                self._events.record(claim, reasons.DISRUPTION_BLOCKED, message, now)
+                self._record_event(claim, disruption_event(claim, reasons.DISRUPTION_BLOCKED, message))
                 return seconds
         self._refused.pop(claim.uid, None)
         return 0.0

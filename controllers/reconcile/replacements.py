@@ -39,7 +39,7 @@ from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion
 from .command_marks import CommandMarks, NotWritten
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
+from .disruption_events import disruption_event
 from .disruption_observer import DisruptionObserver
 from .machines import Machines
 from .observed_ages import ObservedAges
@@ -76,7 +76,6 @@ class Replacements:
         nominations: Nominations,
         removals: Removals,
         observer: DisruptionObserver,
-        events: DisruptionEvents,
         ended: Callable[[Replacement, str], None],
         places: Callable[[Replacement], Awaitable[Places | None]],
         trying: Callable[[NodeClaim], bool],
@@ -90,7 +89,6 @@ class Replacements:
         self._nominations = nominations
         self._removals = removals
         self._observer = observer
-        self._events = events
         self._ended = ended
         self._places = places
         self._trying = trying
@@ -105,7 +103,6 @@ class Replacements:
             self._marks,
             leaving=machines.leaving,
             observer=observer,
-            events=events,
             ended=ended,
             keeps_empty=machines.keeps_empty,
         )
@@ -167,7 +164,9 @@ class Replacements:
             case Await(missing=missing, seconds=seconds):
                 for claim in missing:
                     message = "Waiting on readiness to continue disruption"
-                    self._events.record(claim, reasons.DISRUPTION_WAITING_READINESS, message, _now())
+                    self._actuator.record_event(
+                        claim, disruption_event(claim, reasons.DISRUPTION_WAITING_READINESS, message)
+                    )
                 return seconds
             case Undo(command=command):
                 wait = max(self._undoing.delay(command), self._ages.settling(command.new))

@@ -32,7 +32,7 @@ from provisioner.runtime.clock import Clock
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion, delete_claim
 from .demand_caches import DemandCaches
-from .disruption_events import DisruptionEvents
+from .disruption_events import disruption_event
 from .request_errors import RequestErrors
 
 RESYNC_SECONDS = 60.0
@@ -63,7 +63,6 @@ class StaticCapacity:
         self._wake = wake
         self._clock = clock
         self._creators: dict[str, ClaimCreator] = {}
-        self._events = DisruptionEvents(actuator.record_event)
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         """Subscribe this to the cache of NodePools."""
@@ -103,7 +102,9 @@ class StaticCapacity:
         if why_unusable(pool):
             return RESYNC_SECONDS
         if wanted.limited:
-            self._events.record(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited), _now())
+            self._actuator.record_event(
+                pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited))
+            )
         return await self._create(creator, pool, wanted.create, claims) if wanted.create else RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
@@ -147,7 +148,9 @@ class StaticCapacity:
         if types is None or max_new is None:
             return STALE_SECONDS
         if max_new < count:
-            self._events.record(pool, reasons.POOL_LIMIT_REACHED, _beyond_agent_pools(pool), _now())
+            self._actuator.record_event(
+                pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, _beyond_agent_pools(pool))
+            )
         if not max_new:
             return RESYNC_SECONDS
         machine = static_machine(pool, types, self._caches.settings_of(pool))
@@ -158,7 +161,7 @@ class StaticCapacity:
         group = min(count, max_new, GROUP)
         created = await creator.create([machine] * group, claims, types.well_known, (pool,))
         if created.denied:
-            self._events.record(pool, reasons.LAUNCH_FAILED, created.denied[0], _now())
+            self._actuator.record_event(pool, disruption_event(pool, reasons.LAUNCH_FAILED, created.denied[0]))
         if created.again_seconds is not None:
             return created.again_seconds
         return STALE_SECONDS if created.claims and group < count else RESYNC_SECONDS

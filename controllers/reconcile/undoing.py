@@ -23,7 +23,6 @@ from provisioner.api.nodeclaim import NodeClaim
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .command_marks import CommandMarks
-from .disruption_events import DisruptionEvents
 from .disruption_observer import DisruptionObserver
 from .machines import Leaving
 from .refused_marks import RefusedMarks
@@ -44,7 +43,6 @@ class Undoing:
         *,
         leaving: Leaving,
         observer: DisruptionObserver,
-        events: DisruptionEvents,
         ended: Callable[[Replacement, str], None],
         keeps_empty: Callable[[NodeClaim], bool],
     ) -> None:
@@ -52,10 +50,9 @@ class Undoing:
         self._marks = marks
         self._leaving = leaving
         self._observer = observer
-        self._events = events
         self._ended = ended
         self._keeps_empty = keeps_empty
-        self._refusals = RefusedMarks(events)
+        self._refusals = RefusedMarks(actuator.record_event)
 
     def delay(self, command: Replacement) -> float:
         """Seconds for which the command is not undone, because the API server refused that; 0 if it may be."""

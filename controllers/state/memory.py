@@ -79,7 +79,6 @@ class Memory:
     delete_failed: CloudFailure | None = None
     deletion: Deletion | None = None
     read_failed: CloudFailure | None = None
-    restriction_reported: bool = False
     failed_etag: str = ""
     # Why the pool of that PUT failed, as its operation says; a pool that failed does not always carry the cause.
     cause: tuple[datetime | None, Failure] | None = None
@@ -100,8 +99,6 @@ class Memory:
     proof_at: float | None = None
     workloads: Workloads | None = None
     drains: dict[str, Drain] = field(default_factory=dict)
-    # The last Event by UID of its object and reason: its message, and when it was recorded.
-    events: dict[tuple[str, str], tuple[str, float]] = field(default_factory=dict)
 
 
 def age(at: float | None, now: float) -> float:

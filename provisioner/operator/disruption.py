@@ -1,6 +1,5 @@
 """The leader's controllers that keep NodePools as they should be: replicas, and empty, drifted and expired machines."""
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
@@ -14,7 +13,7 @@ from controllers.provisioning.nominations import Nominations
 from controllers.reconcile.abandoned_commands import AbandonedCommands
 from controllers.reconcile.demand_caches import DemandCaches
 from controllers.reconcile.disruption import KEY, DisruptionController
-from controllers.reconcile.disruption_events import DisruptionEvents
+from controllers.reconcile.disruption_events import disruption_event
 from controllers.reconcile.emptiness import EmptinessController
 from controllers.reconcile.expiration import ExpirationController
 from controllers.reconcile.launch_obstacles import LaunchObstacles
@@ -269,12 +268,11 @@ def _controller(
 
 def _on_failure(demand: DemandCaches, actuator: Actuator, doing: str) -> OnFailure:
     """Records an error that a NodePool causes as an Event of it; keys are names of NodePools."""
-    events = DisruptionEvents(actuator.record_event)
 
     async def failed(name: str, error: Exception, _: int) -> None:
         pool = next((one for one in demand.node_pools() if one.name == name), None)
         if pool is not None and isinstance(error, OBJECT_ERRORS):
-            now = asyncio.get_running_loop().time()
-            events.record(pool, reasons.DISRUPTION_BLOCKED, left_out(doing, error), now)
+            event = disruption_event(pool, reasons.DISRUPTION_BLOCKED, left_out(doing, error))
+            actuator.record_event(pool, event)
 
     return failed

@@ -1,8 +1,9 @@
 """Recorder of Kubernetes Events, which `kubectl describe` shows.
 
-`record` neither waits nor fails; Events beyond the rate limit are dropped and counted. The same message about the same
-object is one Event with a count. Its name is a hash of them, so the count continues after a restart. Messages are
-redacted, printable and at most 1024 bytes long.
+`record` neither waits nor fails; Events beyond the rate limit are dropped and counted. The Event states when the same
+is recorded again, as in Karpenter; a new process may repeat it once. The same message about the same object is one
+Event with a count. Its name is a hash of them, so the count continues after a restart. Messages are redacted,
+printable and at most 1024 bytes long.
 
 Source: docs/references/karpenter.md#events,
 https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ (message 1024 bytes, reason 128).
@@ -10,9 +11,10 @@ https://kubernetes.io/docs/reference/kubernetes-api/cluster-resources/event-v1/ 
 
 import asyncio
 import hashlib
+import math
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Literal, Never
+from typing import Any, Never
 
 from provisioner.api.text import printable
 from provisioner.api.time import rfc3339
@@ -21,18 +23,15 @@ from .clock import Clock
 from .kube import Kube, KubeError
 from .logs import get_logger
 from .metrics import EventMetrics, Metrics
-from .objects import ObjectReference, Recordable
+from .objects import EVENT_TTL_SECONDS, EventContent, ObjectReference, Recordable
 from .redaction import redact
 from .resources import EVENTS
 
-EventKind = Literal["Normal", "Warning"]
-
 COMPONENT = "gpu-provisioner"
-SERIES_SECONDS = 120.0
 MESSAGE_BYTES = 1024
 REASON_CHARACTERS = 128
 QUEUED_MAX = 500
-WRITTEN_MAX = 4096
+RECORDED_MAX = 16_384
 ATTEMPTS = 3
 RETRY_SECONDS_MAX = 30.0
 
@@ -41,8 +40,9 @@ log = get_logger("events")
 
 @dataclass(frozen=True, slots=True)
 class _Pending:
+    key: int
     subject: ObjectReference
-    type: EventKind
+    type: str
     reason: str
     message: str
     first: datetime
@@ -51,9 +51,11 @@ class _Pending:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    count: int
+class _Recorded:
+    """`at`: the loop time of the last record; `count`: of the Event as it was written, 0 before that."""
+
     at: float
+    count: int = 0
 
 
 class EventRecorder:
@@ -79,42 +81,39 @@ class EventRecorder:
         self._metrics = metrics or Metrics().events()
         self._tokens = float(burst)
         self._tokens_at: float | None = None
-        self._queued: dict[str, _Pending] = {}
-        self._written: dict[str, _Written] = {}
+        self._queued: dict[int, _Pending] = {}
+        # By the hash of what is the same, so that an entry is small; the oldest one is the first.
+        self._recorded: dict[int, _Recorded] = {}
         self._wake = asyncio.Event()
 
-    def record(
-        self,
-        about: Recordable | ObjectReference,
-        type: EventKind,  # noqa: A002
-        reason: str,
-        message: str,
-        *,
-        reserve: int = 0,
-    ) -> bool:
-        """Queue an Event about this object; False if it is dropped.
+    def record(self, about: Recordable | ObjectReference, event: EventContent, *, reserve: int = 0) -> bool:
+        """Queue an Event about this object; False if it is dropped, or was recorded shortly before.
 
         It is also dropped if fewer than `reserve` further Events would be possible: for Events that come in bulk.
         """
-        subject = about if isinstance(about, ObjectReference) else _reference(about)
-        text = _message(message)
-        name = _name(subject, type, reason, text)
-        now = self._clock.now()
-        if (queued := self._queued.get(name)) is not None:
-            self._queued[name] = replace(queued, last=now, times=queued.times + 1)
-            return True
-        if len(self._queued) >= QUEUED_MAX - reserve or not self._take_token(reserve):
+        subject, now = _reference(about), self._now()
+        key, topic = _key(subject, event.type, event.reason, event.message), _key(subject, event.reason)
+        if now - self._at(key) < event.repeat_seconds or now - self._at(topic) < event.apart_seconds:
+            return False
+        if (queued := self._queued.get(key)) is not None:
+            self._queued[key] = replace(queued, last=self._clock.now(), times=queued.times + 1)
+        elif len(self._queued) < QUEUED_MAX - reserve and self._take_token(reserve):
+            self._queued[key] = self._pending(key, subject, event)
+            self._wake.set()
+        else:
             self._metrics.dropped.inc()
             return False
-        self._queued[name] = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
-        self._wake.set()
+        for one in (key, topic) if event.apart_seconds else (key,):
+            self._note_recorded(one, now)
         return True
 
-    async def record_now(self, about: Recordable, type: EventKind, reason: str, message: str) -> None:  # noqa: A002
+    def recorded_at(self, about: Recordable, event: EventContent) -> float:
+        """The loop time at which this Event was recorded last; -inf if it was not, or long ago."""
+        return self._at(_key(_reference(about), event.type, event.reason, event.message))
+
+    async def record_now(self, about: Recordable, event: EventContent) -> None:
         """Write one Event before returning, for actions that require a record. Raises KubeError."""
-        subject, text, now = _reference(about), _message(message), self._clock.now()
-        pending = _Pending(subject, type, reason[:REASON_CHARACTERS], text, now, now, 1)
-        await self._create_or_count(_name(subject, type, reason, text), pending)
+        await self._create_or_count(self._pending(0, _reference(about), event))
 
     async def run(self) -> Never:
         """Write queued Events in order until cancelled."""
@@ -122,14 +121,16 @@ class EventRecorder:
             await self._wake.wait()
             self._wake.clear()
             while self._queued:
-                name, pending = next(iter(self._queued.items()))
-                del self._queued[name]
-                await self._write(name, pending)
+                await self._write(self._queued.pop(next(iter(self._queued))))
 
-    async def _write(self, name: str, pending: _Pending) -> None:
+    def _pending(self, key: int, subject: ObjectReference, event: EventContent) -> _Pending:
+        text, now = truncate(printable(redact(event.message)), MESSAGE_BYTES), self._clock.now()
+        return _Pending(key, subject, event.type, event.reason[:REASON_CHARACTERS], text, now, now, 1)
+
+    async def _write(self, pending: _Pending) -> None:
         for attempt in range(ATTEMPTS):
             try:
-                await self._create_or_count(name, pending)
+                await self._create_or_count(pending)
             except KubeError as error:
                 if not error.retryable or attempt == ATTEMPTS - 1:
                     self._metrics.dropped.inc()
@@ -140,11 +141,11 @@ class EventRecorder:
                 self._metrics.sent.inc()
                 return
 
-    async def _create_or_count(self, name: str, pending: _Pending) -> None:
-        written = self._written.get(name)
-        if written is not None and self._now() - written.at < SERIES_SECONDS:
+    async def _create_or_count(self, pending: _Pending) -> None:
+        name, recorded = _name(pending), self._recorded.get(pending.key)
+        if recorded is not None and recorded.count:
             try:
-                await self._count(name, pending, written.count)
+                await self._count(name, pending, recorded.count)
             except KubeError as error:
                 if not error.not_found:
                     raise
@@ -152,7 +153,7 @@ class EventRecorder:
                 return
         try:
             await self._kube.create(EVENTS, self._body(name, pending), namespace=_namespace(pending.subject))
-            self._note_written(name, pending.times)
+            self._note_count(pending.key, pending.times)
         except KubeError as error:
             if not error.conflict:
                 raise
@@ -164,7 +165,7 @@ class EventRecorder:
         count = before + pending.times
         body = {"count": count, "lastTimestamp": rfc3339(pending.last)}
         await self._kube.patch(EVENTS, name, body, patch_type="merge", namespace=_namespace(pending.subject))
-        self._note_written(name, count)
+        self._note_count(pending.key, count)
 
     def _body(self, name: str, pending: _Pending) -> dict[str, Any]:
         subject = pending.subject
@@ -189,11 +190,19 @@ class EventRecorder:
             "count": pending.times,
         }
 
-    def _note_written(self, name: str, count: int) -> None:
-        self._written.pop(name, None)
-        self._written[name] = _Written(count, self._now())
-        if len(self._written) > WRITTEN_MAX:
-            del self._written[next(iter(self._written))]
+    def _at(self, key: int) -> float:
+        recorded = self._recorded.get(key)
+        return recorded.at if recorded is not None else -math.inf
+
+    def _note_recorded(self, key: int, now: float) -> None:
+        before = self._recorded.pop(key, None)
+        self._recorded[key] = _Recorded(now, before.count if before is not None else 0)
+        while len(self._recorded) > RECORDED_MAX or now - self._at(next(iter(self._recorded))) > EVENT_TTL_SECONDS:
+            del self._recorded[next(iter(self._recorded))]
+
+    def _note_count(self, key: int, count: int) -> None:
+        if (recorded := self._recorded.get(key)) is not None:
+            self._recorded[key] = replace(recorded, count=count)
 
     def _take_token(self, reserve: int) -> bool:
         now = self._now()
@@ -209,10 +218,6 @@ class EventRecorder:
         return asyncio.get_running_loop().time()
 
 
-def _message(text: str) -> str:
-    return truncate(printable(redact(text)), MESSAGE_BYTES)
-
-
 def truncate(text: str, bytes_max: int) -> str:
     """The text, truncated to `bytes_max` bytes of UTF-8 with an ellipsis at the end."""
     raw = text.encode("utf-8", "replace")
@@ -221,7 +226,9 @@ def truncate(text: str, bytes_max: int) -> str:
     return raw[: bytes_max - 3].decode("utf-8", "ignore") + "…"
 
 
-def _reference(about: Recordable) -> ObjectReference:
+def _reference(about: Recordable | ObjectReference) -> ObjectReference:
+    if isinstance(about, ObjectReference):
+        return about
     meta = about.metadata
     return ObjectReference(
         api_version=about.api_version,
@@ -237,7 +244,15 @@ def _namespace(subject: ObjectReference) -> str:
     return subject.namespace or "default"
 
 
-def _name(subject: ObjectReference, kind: EventKind, reason: str, message: str) -> str:
-    identity = "\0".join((subject.kind, subject.namespace, subject.name, subject.uid, kind, reason, message))
+def _identity(subject: ObjectReference, *words: str) -> tuple[str, ...]:
+    return subject.kind, subject.namespace, subject.name, subject.uid, *words
+
+
+def _key(subject: ObjectReference, *words: str) -> int:
+    return hash(_identity(subject, *words))
+
+
+def _name(pending: _Pending) -> str:
+    identity = "\0".join(_identity(pending.subject, pending.type, pending.reason, pending.message))
     digest = hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()[:16]
-    return f"{subject.name[:200].rstrip('.-')}.{digest}"
+    return f"{pending.subject.name[:200].rstrip('.-')}.{digest}"

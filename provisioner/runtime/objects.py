@@ -15,6 +15,9 @@ import msgspec
 
 from provisioner.api.meta import ObjectMeta, Struct, Time
 
+# kube-apiserver's --event-ttl: an Event is gone an hour after its last write.
+EVENT_TTL_SECONDS = 3600.0
+
 
 class KubeObject(Protocol):
     """Any object: its metadata holds name, UID and resourceVersion."""
@@ -30,6 +33,25 @@ class Recordable(KubeObject, Protocol):
     def api_version(self) -> str: ...
     @property
     def kind(self) -> str: ...
+
+
+class EventContent(Protocol):
+    """What an Event states, and when it is left out because the same was recorded shortly before.
+
+    `repeat_seconds`: after this time the same message about the same object is recorded again. `apart_seconds`: after
+    this time another one of the same reason, which has this limit too, is recorded. 0: at once.
+    """
+
+    @property
+    def type(self) -> str: ...
+    @property
+    def reason(self) -> str: ...
+    @property
+    def message(self) -> str: ...
+    @property
+    def repeat_seconds(self) -> float: ...
+    @property
+    def apart_seconds(self) -> float: ...
 
 
 class LeaseSpec(Struct, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from controllers.model.policy import Policy
+from controllers.model.steps import Event
 from provisioner.api import labels
 from provisioner.cli.commands import doctor
 from provisioner.cli.commands.console import Console
@@ -108,8 +109,9 @@ async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
     await up(made, hand, "twice", labels.FINALIZER)
     assert made.answers["get", "nodeclaims", 200]
     (claim,) = made.app.claims.items()
+    reported = Event(type="Normal", reason="Reported", message="as before")
     for _ in range(2):
-        await EventRecorder(made.kube, SystemClock()).record_now(claim, "Normal", "Reported", "as before")
+        await EventRecorder(made.kube, SystemClock()).record_now(claim, reported)
     about = f"involvedObject.uid={claim.uid},reason=Reported"
     (event,) = (await hand.demand("GET", f"/api/v1/namespaces/default/events?fieldSelector={about}"))["items"]
     assert event["count"] == 2

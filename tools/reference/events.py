@@ -18,7 +18,8 @@ $ kubectl get events --namespace default --field-selector involvedObject.kind=No
 $ kubectl describe nodeclaim NAME
 ```
 
-A repeated Event increments the count of the existing one. The number of Events is limited, so that an Event can be
+A repeated Event increments the count of the existing one. What lasts is recorded again after 1 to 15 minutes, or
+after an hour, when the API server has deleted the Event. The number of Events is limited, so that an Event can be
 missing; the conditions of the NodeClaim are complete.
 
 ## Changes of conditions

@@ -25,6 +25,7 @@ from provisioner.api import reasons
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.objects import EVENT_TTL_SECONDS
 
 Json = Mapping[str, Any]
 
@@ -129,7 +130,8 @@ def decide(
             return Delete(claim=known, recorded=True)
     if claim is None:
         message = f'"{request.node_name}" is not a Node of a NodeClaim of this controller: nothing is done'
-        return NotManaged(event=Event(type="Normal", reason=reasons.NODE_NOT_MANAGED, message=message))
+        event = Event(type="Normal", reason=reasons.NODE_NOT_MANAGED, message=message, repeat_seconds=EVENT_TTL_SECONDS)
+        return NotManaged(event=event)
     if request.reboots:
         message = (
             f"AKS has no call to restart the one machine of NodeClaim {claim.name}: create a TerminateNode to have it"

@@ -15,7 +15,7 @@ from cloudprovider.errors import CloudError, NotFound
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
 from controllers.model.ownership import belongs, held_by, holds_finalizer, managed, pool_of
-from controllers.model.steps import ReleaseFinalizer
+from controllers.model.steps import Event, ReleaseFinalizer
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -140,9 +140,8 @@ async def _record_event(tools: Tools, claim: NodeClaim, proof: str, things: list
         who = "unknown user"
     message = f"{who} removed {labels.FINALIZER} from {', '.join(_named(thing) for thing in things)} by hand. {proof}"
     try:
-        await EventRecorder(kube, tools.clients.clock).record_now(
-            claim, "Warning", reasons.FINALIZER_REMOVED_MANUALLY, message
-        )
+        event = Event(type="Warning", reason=reasons.FINALIZER_REMOVED_MANUALLY, message=message)
+        await EventRecorder(kube, tools.clients.clock).record_now(claim, event)
     except KubeError as error:
         refused = by_api_server(error)
         raise Refused(f"failed to write the Event that names the user: {error}", refused.remedy) from None

@@ -46,13 +46,16 @@ def stale(sim: Sim, node: str) -> list[Json]:
 
 @simulated()
 async def test_S3_6_a_stale_object_is_reported_by_default(sim: Sim) -> None:  # noqa: N802
-    """Without the setting the object stays, and one Event about it says what to do."""
+    """Without the setting the object stays, and one Event about it says what to do as long as it is there."""
     node = await removed_node(sim)
     await asyncio.sleep(1200)
     assert sim.store.get(gkm.CACHE_NODES, node, "default") is not None
     (event,) = stale(sim, node)
     assert (event["involvedObject"]["kind"], event["involvedObject"]["namespace"]) == ("GKMCacheNode", "default")
     assert "gkm.cleanup" in event["message"]
+    assert event["count"] == 1
+    await asyncio.sleep(3600)
+    assert [one["count"] for one in stale(sim, node)] == [2], "the API server has deleted the first one"
 
 
 @simulated()

@@ -296,7 +296,7 @@ EVENTS = (
     Event(
         name=r.REMOVAL_RESTRICTED,
         kind="Warning",
-        about=("NodeClaim",),
+        about=("NodeClaim", "Node"),
         meaning="The circuit breaker restricts inferred removals: too many machines would be removed at once.",
         remedy="`gpu-provisioner gc` lists the removals; `gpu-provisioner gc --confirm` allows exactly these.",
     ),
