@@ -145,6 +145,10 @@ class Actuator:
         leaving = POD_EVENTS_LEAVE if isinstance(about, Pod | SchedulablePod) else 0
         return self._events.record(subject, event, reserve=leaving)
 
+    def recorded_at(self, about: SchedulablePod, event: Event) -> float:
+        """The loop time at which this Event was recorded last; -inf if it was not, or long ago."""
+        return self._events.recorded_at(about, event)
+
     def _record(self, step: Write, claim: NodeClaim | None) -> None:
         events: tuple[Event, ...] = ()
         about: NodeClaim | Instance | None = claim

@@ -43,9 +43,8 @@ from .claim_deletion import Deletion, delete_claim
 from .demand_caches import DemandCaches
 from .launch_gate import LaunchGate
 from .launch_obstacles import LaunchObstacles, removable
-from .omissions import OmissionEvents
 from .purchase_brake import PurchaseBrake
-from .scheduling_events import SchedulingEvents
+from .scheduling_events import SchedulingEvents, omissions
 from .volumes import volumes_of
 
 # The one key of the work queue.
@@ -118,7 +117,6 @@ class Provisioner:
         )
         self._deciding = False
         self._events = SchedulingEvents(actuator)
-        self._omissions = OmissionEvents(actuator)
 
     @property
     def pending(self) -> bool:
@@ -235,7 +233,9 @@ class Provisioner:
         self._brake.refused.placed(places, pods, self._caches.nodes.items(), _now())
         self._count_decisions(pods)
         self._events.record(pods, found, decision, written.names, now)
-        self._omissions.record(pools := self._caches.node_pools(), found, self._obstacles.refused(pools))
+        pools = self._caches.node_pools()
+        for about, event in omissions(pools, found, self._obstacles.refused(pools)):
+            self._actuator.record_event(about, event)
         self._observer.finished()
         return max(0.0, self._retry_at - _now())
 

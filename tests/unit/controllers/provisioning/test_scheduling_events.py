@@ -1,9 +1,11 @@
 """Events of pods have one rate for all tenants: whose are recorded first when there are more than the rate allows."""
 
+import math
 from collections.abc import Iterable
 from types import SimpleNamespace
 from typing import Any
 
+from controllers.model.steps import Event
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.solver.model import Decision
 from controllers.reconcile.scheduling_events import FAILED_SECONDS, SchedulingEvents
@@ -19,12 +21,18 @@ class Recorder:
         self.most = most
         self.left = most
         self.taken: list[str] = []
+        self.now = 0.0
+        self._at: dict[tuple[str, str], float] = {}
 
-    def record_event(self, pod: CachedPod, _: Any) -> bool:
+    def record_event(self, pod: CachedPod, event: Event) -> bool:
         self.left -= 1
         if self.left >= 0:
             self.taken.append(pod.name)
+            self._at[pod.metadata.uid, event.message] = self.now
         return self.left >= 0
+
+    def recorded_at(self, pod: CachedPod, event: Event) -> float:
+        return self._at.get((pod.metadata.uid, event.message), -math.inf)
 
 
 class Passes:
@@ -34,7 +42,6 @@ class Passes:
         self.recorder = Recorder(most)
         actuator: Any = self.recorder
         self.events = SchedulingEvents(actuator)
-        self.now = 0.0
 
     def run(
         self, names: Iterable[str], why: str = "no machine takes it", *, seconds: float = EVERY_SECONDS
@@ -44,9 +51,9 @@ class Passes:
         pods = [CachedPod(metadata=ObjectMeta(namespace=of, name=name, uid=f"uid-{of}-{name}")) for of, name in split]
         found: Any = SimpleNamespace(places={}, unusable={}, errors={}, notes={})
         decision = Decision(machines=(), existing={}, errors={pod.name: why for pod in pods})
-        self.now += seconds
+        self.recorder.now += seconds
         self.recorder.left, self.recorder.taken = self.recorder.most, []
-        self.events.record(pods, found, decision, {}, self.now)
+        self.events.record(pods, found, decision, {}, self.recorder.now)
         return self.recorder.taken
 
 
