@@ -44,11 +44,11 @@ class QuotaWatch:
             await self._begin.wait()
             self._begin.clear()
             if any(needed() for needed in self._needed):
-                await asyncio.sleep(await self._read())
+                await asyncio.sleep(await self.read_once())
                 self._begin.set()
 
-    async def _read(self) -> float:
-        """The seconds until the next read."""
+    async def read_once(self) -> float:
+        """Read, also for commands; the seconds until the next read."""
         began = asyncio.get_running_loop().time()
         try:
             usages = await self._provider.usages()

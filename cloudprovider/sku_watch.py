@@ -33,9 +33,14 @@ class SkuWatch:
     async def run(self) -> Never:
         """Read until cancelled. Only the leader runs this, while a NodePool exists."""
         while True:
-            seconds = await self._read()
-            self.done = True
+            seconds = await self.read_once()
             await asyncio.sleep(seconds)
+
+    async def read_once(self) -> float:
+        """Read, also for commands; the seconds until the next read."""
+        seconds = await self._read()
+        self.done = True
+        return seconds
 
     async def _read(self) -> float:
         """The seconds until the next read."""

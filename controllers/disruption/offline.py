@@ -75,39 +75,47 @@ class PassOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 def one_pass(scenario: DisruptionScenario, now: datetime) -> PassOutput:
     """What would be disrupted at this time. Raises ValueError that names an object which cannot be read."""
-    return _Pass(scenario, now).output()
+    types = InstanceTypes(
+        types=tuple(model_instance_type(one) for one in scenario.instance_types or ()),
+        well_known=well_known_labels(scenario),
+    )
+    entries, digest = [_joined(one) for one in scenario.nodes or ()], PodDigest()
+    bound = {one.node.name: _cached(one.pods, digest) for one in entries if one.node is not None}
+    pending = (_pending(one) for one in _cached(scenario.pods or (), digest))
+    observed = Observed(
+        node_pools=tuple(_usable(one) for one in scenario.node_pools or ()),
+        nodes=tuple(one.node for one in entries if one.node is not None),
+        claims=tuple(one.node_claim for one in entries if one.node_claim is not None),
+        pods=(*(pod for pods in bound.values() for pod in pods), *pending),
+        daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
+        max_new=scenario.max_new_node_claims,
+        node_classes={one.name: one for one in scenario.node_classes or ()},
+        namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
+    )
+    budgets = PodBudgets(scenario.pod_disruption_budgets or ())
+    machines = [
+        _machine(one, one.node_claim, bound.get(_node_name(one), ()), budgets, now)
+        for one in entries
+        if one.node_claim is not None
+    ]
+    return pass_over(observed, types, machines, now)
+
+
+def pass_over(observed: Observed, types: InstanceTypes, machines: Iterable[Machine], now: datetime) -> PassOutput:
+    """The same for machines of the NodePools in `observed`; how long each is quiet is taken from its NodeClaim."""
+    quiet = (msgspec.structs.replace(one, quiet_since=_quiet_since(one.claim, now)) for one in machines)
+    return _Pass(observed, types, quiet, now).output()
 
 
 class _Pass:
     """The machines of one pass; those of earlier commands use the budgets of later ones."""
 
-    def __init__(self, scenario: DisruptionScenario, now: datetime) -> None:
+    def __init__(self, observed: Observed, types: InstanceTypes, machines: Iterable[Machine], now: datetime) -> None:
         self._now = now
-        self._types = InstanceTypes(
-            types=tuple(model_instance_type(one) for one in scenario.instance_types or ()),
-            well_known=well_known_labels(scenario),
-        )
-        self._classes = {one.name: one for one in scenario.node_classes or ()}
-        self._pools = tuple(_usable(one) for one in scenario.node_pools or ())
-        entries, digest = [_joined(one) for one in scenario.nodes or ()], PodDigest()
-        bound = {one.node.name: _cached(one.pods, digest) for one in entries if one.node is not None}
-        pending = (_pending(one) for one in _cached(scenario.pods or (), digest))
-        self._observed = Observed(
-            node_pools=self._pools,
-            nodes=tuple(one.node for one in entries if one.node is not None),
-            claims=tuple(one.node_claim for one in entries if one.node_claim is not None),
-            pods=(*(pod for pods in bound.values() for pod in pods), *pending),
-            daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
-            max_new=scenario.max_new_node_claims,
-            node_classes=self._classes,
-            namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
-        )
-        budgets = PodBudgets(scenario.pod_disruption_budgets or ())
-        self._machines = {
-            one.node_claim.uid: _machine(one, one.node_claim, bound.get(_node_name(one), ()), budgets, now)
-            for one in entries
-            if one.node_claim is not None
-        }
+        self._types = types
+        self._pools = tuple(observed.node_pools)
+        self._observed = observed
+        self._machines = {one.claim.uid: one for one in machines}
         self._commands: list[Command] = []
         self._kept: dict[str, str] = {}
 
@@ -143,7 +151,7 @@ class _Pass:
             self._begin(Command(reason="Empty", machines=tuple(removed), saving=saving))
 
     def _static_machine(self, pool: NodePool) -> NewMachine | None:
-        settings = settings_of(pool.spec.template.spec.node_class_ref, self._classes)
+        settings = settings_of(pool.spec.template.spec.node_class_ref, self._observed.node_classes)
         return static_machine(pool, self._types, settings)
 
     def _drifted(self) -> None:
@@ -234,14 +242,13 @@ def _pending(pod: CachedPod) -> CachedPod:
 def _machine(
     found: NodeInput, claim: NodeClaim, bound: Sequence[CachedPod], budgets: PodBudgets, now: datetime
 ) -> Machine:
-    quiet = claim.condition(CONSOLIDATABLE, "True") is not None
-    made = Machine(
-        claim=claim,
-        node=found.node,
-        pods=tuple(pod for pod in bound if pod.own),
-        quiet_since=EARLIEST if quiet else now,
-    )
+    pods = tuple(pod for pod in bound if pod.own)
+    made = Machine(claim=claim, node=found.node, pods=pods, quiet_since=now)
     return with_blockers(made, bound, budgets, now)
+
+
+def _quiet_since(claim: NodeClaim, now: datetime) -> datetime:
+    return EARLIEST if claim.condition(CONSOLIDATABLE, "True") is not None else now
 
 
 def _node_name(found: NodeInput) -> str:

@@ -30,7 +30,8 @@ Known = tuple[object, ...]
 
 
 class Read(msgspec.Struct, frozen=True, kw_only=True):
-    """`max_new`: how many agent pools may still be created. `changes`: of the caches, that had been seen.
+    """`max_new`: how many agent pools may still be created, None if that is not known. `changes`: of the caches, that
+    had been seen.
 
     `refused` and `quotas`: what NodePools cannot launch, and what new machines may use of each quota.
     """
@@ -38,7 +39,7 @@ class Read(msgspec.Struct, frozen=True, kw_only=True):
     machines: Sequence[Machine]
     budgets: Mapping[str, int | None]
     types: InstanceTypes
-    max_new: int
+    max_new: int | None
     changes: int
     refused: Mapping[str, Refusals]
     quotas: Mapping[str, QuotaLeft]
@@ -72,7 +73,7 @@ class DisruptionReader:
         self._isolation = isolation
         self._clock = clock
 
-    def read(self, types: InstanceTypes, max_new: int) -> Read:
+    def read(self, types: InstanceTypes, max_new: int | None) -> Read:
         """What a search made in this step of the event loop reads."""
         by_pool, now = self._machines.by_pool(), self._clock.now()
         budgets = dict[str, int | None]()

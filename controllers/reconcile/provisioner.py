@@ -19,7 +19,9 @@ from controllers.disruption.queue import replaced
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
+from controllers.model.storage import Storage
 from controllers.provisioning.batch import Batch
+from controllers.provisioning.brake import Brake
 from controllers.provisioning.cluster import ClusterSnapshot, cluster_snapshot
 from controllers.provisioning.demand import demand, is_read
 from controllers.provisioning.instances import InstanceTypes
@@ -199,10 +201,7 @@ class Provisioner:
             return FENCED_SECONDS
         without_machine = {claim.uid for claim in launchless}
         kept = [claim for claim in claims if claim.uid not in without_machine]
-        refused = self._obstacles.refused(self._caches.node_pools())
-        quotas = self._obstacles.quotas(types.quotas, kept)
-        room = max_new + len(failed)
-        observed = self._caches.observed(kept, room, storage, refused, brake=brake, quotas=quotas)
+        observed = self._observed(kept, max_new + len(failed), storage, types, brake)
         found, decision = await self._decide(now, observed, types)
         if decision.machines and (waits := await self._creator.stale(claims)) is not None:
             return waits
@@ -238,6 +237,28 @@ class Provisioner:
             self._actuator.record_event(about, event)
         self._observer.finished()
         return max(0.0, self._retry_at - _now())
+
+    async def preview(self, types: InstanceTypes) -> tuple[ClusterSnapshot, Decision]:
+        """What a pass would decide now; nothing is recorded or written."""
+        storage = await volumes_of(self._actuator, self._demand, of_drivers=self._caches.of_drivers)
+        pods = tuple(pod for pod in self._demand() if is_read(pod, storage))
+        claims, pools, max_new = self._caches.claims.items(), self._caches.node_pools(), self._max_new()
+        launchless = {claim.uid: claim for claim in claims if self._obstacles.launchless(claim)}
+        room = None if max_new is None else max_new + sum(removable(one, pools) for one in launchless.values())
+        kept = [claim for claim in claims if claim.uid not in launchless]
+        brake = await self._brake.assess(pods, types, storage, record=False)
+        if brake is None:
+            raise AssertionError("unreachable: without a record nothing can fail")
+        found = cluster_snapshot(self._observed(kept, room, storage, types, brake), types.types, types.well_known)
+        return found, solve(found.snapshot)
+
+    def _observed(
+        self, kept: Sequence[NodeClaim], room: int | None, storage: Storage, types: InstanceTypes, brake: Brake
+    ) -> Observed:
+        """What a decision reads. `kept`: the NodeClaims that count as machines."""
+        refused = self._obstacles.refused(self._caches.node_pools())
+        quotas = self._obstacles.quotas(types.quotas, kept)
+        return self._caches.observed(kept, room, storage, refused, brake=brake, quotas=quotas)
 
     def _demand(self) -> tuple[CachedPod, ...]:
         claims = [claim for claim in self._caches.claims.items() if not self._obstacles.launchless(claim)]

@@ -89,8 +89,12 @@ class PurchaseBrake:
         self.machines = BoughtMachines(caches)
         self.refused = RefusedPods()
 
-    async def assess(self, pods: Sequence[CachedPod], types: InstanceTypes, storage: Storage) -> Brake | None:
+    async def assess(
+        self, pods: Sequence[CachedPod], types: InstanceTypes, storage: Storage, *, record: bool = True
+    ) -> Brake | None:
         """The brake of the next decision; None: a record could not be written, and nothing may be bought.
+
+        `record` False: nothing is written or reported, as for a preview; the result is never None.
 
         Raises KubeError for a write that can succeed when it is repeated.
         """
@@ -120,10 +124,11 @@ class PurchaseBrake:
             kept = pruned(known[uid], uids=uids, ran=ran, now=now)
             wanted = with_strikes(kept, strikes, revisions, now)
             learned[found.name] = self._learned(found)
-            if not await self._save(found, wanted, learned[found.name], due=bool(strikes)):
+            if record and not await self._save(found, wanted, learned[found.name], due=bool(strikes)):
                 return None
             known[uid] = wanted
-            self._report(strikes, pools, bought, pods)
+            if record:
+                self._report(strikes, pools, bought, pods)
         records = [one for found in known.values() for one in found]
         unproven = self.machines.unproven() if records else {}
         unstored = frozenset(name for name, one in classes.items() if one.metadata.uid in self._unstored)

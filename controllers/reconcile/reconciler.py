@@ -28,6 +28,7 @@ from controllers.model.steps import (
     Read,
     ReadDrain,
     ReadVolumes,
+    Step,
     Wait,
     Write,
 )
@@ -134,7 +135,7 @@ class Reconciler:
         memory = self._memories.setdefault(key, Memory())
         await expectations.verify(memory, self._indexes, self._actuator, now=self._now)
         for _ in range(READS_PER_PASS):
-            facts = self._observe(key, memory)
+            facts = self.observe(key, memory)
             await self._removal_records.record_ended_rows()
             step = plan(facts)
             match step:
@@ -164,6 +165,19 @@ class Reconciler:
                 return pause
         return STALE_SECONDS
 
+    async def preview(self, key: str) -> tuple[Facts, Step]:
+        """The facts and the step of the first pass of a new process, after its reads; nothing is written."""
+        memory = Memory()
+        for _ in range(READS_PER_PASS):
+            facts = self.observe(key, memory)
+            step = plan(facts)
+            if not isinstance(step, Read):
+                break
+            result, _ = await self._perform(memory, facts, step)
+            if isinstance(result, CloudFailed | KubeFailed):
+                break
+        return facts, step
+
     async def report_failure(self, key: str, error: Exception, failures: int) -> None:
         """Report on the claim that its passes fail; the queue retries them."""
         for claim in self._indexes.claims_of(key)[:1]:
@@ -180,7 +194,7 @@ class Reconciler:
                     continue
                 self._remember(memory, step, result, claim=claim, wall=self._clock.now(), began=began)
 
-    def _observe(self, key: str, memory: Memory) -> Facts:
+    def observe(self, key: str, memory: Memory) -> Facts:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""
         now, wall = self._now(), self._clock.now()
         expectations.update(memory, self._indexes)
@@ -298,7 +312,7 @@ class Reconciler:
 
     async def _explain(self, memory: Memory, key: str) -> None:
         """Write why a cloud call failed in the same pass: the exception from one write per pass."""
-        facts = self._observe(key, memory)
+        facts = self.observe(key, memory)
         step = explain(facts)
         if step is not None:
             result, _ = await self._perform(memory, facts, step)

@@ -78,6 +78,7 @@ class Controllers:
 
     cluster_state: ClusterState
     repair_history: RepairHistory
+    reconciler: Reconciler
     queue: WorkQueue
     controller: Controller
     event_handlers: EventHandlers
@@ -215,6 +216,7 @@ def build_controllers(
     return Controllers(
         cluster_state=cluster_state,
         repair_history=unhealthy_nodes.history,
+        reconciler=reconciler,
         queue=queue,
         controller=Controller(
             "nodeclaim",

@@ -26,6 +26,7 @@ from controllers.reconcile.admission_errors import AdmissionErrors
 from controllers.reconcile.demand_caches import DemandCaches
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.launch_obstacles import LaunchObstacles
+from controllers.reconcile.machines import Machines
 from controllers.reconcile.provisioner import Provisioner
 from controllers.reconcile.purchase_brake import PurchaseBrake
 from controllers.state.offering_tracker import OfferingTracker
@@ -78,7 +79,10 @@ class Supply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """`node_pools()`: the NodePools of this controller."""
+    """`node_pools()`: the NodePools of this controller.
+
+    `instance_types()` and `max_new()` return None while they are unknown.
+    """
 
     node_pools: Callable[[], tuple[NodePool, ...]]
     pods: Reflector[SchedulablePod]
@@ -86,6 +90,12 @@ class Provisioning:
     namespaces: Reflector[Namespace]
     pod_budgets: Reflector[PodDisruptionBudget]
     sku_watch: SkuWatch
+    provisioner: Provisioner
+    instance_types: Callable[[], InstanceTypes | None]
+    max_new: Callable[[], int | None]
+    demand: DemandCaches
+    machines: Machines
+    obstacles: LaunchObstacles
     controller: Controller
     static_capacity: Controller
     emptiness: Controller
@@ -266,6 +276,12 @@ def build_provisioning(
         namespaces=namespaces,
         pod_budgets=pod_budgets,
         sku_watch=supply.sku_watch,
+        provisioner=provisioner,
+        instance_types=instance_types,
+        max_new=max_new,
+        demand=demand,
+        machines=machines,
+        obstacles=obstacles,
         controller=controller,
         static_capacity=build_static_capacity(
             clients, caches, demand, actuator, instance_types=instance_types, max_new=max_new
