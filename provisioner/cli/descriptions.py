@@ -105,6 +105,31 @@ Exit codes: 0 every Node in the report has its GPUs, 1 refused or failed, 2 inva
 3 a Node lacks GPUs or is not initialized.""",
     settings="accepted",
 )
+EXPLAIN = Command(
+    summary="print what a NodeClaim, a Pod or a NodePool waits for, and why",
+    description="""\
+Prints why an object is where it is and what happens next, by the functions that decide in the controller:
+
+  NodeClaim   its phase, since when and until when it waits, the next step, its offerings and what failed
+  Pod         the machine that the next decision gives it, with its price, and for each NodePool what it would buy
+              or why it buys nothing
+  NodePool    what each machine costs, why it stays, and what disruption would do now
+
+The command reads the cluster once and writes nothing. It needs the permissions to list nodeclaims, nodes,
+agentpoolnodeclasses and customresourcedefinitions, and for a Pod or a NodePool to list nodepools, pods, daemonsets,
+namespaces and poddisruptionbudgets; the controller has all of them. With the settings of Azure it also reads the agent
+pools, the quota and the VM sizes of the subscription. What was not read, and what only the running controller
+remembers, is listed under "Not known". With -f it reads files in place of the cluster.""",
+    examples="""\
+  gpu-provisioner explain nodeclaim/ws3f2a91c0d
+  gpu-provisioner explain pod/default/train              or: -n default pod/train
+  gpu-provisioner explain nodepool/a100 -o json
+  kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner explain np/a100
+  kubectl get nodepools,agentpoolnodeclasses,nodes,nodeclaims,ns,pods,daemonsets,pdb -A -o json > cluster.json
+  gpu-provisioner explain pod/default/train -f cluster.json""",
+    exit_codes="Exit codes: 0 explained, 1 refused or failed, 2 invalid usage or settings.",
+    settings="accepted",
+)
 VALUES = Command(
     summary="print Helm values for an existing AKS cluster",
     description="""\
@@ -233,6 +258,7 @@ COMMANDS = {
     "schedule": SCHEDULE,
     "check": CHECK,
     "doctor": DOCTOR,
+    "explain": EXPLAIN,
     "values": VALUES,
     "gc": GC,
     "adopt": ADOPT,

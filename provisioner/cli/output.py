@@ -8,6 +8,8 @@ import yaml
 from provisioner.api.text import printable
 
 FORMATS = ("table", "json", "yaml")
+# Of an answer that is no table.
+TEXT_FORMATS = ("text", "json", "yaml")
 # Of a file for another program, which has no columns.
 VALUES_FORMATS = ("yaml", "json")
 

@@ -16,7 +16,7 @@ from provisioner.settings.kinds import DURATION
 from provisioner.trial import flags as trial
 
 from .descriptions import COMMANDS, RELEASE_FLAG, Command
-from .output import FORMATS, VALUES_FORMATS
+from .output import FORMATS, TEXT_FORMATS, VALUES_FORMATS
 
 PROGRAM = "gpu-provisioner"
 SHELLS = ("bash", "zsh", "fish")
@@ -209,6 +209,17 @@ def _doctor(parser: Parser) -> None:
     _output(parser)
 
 
+def _explain(parser: Parser) -> None:
+    text = "nodeclaim/NAME, pod/NAMESPACE/NAME, nodepool/NAME (short: nc, po, np), or a name that one of them has"
+    parser.add_argument("name", metavar="TYPE/NAME", help=text)
+    parser.add_argument(
+        "-n", "--namespace", default="default", metavar="NAME", help="the namespace of a Pod (%(default)s)"
+    )
+    text = "manifests to read in place of the cluster; may be given repeatedly"
+    _add(parser, "-f", "--filename", action="append", default=[], metavar="FILE|DIR|-", help=text, is_file=True)
+    _output(parser, TEXT_FORMATS)
+
+
 def _gc(parser: Parser) -> None:
     mode = parser.add_mutually_exclusive_group()
     mode.add_argument("--dry-run", action="store_true", help="only list the removals (the default)")
@@ -266,6 +277,7 @@ _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
     "schedule": _schedule,
     "check": _check,
     "doctor": _doctor,
+    "explain": _explain,
     "values": _values,
     "gc": _gc,
     "adopt": _adopt,

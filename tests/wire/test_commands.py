@@ -1,4 +1,4 @@
-"""`gc`, `adopt` and `release` of the installed program over sockets, in pipes and at a terminal."""
+"""`gc`, `explain`, `adopt` and `release` of the installed program over sockets, in pipes and at a terminal."""
 
 import asyncio
 import json
@@ -122,6 +122,26 @@ def test_gc_prompts_at_a_terminal(
         os.close(mine)
         assert (process.returncode, confirmed(site.world)) == (code, written)
         assert b"Traceback" not in err
+
+    run_story(story, tmp_path, token="t0ken")
+
+
+def test_explain_over_sockets(tmp_path: Path) -> None:
+    """With the settings of Azure and without them; nothing is written, whatever identity the settings name."""
+
+    async def story(site: Site) -> None:
+        site.world.store.create(CLAIMS, node_claim(NAME))
+        whole = await ran("explain", f"nodeclaim/{NAME}", env=site.env())
+        assert (whole.code, whole.err) == (0, "")
+        assert f"Agent pool:  {NAME}, does not exist\n" in whole.out
+        part = await ran("explain", NAME, "-o", "json", env=site.env(AZURE_CLUSTER_NAME=""))
+        assert (part.code, part.err) == (0, "")
+        answer = json.loads(part.out)
+        assert (answer["kind"], answer["facts"]["agentPool"]) == ("NodeClaim", f"{NAME}, not read")
+        assert answer["unknown"][0].startswith(
+            "agent pools, quota and VM sizes of Azure: not read; set ARM_SUBSCRIPTION"
+        )
+        assert not [call for call in site.world.audit_log.calls() if call.is_write]
 
     run_story(story, tmp_path, token="t0ken")
 

@@ -27,6 +27,9 @@ from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
 from provisioner.cli.commands.doctor import run as run_doctor
+from provisioner.cli.commands.explain import explain as run_explain
+from provisioner.cli.commands.explain import target
+from provisioner.cli.commands.explain_answer import shown
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.values import print_values
 from provisioner.cli.parser import parse
@@ -41,7 +44,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.kube.reviews import KINDS, Caller
 
-from .azure_role import READER_ACTIONS
+from .azure_role import QUOTA_ACTIONS, READER_ACTIONS
 from .harness import EPOCH, Sim
 from .program import kube_client
 
@@ -93,6 +96,24 @@ async def doctor(sim: Sim, *words: str) -> Ended:
         clients = (await _tools(sim, sessions, Policy())).clients
         try:
             code = await run_doctor(clients.kube, Policy(), clients.clock, wanted, console)
+        except Refused as refused:
+            err.write(f"{refused.cause}\n{refused.remedy}\n")
+            code = refused.code
+    return Ended(code, out.getvalue(), err.getvalue(), ())
+
+
+async def explain(sim: Sim, *words: str, without_azure: str = "", actions: frozenset[str] = QUOTA_ACTIONS) -> Ended:
+    """`gpu-provisioner explain` with these words. `without_azure`: why Azure is not read. `actions`: more rights."""
+    out, err = io.StringIO(), io.StringIO()
+    console, wanted = Console(out, err), parse(["explain", *words]).arguments
+    async with AsyncExitStack() as sessions:
+        sessions.enter_context(_allowed(sim, actions))
+        tools = await _tools(sim, sessions, Policy())
+        try:
+            about = target(wanted.name, wanted.namespace)
+            answer = await run_explain(tools, about, without_azure=without_azure, location="")
+            console.print(*shown(answer, wanted.output))
+            code = 0
         except Refused as refused:
             err.write(f"{refused.cause}\n{refused.remedy}\n")
             code = refused.code

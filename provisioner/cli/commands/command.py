@@ -47,6 +47,8 @@ def run(
                 return _check(flags, env, wanted, console)
             case "doctor":
                 return _doctor(flags, env, wanted, console)
+            case "explain":
+                return _explain(flags, env, wanted, typed, console)
             case "values":
                 return _values(flags, env, wanted, console)
         return _run(name, _settings(flags, env, wanted), env, wanted, console)
@@ -118,6 +120,22 @@ async def _examined(settings: Settings, wanted: argparse.Namespace, console: Con
 
     async with open_kube(settings) as kube:
         return await doctor.run(kube, policy_from(settings), SystemClock(), wanted, console)
+
+
+def _explain(
+    flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, typed: TextIO, console: Console
+) -> int:
+    """`explain` reads Azure only if its settings are complete."""
+    settings = _settings(flags, env, wanted, acts=False, azure=False)
+    from provisioner.runtime.kubernetes_sdk import ConfigException
+
+    from . import explain
+
+    logs.configure(SystemClock(), level="error", stream=console.err)
+    try:
+        return asyncio.run(until_signalled(explain.run(settings, wanted, typed, console)))
+    except ConfigException as error:
+        raise Refused(str(error), KUBECONFIG_REMEDY, USAGE) from None
 
 
 def _values(flags: Mapping[str, str], env: Mapping[str, str], wanted: argparse.Namespace, console: Console) -> int:

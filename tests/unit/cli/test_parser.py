@@ -59,7 +59,7 @@ def test_every_flag_is_accepted_with_one_dash_or_two(option) -> None:
     """Those of Azure/gpu-provisioner and Karpenter that have no effect included."""
     for dashes in ("-", "--"):
         for name in (name for name, command in COMMANDS.items() if command.settings):
-            words = {"release": ["ws1"], "uninstall": ["--drain"]}.get(name, [])
+            words = {"explain": ["ws1"], "release": ["ws1"], "uninstall": ["--drain"]}.get(name, [])
             assert parse([name, *words, f"{dashes}{option.flag}=x"]).flags == {option.flag: "x"}
 
 

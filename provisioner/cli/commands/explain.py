@@ -1,0 +1,174 @@
+"""`explain`: what is known of a NodeClaim, a Pod or a NodePool, which rule answers, and what happens next.
+
+The functions that decide in the controller answer, so that the command cannot differ from it. It reads the cluster and
+Azure once, or files, and writes nothing. Exit codes: 0 explained, 1 refused or failed, 2 invalid usage or settings.
+"""
+
+import argparse
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager
+from random import SystemRandom  # noqa: TID251 - of a process that writes nothing
+from typing import Any, NamedTuple, TextIO
+
+from controllers.model.ownership import managed
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import is_own
+from provisioner.api.nodepool import NodePool
+from provisioner.api.schedulable import SchedulablePod
+from provisioner.operator.clients import build_provider, open_kube
+from provisioner.operator.config import Clients, azure_config, config_from
+from provisioner.runtime.clock import SystemClock
+from provisioner.runtime.compute import inline
+from provisioner.runtime.kept import whole
+from provisioner.runtime.kube import Kube
+from provisioner.runtime.kube_errors import KubeError
+from provisioner.runtime.metrics import Metrics
+from provisioner.runtime.resources import NODECLAIMS, NODEPOOLS, SCHEDULABLE_PODS, Resource, is_name
+from provisioner.settings import Settings
+
+from .clients import Tools
+from .console import Console
+from .explain_answer import Answer, shown
+from .explain_claim import explain_claim
+from .explain_files import Files
+from .explain_nodepool import explain_nodepool
+from .explain_pod import explain_pod
+from .explain_world import read_world
+from .refusal import OK, USAGE, Refused, by_api_server
+from .values import as_caller
+
+TYPES: Mapping[str, Resource[Any]] = {
+    **dict.fromkeys(("nodeclaim", "nodeclaims", "nc"), NODECLAIMS),
+    **dict.fromkeys(("nodepool", "nodepools", "np"), NODEPOOLS),
+    **dict.fromkeys(("pod", "pods", "po"), SCHEDULABLE_PODS),
+}
+FILES = "not read for objects in files"
+NO_SETTINGS = "not read; set ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, and log in (az login)"
+FORMS = "Write nodeclaim/NAME, nodepool/NAME or pod/NAMESPACE/NAME, or a name."
+
+
+class Target(NamedTuple):
+    """`resources`: the kinds that the name is looked up as."""
+
+    resources: tuple[Resource[Any], ...]
+    namespace: str
+    name: str
+
+
+def target(written: str, namespace: str) -> Target:
+    """The object that an argument names, as kubectl reads it. Raises Refused."""
+    kind, slash, rest = written.partition("/")
+    resource = TYPES.get(kind.removesuffix(".karpenter.sh").lower()) if slash else None
+    if slash and resource is None:
+        raise Refused(f"{written!r}: {kind!r} is not a type that can be explained", FORMS, USAGE)
+    if resource is SCHEDULABLE_PODS and "/" in rest:
+        namespace, _, rest = rest.partition("/")
+    name = rest if slash else written
+    if not is_name(name) or not is_name(namespace):
+        raise Refused(f"{written!r} does not name an object", FORMS, USAGE)
+    found = (NODECLAIMS, NODEPOOLS, SCHEDULABLE_PODS) if resource is None else (resource,)
+    return Target(found, namespace, name)
+
+
+async def run(settings: Settings, wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+    """Explain one object; returns the exit code. Raises Refused."""
+    about = target(wanted.name, wanted.namespace)
+    named = all((settings.subscription_id, settings.resource_group, settings.cluster_name))
+    without_azure = FILES if wanted.filename else "" if named else NO_SETTINGS
+    async with _open(as_caller(settings) if without_azure else settings, wanted, typed) as tools:
+        answer = await explain(tools, about, without_azure=without_azure, location=settings.location)
+    console.print(*shown(answer, wanted.output))
+    return OK
+
+
+async def explain(tools: Tools, about: Target, *, without_azure: str, location: str) -> Answer:
+    """The answer about one object. Raises Refused."""
+    try:
+        found, resource = await _look_up(tools.clients.kube, about)
+        if ignored := _ignored(found):
+            return Answer(kind=resource.kind, name=about.name, answer=ignored)
+        pods = resource is not NODECLAIMS
+        world = await read_world(tools, without_azure=without_azure, location=location, pods=pods)
+    except KubeError as error:
+        raise by_api_server(error) from None
+    match found:
+        case NodeClaim():
+            return await explain_claim(world, found)
+        case NodePool():
+            return await explain_nodepool(world, found)
+    return await explain_pod(world, f"{about.namespace}/{about.name}")
+
+
+def _ignored(found: NodeClaim | NodePool | SchedulablePod) -> str:
+    """Why the controller ignores the object, "" if it does not."""
+    match found:
+        case NodeClaim() if not managed(found):
+            reference = found.spec.node_class_ref
+        case NodePool() if not is_own(found.spec.template.spec.node_class_ref):
+            reference = found.spec.template.spec.node_class_ref
+        case _:
+            return ""
+    return f"ignored, another controller serves its nodeClassRef {reference.group}/{reference.kind}"
+
+
+async def _look_up(kube: Kube, about: Target) -> tuple[Any, Resource[Any]]:
+    """The object, and what it is. Raises Refused if there is none or several, and KubeError.
+
+    By a list, which is all that the controller may send about some kinds. A name is looked up as each kind that may be.
+    """
+    found, refused = list[tuple[Any, Resource[Any]]](), None
+    for resource in about.resources:
+        namespace, selector = about.namespace if resource.namespaced else "", f"metadata.name={about.name}"
+        try:
+            listed = await kube.list(resource, digest=whole, field_selector=selector, namespace=namespace)
+        except KubeError as error:
+            if error.status not in (403, 404):  # 404: the kind is not served
+                raise
+            refused = error if error.status == 403 else refused
+            continue
+        found += [(one, resource) for one in listed.items]
+    if refused is not None and not found:
+        raise refused
+    kinds = " or ".join(one.kind for one in about.resources)
+    where = f" in namespace {about.namespace}" if SCHEDULABLE_PODS in about.resources else ""
+    if not found:
+        cause = f"there is no {kinds} named {about.name}{where}"
+        raise Refused(cause, "kubectl get nodeclaims,nodepools,pods -A lists all of them.")
+    if len(found) > 1:
+        forms = " or ".join(_form(resource, about) for _, resource in found)
+        raise Refused(f"{about.name} names a {' and a '.join(one.kind for _, one in found)}", f"Write {forms}.", USAGE)
+    return found[0]
+
+
+def _form(resource: Resource[Any], about: Target) -> str:
+    return f"{resource.kind.lower()}/{f'{about.namespace}/' if resource.namespaced else ''}{about.name}"
+
+
+@asynccontextmanager
+async def _open(settings: Settings, wanted: argparse.Namespace, typed: TextIO) -> AsyncIterator[Tools]:
+    """Connections, or files in place of the cluster."""
+    clock, metrics = SystemClock(), Metrics()
+    async with AsyncExitStack() as stack:
+        kube = (
+            Files(wanted.filename, typed, clock.now())
+            if wanted.filename
+            else await stack.enter_async_context(open_kube(settings))
+        )
+        try:
+            provider = build_provider(azure_config(settings), clock, metrics)
+        except (OSError, ValueError) as error:
+            raise Refused(f"failed to connect to Azure: {error}", "Check SSL_CERT_FILE and the proxy.", USAGE) from None
+        stack.push_async_callback(provider.close)
+        yield Tools(
+            clients=Clients(
+                kube=kube,
+                lease_kube=kube,
+                provider=provider,
+                clock=clock,
+                rng=SystemRandom(),
+                metrics=metrics,
+                compute=inline,
+            ),
+            config=config_from(settings),
+            cluster=settings.cluster_name,
+        )

@@ -1,0 +1,95 @@
+"""`explain` of a NodePool: what each machine costs, why it stays, and what disruption would do now."""
+
+import msgspec
+
+from controllers.disruption.candidates import price_of
+from controllers.disruption.machine import Machine, budget_use
+from controllers.disruption.offline import CommandOutput, PassOutput, pass_over
+from controllers.nodepool.budgets import Reason
+from controllers.planner.plan import phase_of
+from controllers.provisioning.nodepools import why_unusable
+from provisioner.api import labels
+from provisioner.api.nodepool import NodePool
+
+from .explain_answer import Answer, Entry, prices_of, usd
+from .explain_pod import where_of
+from .explain_world import World
+from .tables import counted
+
+REASONS: tuple[Reason, ...] = ("Empty", "Drifted", "Underutilized")
+MEMORY = (
+    "when pods last changed on a machine (the condition Consolidatable counts instead), and on which machines pods are"
+    " expected: only the running controller remembers them"
+)
+NOTHING = "no method of disruption concerns it"
+
+
+async def explain_nodepool(world: World, pool: NodePool) -> Answer:
+    """The machines of the NodePool. Disruption is decided for all NodePools, whose machines take each other's pods."""
+    machines, unusable = world.provisioning.machines.of(pool), why_unusable(pool)
+    decided = PassOutput(commands=(), blocked={}) if unusable else await _decided(world)
+    commands = {name: command for command in decided.commands for name in command.nodes}
+    rows = {
+        name: _machine(world, one, commands, decided) for name, one in sorted((_name(one), one) for one in machines)
+    }
+    price, count = sum(one.price or 0.0 for one in rows.values()), len(rows.keys() & commands.keys())
+    verdict = f"{count or 'none'} would be disrupted now"
+    budgets = {reason: budget_use(pool, machines, reason, world.now) for reason in REASONS}
+    used, own = pool.status.resources, [one for one in decided.commands if not rows.keys().isdisjoint(one.nodes)]
+    return Answer(
+        kind="NodePool",
+        name=pool.name,
+        answer=f"{counted(len(rows), 'machine')}, {usd(price)}; {verdict}",
+        facts={
+            "ready": f"no, nothing is bought or disrupted: {unusable}" if unusable else "yes",
+            "replicas": "" if pool.spec.replicas is None else str(pool.spec.replicas),
+            "limits": ", ".join(
+                f"{key} {used.get(key, 0)} of {most}" for key, most in sorted(pool.spec.limits.items())
+            ),
+            "budgets": "; ".join(
+                f"{reason} {one.used} of {'any number' if one.allowed is None else one.allowed} used"
+                for reason, one in budgets.items()
+            ),
+            "prices": prices_of(world.region),
+        },
+        parts={"disruptionNow": tuple(map(_command, own)), "machines": tuple(rows.values())},
+        unknown=(*world.unread, MEMORY),
+    )
+
+
+async def _decided(world: World) -> PassOutput:
+    """One pass over the NodePools that are used."""
+    view, _ = await world.disruption.view(world.disruption.read(world.types, world.provisioning.max_new()))
+    usable = tuple(pool for pool in view.observed.node_pools if not why_unusable(pool))
+    observed = msgspec.structs.replace(view.observed, node_pools=usable)
+    machines = [one for pool in usable for one in world.provisioning.machines.of(pool)]
+    return pass_over(observed, world.types, machines, world.now)
+
+
+def _machine(world: World, one: Machine, commands: dict[str, CommandOutput], decided: PassOutput) -> Entry:
+    name, pods = _name(one), counted(sum(pod.own for pod in one.pods), "pod")
+    known = {**one.claim.metadata.labels, **(one.node.metadata.labels if one.node is not None else {})}
+    size, zone, kind = (known.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE))
+    if one.going:
+        why = "its removal or its replacement has begun"
+    elif name in commands:
+        why = f"would be removed now: {commands[name].reason}"
+    else:
+        reasons = dict.fromkeys(filter(None, (decided.blocked.get(name, ""), one.blocked)))
+        why = f"stays: {'; '.join(reasons) or NOTHING}"
+    try:
+        price = price_of(one, world.types.types)
+    except ValueError:
+        price = None
+    answer = ", ".join(filter(None, (phase_of(one.claim), f"{size}{where_of(zone)}", kind, pods)))
+    return Entry(name=name, answer=answer, price=price, why=why)
+
+
+def _command(command: CommandOutput) -> Entry:
+    new = ", ".join(f"{one.instance_types[0]} ({usd(one.price)})" for one in command.replacements)
+    answer = f"{command.decision} {', '.join(command.nodes)}{f' by {new}' if new else ''}"
+    return Entry(name=command.reason, answer=f"{answer}, saves {usd(command.saving)}")
+
+
+def _name(one: Machine) -> str:
+    return one.node.name if one.node is not None else one.claim.name

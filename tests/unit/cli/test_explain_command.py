@@ -1,0 +1,194 @@
+"""`explain -f`: the answers about objects in files, as a user reads them."""
+
+import io
+import json
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from provisioner.api.time import rfc3339
+from provisioner.cli.commands.explain import target
+from provisioner.cli.commands.refusal import Refused
+from provisioner.cli.main import run_command
+from tests.unit.controllers.disruption.fleet import D4, T4, Fleet, pool
+from tests.world.demand import node_class, node_pool, pod
+from tests.world.harness import node_claim
+
+A100 = "Standard_NC24ads_A100_v4"
+AZURE = "agent pools, quota and VM sizes of Azure: not read for objects in files"
+
+
+def sized(name: str, *sizes: str, **spec: Any) -> Any:
+    """A NodePool of these sizes, Ready as far as its file tells."""
+    wanted = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*sizes]}
+    return node_pool(name, requirements=[wanted], **spec)
+
+
+@pytest.fixture
+def explained(tmp_path: Path) -> Any:
+    """Runs the command on these objects, in a file."""
+
+    def run(*words: str, items: list[Any]) -> tuple[int, str, str]:
+        file = tmp_path / "cluster.json"
+        file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+        out, err = io.StringIO(), io.StringIO()
+        code = run_command(["explain", *words, "-f", str(file)], {}, out, err)
+        return code, out.getvalue(), err.getvalue()
+
+    return run
+
+
+POOLS = [node_class(), sized("a100", A100), sized("t4", T4, weight=5), sized("none", "Standard_D4s_v5")]
+
+
+def test_a_pod_that_gets_a_machine(explained: Any) -> None:
+    """Its machine with the price comes first, then what each NodePool would buy, or why it buys nothing."""
+    code, out, err = explained("train", items=[*POOLS, pod("train")])
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[:5] == [
+        f"Pod default/train: would run on a new {T4}, 0.526 USD/h from NodePool t4",
+        "",
+        "Zones:   any",
+        "Prices:  list prices of eastus, 2026-06-18",
+        "NodePools:",
+    ]
+    assert lines[5] == f"  a100  3.673 USD/h, for a {A100}"
+    assert lines[6].startswith("  none  no instance type with an available offering satisfies its requirements")
+    assert f"  t4    0.526 USD/h, for a {T4}, weight 5" in lines
+    assert f"  {AZURE}" in lines
+    assert max(map(len, lines)) <= 100
+
+
+PENDING = [
+    (pod("train", tolerates=False), "did not tolerate taint (taint=sku=gpu:NoSchedule)"),
+    (pod("train", gpus=16), "nvidia.com/gpu 16 requested, at most 1 on one machine"),
+    (pod("train", nodeSelector={"team": "web"}), "incompatible requirements: team In [web], the NodePool has In [ml]"),
+]
+
+
+@pytest.mark.parametrize(("body", "why"), PENDING)
+def test_a_pod_without_a_machine(explained: Any, body: Any, why: str) -> None:
+    """Each NodePool has its own reason."""
+    code, out, _ = explained("pod/default/train", items=[*POOLS, body])
+    assert code == 0
+    assert out.startswith("Pod default/train: stays pending: no NodePool has a machine for it\n")
+    assert why in " ".join(out.split())
+
+
+NOT_CONSIDERED = [
+    ({"schedulingGates": [{"name": "quota"}]}, "scheduling gate quota"),
+    ({"schedulerName": "volcano"}, "scheduler volcano places it"),
+    ({"nodeName": "other"}, ""),
+]
+
+
+@pytest.mark.parametrize(("spec", "why"), NOT_CONSIDERED)
+def test_a_pod_that_needs_no_decision(explained: Any, spec: Any, why: str) -> None:
+    """A pod that waits for something else than a machine, and one on a Node."""
+    _, out, _ = explained("-n", "default", "po/train", items=[*POOLS, pod("train", **spec)])
+    expected = f"no machine is bought for it: {why}" if why else "is on Node other"
+    assert out.splitlines()[0] == f"Pod default/train: {expected}"
+
+
+def test_a_pod_with_room_on_a_claim(explained: Any) -> None:
+    """A NodeClaim that is on its way has room: no other machine is bought, and the answer is what it waits for."""
+    claim = node_claim("a100-1", size=A100, labels={}) | {"status": {"conditions": [condition("Launched", "Creating")]}}
+    _, out, _ = explained("train", items=[*POOLS, claim, pod("train")])
+    first = "Pod default/train: has room on nodeclaim/a100-1, waiting for AKS to create the agent pool (since 3m1"
+    assert " ".join(out.split()).startswith(first)
+
+
+def condition(kind: str, reason: str, status: str = "Unknown", minutes: float = 3.17) -> dict[str, str]:
+    at = rfc3339(datetime.now(UTC) - timedelta(minutes=minutes))
+    return {"type": kind, "status": status, "reason": reason, "lastTransitionTime": at, "message": f"about {reason}"}
+
+
+def test_a_claim_that_waits_for_its_node(explained: Any) -> None:
+    """The headline has what it waits for, since when, and the deadline that the rules set."""
+    conditions = [condition("Launched", "Launched", "True"), condition("Registered", "NodeNotFound")]
+    code, out, _ = explained("nc/ws1", items=[node_claim("ws1", size=A100) | {"status": {"conditions": conditions}}])
+    assert code == 0
+    times = r"since 3m1\ds, deadline in 11m4\ds"
+    assert re.fullmatch(rf"NodeClaim ws1: waiting for the Node \({times}\)", out.splitlines()[0])
+    assert "Why:         Registered is Unknown, NodeNotFound: about NodeNotFound\n" in out
+    assert "Agent pool:  ws1, not read\n" in out
+
+
+def test_a_claim_of_another_controller(explained: Any) -> None:
+    """It is said, and nothing else is computed."""
+    body = node_claim("ws1", nodeClassRef={"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "d"})
+    body["metadata"]["labels"] = {}
+    _, out, _ = explained("ws1", items=[body])
+    ignored = "ignored, another controller serves its nodeClassRef karpenter.azure.com/AKSNodeClass"
+    assert out == f"NodeClaim ws1: {ignored}\n\n"
+
+
+def test_a_nodepool(explained: Any) -> None:
+    """What each machine costs and why it stays; the empty one would be removed."""
+    fleet = Fleet(pool(disruption={"consolidateAfter": "1m"})).add("empty", T4).add("busy", D4)
+    found = {"NodePool": fleet.pools, "Node": fleet.nodes, "NodeClaim": fleet.claims}
+    items = [{"kind": kind, **json.loads(msgspec.json.encode(one))} for kind, many in found.items() for one in many]
+    web = pod("web", gpus=0, nodeName="busy") | {"status": {"phase": "Running"}}
+    web["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
+    code, out, err = explained(f"np/{fleet.pools[0].name}", "-o", "json", items=[*items, web])
+    assert (code, err) == (0, "")
+    answer = json.loads(out)
+    assert answer["answer"].endswith("; 1 would be disrupted now")
+    machines = {one["name"]: one["why"] for one in answer["parts"]["machines"]}
+    assert machines["empty"] == "would be removed now: Empty"
+    assert 'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/web)' in machines["busy"]
+    assert [one["name"] for one in answer["parts"]["disruptionNow"]] == ["Empty"]
+
+
+WRONG = [
+    ("nix", 1, "there is no NodeClaim or NodePool or Pod named nix in namespace default"),
+    ("pod", 1, "there is no NodeClaim or NodePool or Pod named pod in"),
+    ("nodepool/nix", 1, "there is no NodePool named nix"),
+    ("a100", 2, "a100 names a NodePool and a Pod\n    Write nodepool/a100 or pod/default/a100."),
+    ("vm/a100", 2, "'vm/a100': 'vm' is not a type that can be explained"),
+    ("pod/", 2, "'pod/' does not name an object"),
+    ("nodeclaim/a/b", 2, "'nodeclaim/a/b' does not name an object"),
+]
+
+
+@pytest.mark.parametrize(("written", "code", "cause"), WRONG)
+def test_an_object_that_cannot_be_found(explained: Any, written: str, code: int, cause: str) -> None:
+    """The cause names the value, and a remedy follows."""
+    ended, out, err = explained(written, items=[*POOLS, pod("a100")])
+    assert (ended, out) == (code, "")
+    assert err.startswith(f"gpu-provisioner explain: {cause}")
+    assert len(err.splitlines()) == 2
+
+
+def test_a_file_that_cannot_be_decoded(explained: Any) -> None:
+    """The object is named."""
+    broken = node_pool("broken") | {"spec": {"template": 1}}
+    code, _, err = explained("np/broken", items=[broken])
+    assert code == 2
+    assert "cluster.json, item 1: Expected `object`, got `int`" in err
+
+
+FORMS = [
+    ("nodeclaim/ws1", "NodeClaim", "team", "ws1"),
+    ("nodepools.karpenter.sh/a100", "NodePool", "team", "a100"),
+    ("pod/train", "Pod", "team", "train"),
+    ("po/default/train", "Pod", "default", "train"),
+]
+
+
+@pytest.mark.parametrize(("written", "kind", "namespace", "name"), FORMS)
+def test_the_forms_of_an_argument(written: str, kind: str, namespace: str, name: str) -> None:
+    """As kubectl writes and reads them."""
+    found = target(written, "team")
+    assert ([one.kind for one in found.resources], found.namespace, found.name) == ([kind], namespace, name)
+
+
+def test_a_namespace_that_cannot_exist() -> None:
+    """It would change the path of a request."""
+    with pytest.raises(Refused, match="does not name an object"):
+        target("pod/../train", "team")
