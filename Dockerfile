@@ -21,7 +21,6 @@ COPY pyproject.toml README.md LICENSE ./
 COPY provisioner provisioner
 COPY cloudprovider cloudprovider
 COPY controllers controllers
-COPY examples examples
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /opt/wheel
 ARG VERSION=0.1.0
 # -I: the working directory and PYTHON… variables do not change what is imported.

@@ -16,12 +16,12 @@ help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
 
 # A lock is complete, so pip resolves nothing: pip 23 refuses a lock whose `name[extra]` has a newer release than the pin.
-$(LOCK_RUN): requirements.lock pyproject.toml
+$(LOCK_RUN): requirements.lock pyproject.toml provisioner/pyproject.toml
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is required: set it with make PYTHON=python3.12"; exit 2; }
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@echo "installing the locked dependencies into $(VENV)"
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r requirements.lock
-	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable . --editable ./provisioner
 	@touch $@
 
 $(LOCK_DEV): requirements-dev.lock $(LOCK_RUN)
@@ -105,8 +105,10 @@ generate: $(LOCK_DEV)  ## write the generated files: CRDs, reference pages, dash
 docs: $(LOCK_DEV)  ## build the documentation site into site/
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet --clean
 
-dist: $(LOCK_RUN)  ## build wheel and source distribution into dist/, reproducibly
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/python -m hatchling build --clean --directory $(DIST)
+dist: export SOURCE_DATE_EPOCH = $(shell git log -1 --format=%ct)
+dist: $(LOCK_RUN)  ## build both wheels and the source distribution into dist/, reproducibly
+	@$(BIN)/python -m hatchling build --clean --directory $(DIST)
+	@$(BIN)/python -m pip wheel --quiet --disable-pip-version-check --no-deps --no-build-isolation --wheel-dir $(DIST) ./provisioner
 
 sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Python packages into dist/
 	@$(PYTHON) -m venv --clear --without-pip $(VENV)/image
@@ -114,9 +116,10 @@ sbom: $(LOCK_DEV)  ## write the CycloneDX bill of materials of the image's Pytho
 	@mkdir -p $(DIST)
 	@$(BIN)/cyclonedx-py environment --pyproject pyproject.toml --output-reproducible --output-file $(DIST)/sbom.cdx.json $(VENV)/image
 
+lock: OWN := --no-emit-package aks-gpu-provisioner --no-emit-package aks-gpu-provisioner-try
 lock:  ## update the lock files (needs uv); the dev lock contains only what the runtime lock does not
-	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
-	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --extra dev --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$(sed -nE 's/^([a-z0-9][a-z0-9._-]*)==.*/--no-emit-package \1/p' requirements.lock) -o requirements-dev.lock
+	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --group editable $(OWN) --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements.lock
+	uv pip compile $(UPGRADE) --quiet pyproject.toml --extra try --extra dev --constraint requirements.lock $(OWN) --universal --python-version 3.11 --generate-hashes --no-header --no-annotate $$(sed -nE 's/^([a-z0-9][a-z0-9._-]*)==.*/--no-emit-package \1/p' requirements.lock) -o requirements-dev.lock
 	uv pip compile --quiet pyproject.toml --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-image.lock
 	echo hatchling | uv pip compile --quiet - --constraint requirements.lock --universal --python-version 3.11 --generate-hashes --no-header --no-annotate -o requirements-build.lock
 

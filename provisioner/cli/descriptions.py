@@ -3,19 +3,24 @@
 from typing import Literal, NamedTuple
 
 RELEASE_FLAG = "--i-know-the-pool-is-gone"
-# The remedy if the extra `try` is missing; no package is published.
-INSTALL_TRY = "In a checkout of the repository: pip install '.[try]'"
+# The distribution of the commands with `of_try`, which the image does not contain; no package is published.
+TRY_DISTRIBUTION = "aks-gpu-provisioner-try"
+INSTALL_TRY = (
+    "In a checkout of the same version: pip install ./provisioner, or pipx inject aks-gpu-provisioner ./provisioner"
+)
 DONE_REFUSED_USAGE = "Exit codes: 0 done, 1 refused or failed, 2 invalid usage or settings."
 
 
 class Command(NamedTuple):
-    """`settings`: whether the command accepts the flags of the settings, and whether its help lists them."""
+    """`settings`: whether the command accepts the flags of the settings, and whether its help lists them. `of_try`:
+    whether it is part of the second distribution."""
 
     summary: str
     description: str
     exit_codes: str
     examples: str = ""
     settings: Literal["", "accepted", "listed"] = ""
+    of_try: bool = False
 
 
 RUN = Command(
@@ -32,6 +37,7 @@ TRY = Command(
     exit_codes="""\
 Exit codes: 0 done (with --once: every expected event was observed), 1 not every expected event was observed,
 2 invalid usage, 130 or 143 interrupted with --once.""",
+    of_try=True,
 )
 PLAN = Command(
     summary="validate NodeClaim manifests offline and print the resulting agent pools",
@@ -44,6 +50,7 @@ without a cluster, an Azure credential or settings. Values that only the cluster
   gpu-provisioner plan -f claims/ -f more.json    every .yaml, .yml and .json file of a directory, and a file
   kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json""",
     exit_codes="Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 invalid usage.",
+    of_try=True,
 )
 SCHEDULE = Command(
     summary="place pods offline and print the machines to buy, with prices",

@@ -23,7 +23,6 @@ from provisioner.settings import Described, Settings, SettingsError, load, load_
 from provisioner.version import own_commit, own_version
 
 from . import completion
-from .descriptions import INSTALL_TRY
 from .installation import shadowing_packages
 from .output import encoded
 from .parser import CommandLine, UsageError, parse
@@ -64,7 +63,9 @@ def run_command(words: Sequence[str], env: Mapping[str, str], out: TextIO, err: 
             out.write(completion.script(line.arguments.shell))
             return OK
         case "try":
-            return _try(line, out, err)
+            from provisioner.trial import command as trial
+
+            return trial.run(line.arguments, out, err)
         case "run":
             return _run_with(line, env, err)
         case "config":
@@ -193,13 +194,3 @@ def _first(error: BaseException) -> BaseException:
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
     return error
-
-
-def _try(line: CommandLine, out: TextIO, err: TextIO) -> int:
-    try:
-        from provisioner.trial import command
-
-        return command.run(line.arguments, out, err)
-    except ModuleNotFoundError as error:
-        err.write(f"gpu-provisioner try: {error.name} is not installed\n    {INSTALL_TRY}\n")
-        return USAGE

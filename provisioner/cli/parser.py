@@ -13,9 +13,9 @@ from typing import Any, NoReturn
 from provisioner.api.field_error import FieldError
 from provisioner.settings import BY_FLAG, IGNORED, OPTIONS, assignment, masked
 from provisioner.settings.kinds import DURATION
-from provisioner.trial import flags as trial
 
-from .descriptions import COMMANDS, RELEASE_FLAG, Command
+from .descriptions import COMMANDS, INSTALL_TRY, RELEASE_FLAG, TRY_DISTRIBUTION, Command
+from .installation import missing_for_try
 from .output import FORMATS, TEXT_FORMATS, VALUES_FORMATS
 
 PROGRAM = "gpu-provisioner"
@@ -72,11 +72,15 @@ def parse(words: Sequence[str]) -> CommandLine:
         words = ["version"]
     if words[0] == "help" and not {"-h", "--help"} & {*words}:
         words = [*words[1:], "--help"]
-    if words[0] not in COMMANDS and not words[0].startswith("-"):
-        near = get_close_matches(words[0], COMMANDS, n=1)
-        remedy = f"{f'Did you mean {near[0]}? ' if near else ''}The commands are {', '.join(COMMANDS)}."
-        raise UsageError(f"{PROGRAM}: unknown command {words[0]!r}\n    {remedy}")
-    parser = build_parser()
+    name = words[0]
+    if name not in (commands := _installed()) and not name.startswith("-"):
+        if name in COMMANDS:
+            cause = f"the package {TRY_DISTRIBUTION} is not installed (no module {missing_for_try()})"
+            raise UsageError(f"{PROGRAM} {name}: {cause}\n    {INSTALL_TRY}")
+        near = get_close_matches(name, commands, n=1)
+        remedy = f"{f'Did you mean {near[0]}? ' if near else ''}The commands are {', '.join(commands)}."
+        raise UsageError(f"{PROGRAM}: unknown command {name!r}\n    {remedy}")
+    parser = build_parser(name)
     arguments, rest = parser.parse_known_args(words)
     command = parser.commands[arguments.command]
     errors = tuple(command.unknown(word) for word in rest if word != "--")
@@ -86,8 +90,15 @@ def parse(words: Sequence[str]) -> CommandLine:
     return CommandLine(command=arguments.command, arguments=arguments, flags=flags, errors=errors)
 
 
-def build_parser(*, list_settings: bool = False) -> Parser:
-    """The parser of all commands. `list_settings`: flags of settings are visible in each command that accepts them."""
+def _installed() -> Mapping[str, Command]:
+    """The commands without those whose distribution is not installed."""
+    missing = missing_for_try()
+    return {name: command for name, command in COMMANDS.items() if not (missing and command.of_try)}
+
+
+def build_parser(only: str = "", *, list_settings: bool = False) -> Parser:
+    """The parser of all installed commands. `only`: the command that is run; the others have no flags.
+    `list_settings`: flags of settings are visible in each command that accepts them."""
     parser = Parser(
         prog=PROGRAM,
         usage="%(prog)s [COMMAND] [flags]",
@@ -98,8 +109,10 @@ def build_parser(*, list_settings: bool = False) -> Parser:
     )
     parser.add_argument("--version", action="store_true", help="print the version and exit")
     commands = parser.add_subparsers(dest="command", title="commands", metavar="COMMAND", parser_class=Parser)
-    for name, command in COMMANDS.items():
-        own = commands.add_parser(name, prog=f"{PROGRAM} {name}", **_texts(name, command))
+    for name, command in _installed().items():
+        own = commands.add_parser(name, prog=f"{PROGRAM} {name}", **_texts(command))
+        if only not in ("", name):
+            continue
         if name in _ARGUMENTS:
             _ARGUMENTS[name](own)
         if command.settings:
@@ -125,10 +138,9 @@ def _go_syntax(words: Sequence[str]) -> Iterator[str]:
             yield word
 
 
-def _texts(name: str, command: Command) -> dict[str, Any]:
+def _texts(command: Command) -> dict[str, Any]:
     """The texts of a command's help."""
     parts = [
-        trial.epilog() if name == "try" else "",
         f"examples:\n{command.examples}" if command.examples else "",
         SETTINGS if command.settings == "accepted" else "",
         command.exit_codes,
@@ -164,6 +176,14 @@ def _add(group: argparse._ActionsContainer, *names: str, is_file: bool = False, 
     action: Any = group.add_argument(*names, **options)
     if is_file:
         action.is_file = True
+
+
+def _try(parser: Parser) -> None:
+    # Part of the second distribution, and not needed by the other commands.
+    from provisioner.trial import flags
+
+    flags.add_arguments(parser)
+    parser.epilog = f"{flags.epilog()}\n\n{parser.epilog}"
 
 
 def _plan(parser: Parser) -> None:
@@ -272,7 +292,7 @@ def _output(parser: Parser, formats: Sequence[str] = FORMATS) -> None:
 
 
 _ARGUMENTS: Mapping[str, Callable[[Parser], None]] = {
-    "try": trial.add_arguments,
+    "try": _try,
     "plan": _plan,
     "schedule": _schedule,
     "check": _check,

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
+from provisioner.cli.descriptions import INSTALL_TRY
 from provisioner.version import DISTRIBUTION, own_version
+from tests.unit.repository.test_distribution import OF_TRY, TOP
 from tests.unit.repository.test_locks import IMAGE, pins
 from tests.wire.test_run import CLAIMS, LEASES, NAME, Site, fetch, run, run_story
 from tests.world.harness import node_claim
@@ -32,6 +34,7 @@ USER = 65532
 # Architectures of `platforms` in image.yml, as wheels name them. Debian 13 has glibc 2.41, which runs older wheels.
 MACHINES = {"linux/amd64": "x86_64", "linux/arm64": "aarch64"}
 GLIBC_MINORS = range(17, 42)
+VARIABLES = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
 PIP = (sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check")
 
 
@@ -63,7 +66,7 @@ def test_every_locked_distribution_has_a_wheel(platform: str, tmp_path: Path) ->
     assert all(f"_{machine}." in chosen[name] for name in compiled)
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def home() -> Iterator[Path]:
     """A folder that any user can read; pytest's own are readable by their owner only."""
     with tempfile.TemporaryDirectory(prefix="image-") as made:
@@ -82,27 +85,50 @@ def interpreter() -> Path:
     return system if system.exists() and not executable_by_others(own) else own
 
 
-def test_the_installed_program_runs_read_only_as_another_user(home: Path) -> None:
-    """With the locked runtime dependencies alone: `run` makes a claim Ready and ends on SIGTERM."""
-    environment, program, python = home / "opt", home / "opt/bin/gpu-provisioner", interpreter()
-    done(python, "-m", "venv", "--without-pip", environment)
-    install = (*PIP, "--python", environment / "bin/python", "install")
-    done(*install, "--no-deps", "--only-binary", ":all:", "--require-hashes", "-r", LOCK)
+@pytest.fixture(scope="module")
+def environment(home: Path) -> Path:
+    """The virtual environment of the image, read-only."""
+    made = home / "opt"
+    done(interpreter(), "-m", "venv", "--without-pip", made)
+    install = (*PIP, "--python", made / "bin/python", "install", "--no-deps")
+    done(*install, "--only-binary", ":all:", "--require-hashes", "-r", LOCK)
     done(sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", home, cwd=ROOT)
-    done(*install, "--no-deps", "--no-index", "--find-links", home, f"{DISTRIBUTION}=={own_version()}")
-    done("chmod", "-R", "a-w", environment)
-    may_change_user = os.geteuid() == 0 and executable_by_others(python)
+    done(*install, "--no-index", "--find-links", home, f"{DISTRIBUTION}=={own_version()}")
+    done("chmod", "-R", "a-w", made)
+    return made
+
+
+def test_the_image_contains_the_controller_only(environment: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """No file of the second distribution; every module can be imported. Prints how much it is."""
+    (libraries,) = environment.glob("lib/python3.*/site-packages")
+    sizes = {path: path.stat().st_size for path in libraries.rglob("*") if path.is_file()}
+    own = [path for path in sizes if path.relative_to(libraries).parts[0] in TOP]
+    sources = {str(path.relative_to(libraries)): path for path in own if path.suffix == ".py"}
+    assert not {path for path in own if str(path.relative_to(libraries)).startswith((*OF_TRY, "provisioner/examples"))}
+    modules = {path.removesuffix(".py").removesuffix("/__init__").replace("/", ".") for path in sources}
+    assert len(modules) > 300
+    script = "import sys, importlib\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    done(environment / "bin/python", "-IB", "-c", script, *sorted(modules), cwd="/", env=VARIABLES)
+    lines = sum(len(path.read_text(encoding="utf-8").splitlines()) for path in sources.values())
+    with capsys.disabled():
+        program = f"{len(sources)} modules, {lines:,} lines, {sum(sizes[path] for path in own) / 1e6:.1f} MB"
+        print(f"\nthe program in the image: {program}; with its dependencies {sum(sizes.values()) / 1e6:.1f} MB")
+
+
+def test_the_installed_program_runs_read_only_as_another_user(environment: Path, home: Path) -> None:
+    """With the locked runtime dependencies alone: `run` makes a claim Ready and ends on SIGTERM."""
+    program = environment / "bin/gpu-provisioner"
+    may_change_user = os.geteuid() == 0 and executable_by_others(interpreter())
     user: dict[str, Any] = {"user": USER, "group": USER, "extra_groups": []} if may_change_user else {}
-    variables = {"PATH": "/usr/bin:/bin", "HOME": "/nonexistent", "LANG": "C.UTF-8"}
-    assert done(program, "version", env=variables, cwd="/", **user) == f"gpu-provisioner {own_version()}\n"
+    assert done(program, "version", env=VARIABLES, cwd="/", **user) == f"gpu-provisioner {own_version()}\n"
     for words in (("try", "--once"), ("plan", "-f", "claim.yaml")):
-        ended = subprocess.run([program, *words], env=variables, cwd="/", capture_output=True, check=False, **user)
+        ended = subprocess.run([program, *words], env=VARIABLES, cwd="/", capture_output=True, check=False, **user)
         assert (ended.returncode, ended.stdout) == (2, b"")
-        assert b"pip install '.[try]'" in ended.stderr
+        assert INSTALL_TRY in ended.stderr.decode()
 
     async def story(site: Site) -> None:
         (home / "kubeconfig").chmod(0o644)
-        env = {**site.env(), **variables}
+        env = {**site.env(), **VARIABLES}
         async with run(site, "run", env=env, program=str(program), cwd=Path("/"), **user) as it:
             if user:
                 assert os.stat(f"/proc/{it.process.pid}").st_uid == USER

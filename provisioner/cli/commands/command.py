@@ -10,7 +10,6 @@ import asyncio
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, TextIO
 
-from provisioner.cli.descriptions import INSTALL_TRY
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import Signalled, until_signalled
@@ -73,10 +72,9 @@ def _settings(
 
 
 def _plan(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
-    try:
-        from . import plan
-    except ModuleNotFoundError as error:
-        raise Refused(f"{error.name} is not installed", INSTALL_TRY, USAGE) from None
+    # Part of the second distribution.
+    from . import plan
+
     return plan.run(wanted, typed, console)
 
 

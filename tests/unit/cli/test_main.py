@@ -54,11 +54,12 @@ def test_help_of_run_lists_every_setting(arguments: tuple[str, ...]) -> None:
     assert all(f"--{option.flag}{option.env[0]}{option.help.replace(' ', '')}" in text for option in OPTIONS)
 
 
-def test_help_imports_no_sdk() -> None:
+def test_help_imports_neither_an_sdk_nor_the_second_distribution() -> None:
     script = (
         "import io, sys; from provisioner.cli.main import run_command\n"
         "run_command(['--help'], {}, io.StringIO(), sys.stderr)\n"
-        "sys.exit(any(name.startswith(('azure', 'kubernetes_asyncio')) for name in sys.modules))"
+        "foreign = ('azure', 'kubernetes_asyncio', 'provisioner.trial', 'provisioner.simulator')\n"
+        "sys.exit(any(name.startswith(foreign) for name in sys.modules))"
     )
     assert subprocess.run([sys.executable, "-c", script], check=False).returncode == 0
 

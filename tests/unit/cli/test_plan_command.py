@@ -17,6 +17,7 @@ from provisioner.cli.commands import plan as command
 from provisioner.cli.commands.console import Console
 from provisioner.cli.commands.planning import CREATED, DERIVED, PUT_TIME, UID
 from provisioner.cli.commands.refusal import Refused
+from provisioner.cli.descriptions import INSTALL_TRY
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
 
@@ -351,7 +352,7 @@ def test_malformed_claims_are_errors(body: Any) -> None:
     assert plan["agentPool"] is None
 
 
-def test_a_missing_extra_is_reported() -> None:
+def test_a_missing_library_is_reported() -> None:
     """One line for the cause, one for the remedy, exit code 2."""
     script = (
         "import os, sys; sys.modules['jsonschema_rs'] = None; from provisioner.cli.main import run_command;"
@@ -360,6 +361,6 @@ def test_a_missing_extra_is_reported() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (2, "")
     assert ended.stderr == (
-        "gpu-provisioner plan: jsonschema_rs is not installed\n"
-        "    In a checkout of the repository: pip install '.[try]'\n"
+        "gpu-provisioner plan: the package aks-gpu-provisioner-try is not installed (no module jsonschema_rs)\n"
+        f"    {INSTALL_TRY}\n"
     )

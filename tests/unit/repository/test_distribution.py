@@ -1,4 +1,4 @@
-"""The distribution contains three packages and no other files of the repository."""
+"""The two distributions contain three packages, each file once, and no other files of the repository."""
 
 import json
 import os
@@ -7,22 +7,29 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import zipfile
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
-from provisioner.cli.installation import PACKAGES
+from provisioner.cli.descriptions import COMMANDS, INSTALL_TRY, TRY_DISTRIBUTION
+from provisioner.cli.installation import PACKAGES, TRY_MODULES
 from provisioner.version import DISTRIBUTION, own_version
 
 ROOT = Path(__file__).parents[3]
 TOP = ("provisioner", *PACKAGES)
+FIRST, SECOND = (tomllib.loads((ROOT / path).read_text()) for path in ("pyproject.toml", "provisioner/pyproject.toml"))
+OF_TRY = tuple(f"provisioner/{path}" for path in SECOND["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"])
 
 
 def hatch(*words: str, cwd: Path = ROOT) -> None:
-    """Run the build backend, which does not need the network."""
+    """Run the build backend, which does not need the network; -P: `provisioner/operator` is no module of Python's."""
     done = subprocess.run(
-        [sys.executable, "-m", "hatchling", "build", *words],
+        [sys.executable, "-P", "-m", "hatchling", "build", *words],
         cwd=cwd,
         env={**os.environ, "SOURCE_DATE_EPOCH": "1600000000"},
         capture_output=True,
@@ -35,16 +42,26 @@ def hatch(*words: str, cwd: Path = ROOT) -> None:
 
 @pytest.fixture(scope="module")
 def archives(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the wheel and the source distribution."""
+    """A folder with both wheels and the source distribution."""
     folder = tmp_path_factory.mktemp("dist")
     hatch("-d", str(folder))
+    hatch("-t", "wheel", "-d", str(folder), cwd=ROOT / "provisioner")
     return folder
 
 
 @pytest.fixture
 def wheel(archives: Path) -> zipfile.ZipFile:
-    (path,) = archives.glob("*.whl")
-    return zipfile.ZipFile(path)
+    """The program's, which the image contains."""
+    return zipfile.ZipFile(archives / f"aks_gpu_provisioner-{own_version()}-py3-none-any.whl")
+
+
+@pytest.fixture
+def try_wheel(archives: Path) -> zipfile.ZipFile:
+    return zipfile.ZipFile(archives / f"aks_gpu_provisioner_try-{own_version()}-py3-none-any.whl")
+
+
+def files(wheel: zipfile.ZipFile) -> set[str]:
+    return {name for name in wheel.namelist() if ".dist-info/" not in name}
 
 
 def sources() -> set[str]:
@@ -55,66 +72,116 @@ def sources() -> set[str]:
 
 
 def test_the_wheel_contains_only_the_program(wheel: zipfile.ZipFile) -> None:
-    """The modules of the three packages, their py.typed, the examples and the metadata."""
-    names = {name for name in wheel.namelist() if ".dist-info/" not in name}
-    expected = {f"provisioner/{path}" if path.startswith("examples/") else path for path in sources()}
+    """Its modules of the three packages, their py.typed and the metadata."""
+    expected = {path for path in sources() if not path.startswith((*OF_TRY, "examples/"))}
     assert len(expected) > 150
-    assert names == expected
-    assert {f"{package}/py.typed" for package in TOP} < names
+    assert files(wheel) == expected
+    assert {f"{package}/py.typed" for package in TOP} < expected
     metadata = {name.partition(".dist-info/")[2] for name in wheel.namelist() if ".dist-info/" in name}
     assert metadata == {"METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE"}
 
 
-def test_the_wheel_is_pure_python_and_cannot_be_uploaded(wheel: zipfile.ZipFile) -> None:
+def test_the_second_wheel_contains_only_what_try_and_plan_need(try_wheel: zipfile.ZipFile) -> None:
+    """The modules that the first one excludes, and the examples: no file is in both."""
+    expected = {path for path in sources() if path.startswith(OF_TRY)}
+    examples = {f"provisioner/{path}" for path in sources() if path.startswith("examples/")}
+    assert files(try_wheel) == expected | examples | {"provisioner/trial/LICENSE"}
+    excluded = FIRST["tool"]["hatch"]["build"]["targets"]["wheel"]["exclude"]
+    assert sorted(excluded) == sorted(f"/{path}" for path in (*OF_TRY, "provisioner/pyproject.toml"))
+
+
+def test_the_distributions_have_one_version() -> None:
+    """The extra `try` requires the second one at the version of the first one, and the second one the first one."""
+    assert SECOND["project"]["name"] == TRY_DISTRIBUTION
+    assert SECOND["project"]["version"] == own_version()
+    assert FIRST["project"]["optional-dependencies"]["try"] == [f"{TRY_DISTRIBUTION}=={own_version()}"]
+    own, *others = SECOND["project"]["dependencies"]
+    assert own == f"{DISTRIBUTION}=={own_version()}"
+    provided = packages_distributions()
+    needed = {name for module in TRY_MODULES[1:] for name in provided[module]}
+    assert {Requirement(text).name for text in others} == {canonicalize_name(name) for name in needed}
+
+
+def test_the_wheels_are_pure_python_and_cannot_be_uploaded(archives: Path) -> None:
     """Package indexes reject the classifier; other projects on PyPI own the names of the packages."""
-    name = f"aks_gpu_provisioner-{own_version()}.dist-info"
-    assert "Tag: py3-none-any" in wheel.read(f"{name}/WHEEL").decode().splitlines()
-    assert "Classifier: Private :: Do Not Upload" in wheel.read(f"{name}/METADATA").decode().splitlines()
+    for path in archives.glob("*.whl"):
+        wheel, info = zipfile.ZipFile(path), f"{path.name.removesuffix('-py3-none-any.whl')}.dist-info"
+        assert "Tag: py3-none-any" in wheel.read(f"{info}/WHEEL").decode().splitlines()
+        assert "Classifier: Private :: Do Not Upload" in wheel.read(f"{info}/METADATA").decode().splitlines()
 
 
-def test_the_licence_is_the_same_everywhere(wheel: zipfile.ZipFile) -> None:
-    """The wheel's metadata, its notice, the image's label and both charts name one SPDX identifier."""
+def test_the_licence_is_the_same_everywhere(wheel: zipfile.ZipFile, try_wheel: zipfile.ZipFile) -> None:
+    """The metadata and the notice of both wheels, the image's label and both charts name one SPDX identifier."""
     info = f"aks_gpu_provisioner-{own_version()}.dist-info"
     (found,) = re.findall(r"^License-Expression: (.+)$", wheel.read(f"{info}/METADATA").decode(), re.MULTILINE)
     assert f"SPDX-License-Identifier: {found}\n" in wheel.read(f"{info}/licenses/LICENSE").decode()
+    assert try_wheel.read("provisioner/trial/LICENSE") == wheel.read(f"{info}/licenses/LICENSE")
+    assert SECOND["project"]["license"] == found
     assert f'org.opencontainers.image.licenses="{found}"' in (ROOT / "Dockerfile").read_text()
     for chart in (ROOT / "charts").glob("*/Chart.yaml"):
         assert f"artifacthub.io/license: {found}\n" in chart.read_text()
 
 
-def test_the_wheel_can_be_built_from_the_source_distribution(archives: Path, tmp_path: Path) -> None:
-    """The wheel is identical to the one that is built from the repository."""
+def test_both_wheels_can_be_built_from_the_source_distribution(archives: Path, tmp_path: Path) -> None:
+    """They are identical to those that are built from the repository."""
     (path,) = archives.glob("*.tar.gz")
     shutil.unpack_archive(path, tmp_path, "gztar", filter="data")
     (folder,) = tmp_path.iterdir()
     held = {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
-    assert held == sources() | {"pyproject.toml", "README.md", "LICENSE", "CHANGELOG.md", ".gitignore", "PKG-INFO"}
+    others = {"README.md", "LICENSE", "CHANGELOG.md", ".gitignore", "PKG-INFO"}
+    assert held == sources() | others | {"pyproject.toml", "provisioner/pyproject.toml"}
     again = tmp_path / "again"
-    hatch("-t", "wheel", "-d", str(again), cwd=folder)
-    (first,), (second,) = archives.glob("*.whl"), again.glob("*.whl")
-    assert first.read_bytes() == second.read_bytes()
+    for root in (folder, folder / "provisioner"):
+        hatch("-t", "wheel", "-d", str(again), cwd=root)
+    built = {path.name: path.read_bytes() for path in archives.glob("*.whl")}
+    assert built == {path.name: path.read_bytes() for path in again.iterdir()}
+    assert len(built) == 2
+
+
+def pip(python: Path, *words: str) -> None:
+    command = [sys.executable, "-m", "pip", "--python", str(python), "--quiet", *words]
+    subprocess.run(command, check=True, capture_output=True, timeout=60)
+
+
+def ended(*words: str | Path) -> tuple[int, str, str]:
+    """Exit code, stdout and stderr of a program, whose working directory is a checkout."""
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    done = subprocess.run(words, cwd=ROOT, env=env, capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout, done.stderr
 
 
 def test_the_installed_command_runs_the_installed_code(archives: Path, tmp_path: Path) -> None:
-    """Also if the working directory is a checkout."""
+    """Also if the working directory is a checkout; `try` and `plan` exist while the second wheel is installed."""
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(tmp_path / "env")], check=True, timeout=60)
-    python = tmp_path / "env" / "bin" / "python"
-    install = [sys.executable, "-m", "pip", "--python", str(python), "install", "--quiet", "--no-index", "--no-deps"]
-    subprocess.run([*install, *map(str, archives.glob("*.whl"))], check=True, capture_output=True, timeout=60)
+    python, program = tmp_path / "env/bin/python", tmp_path / "env/bin/gpu-provisioner"
     # A path line makes the dependencies importable, but not the editable installs.
     (libraries,) = (tmp_path / "env" / "lib").glob("python3.*/site-packages")
     (libraries / "needs.pth").write_text(sysconfig.get_path("purelib"))
-    script = "import controllers, cloudprovider, provisioner; print(controllers.__file__)"
-    for words, output in (
-        ([str(tmp_path / "env/bin/gpu-provisioner"), "version"], f"gpu-provisioner {own_version()}\n"),
-        ([str(python), "-I", "-c", script], f"{libraries / 'controllers/__init__.py'}\n"),
+    find = ("install", "--ignore-installed", "--no-index", "--no-deps", "--find-links", str(archives))
+    commands_of_try = {name for name, command in COMMANDS.items() if command.of_try}
+    for change, without in (
+        ((*find, DISTRIBUTION), commands_of_try),
+        ((*find, TRY_DISTRIBUTION), set()),
+        (("uninstall", "--yes", TRY_DISTRIBUTION), commands_of_try),
     ):
-        done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60)
-        assert (done.returncode, done.stdout, done.stderr) == (0, output, "")
+        pip(python, *change)
+        script = "import controllers, cloudprovider, provisioner; print(controllers.__file__)"
+        assert ended(python, "-I", "-c", script) == (0, f"{libraries / 'controllers/__init__.py'}\n", "")
+        assert ended(program, "version") == (0, f"gpu-provisioner {own_version()}\n", "")
+        _, listed, _ = ended(program, "--help")
+        assert {name for name in COMMANDS if not re.search(rf"^    {name}\b", listed, re.MULTILINE)} == without
+        for name in commands_of_try:
+            code, out, err = ended(program, name, "--help")
+            cause = f"the package {TRY_DISTRIBUTION} is not installed (no module provisioner.trial)"
+            refused = (2, "", f"gpu-provisioner {name}: {cause}\n    {INSTALL_TRY}\n")
+            assert (code, out, err) == refused if without else (code, err) == (0, "")
 
 
-def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.ZipFile, tmp_path: Path) -> None:
+def test_the_unpacked_wheels_use_their_own_modules_and_examples(
+    wheel: zipfile.ZipFile, try_wheel: zipfile.ZipFile, tmp_path: Path
+) -> None:
     wheel.extractall(tmp_path)
+    try_wheel.extractall(tmp_path)
     script = (
         "import sys; sys.path[:] = [p for p in sys.path if p != sys.argv[1]]; sys.path.insert(0, sys.argv[2])\n"
         "from provisioner.cli.installation import HOME, shadowing_packages\n"
@@ -123,7 +190,7 @@ def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.Zip
         "assert all(path.is_relative_to(HOME) for path in (*examples(), *pod_examples()))\n"
         "print(*(claim['metadata']['name'] for claim in read_claims(examples())))\n"
     )
-    ended = subprocess.run(
+    done = subprocess.run(
         [sys.executable, "-c", script, str(ROOT), str(tmp_path)],
         capture_output=True,
         text=True,
@@ -131,7 +198,7 @@ def test_the_unpacked_wheel_uses_its_own_modules_and_examples(wheel: zipfile.Zip
         cwd=tmp_path,
         timeout=30,
     )
-    assert (ended.stdout, ended.stderr) == ("ws3f2a91c0d firstgpu a100multi\n", "")
+    assert (done.stdout, done.stderr) == ("ws3f2a91c0d firstgpu a100multi\n", "")
     entry_points = next(name for name in wheel.namelist() if name.endswith("entry_points.txt"))
     assert "gpu-provisioner = provisioner.cli.main:main" in wheel.read(entry_points).decode()
 
@@ -150,5 +217,5 @@ def test_no_dependency_contains_a_package_of_the_same_name(wheel: zipfile.ZipFil
             timeout=30,
         ).stdout
     )
-    assert [set(owners[name]) for name in ("provisioner", *PACKAGES)] == [{DISTRIBUTION}] * 3
+    assert [set(owners[name]) - {TRY_DISTRIBUTION} for name in TOP] == [{DISTRIBUTION}] * 3
     assert "aiohttp" in owners
