@@ -10,23 +10,17 @@ from typing import Any
 
 Schema = dict[str, Any]
 
-QUANTITY = (
-    r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$"
-)
+# Deleting a CRD would delete every object of its kind; of claims, with their machines.
+KEPT = {"helm.sh/resource-policy": "keep"}
 
 
-def definition(
-    *, group: str, names: Schema, version: str, columns: list[Schema], schema: Schema, scale: Schema | None = None
-) -> Schema:
-    """A CRD: cluster-scoped, with one version and a status subresource, and kept by `helm uninstall`.
-
-    `scale`: the paths of a scale subresource.
-    """
+def definition(*, group: str, names: Schema, version: str, columns: list[Schema], schema: Schema) -> Schema:
+    """A CRD: cluster-scoped, with one version and a status subresource, and kept by `helm uninstall`."""
     served: Schema = {
         "name": version,
         "served": True,
         "storage": True,
-        "subresources": {"status": {}} | ({"scale": scale} if scale else {}),
+        "subresources": {"status": {}},
         "schema": {"openAPIV3Schema": schema},
     }
     return {
@@ -34,8 +28,7 @@ def definition(
         "kind": "CustomResourceDefinition",
         "metadata": {
             "name": f"{names['plural']}.{group}",
-            # Deleting the CRD would delete every claim and its machine.
-            "annotations": {"helm.sh/resource-policy": "keep"},
+            "annotations": {**KEPT},
         },
         "spec": {
             "group": group,
@@ -79,16 +72,6 @@ def text(description: str, **more: Any) -> Schema:
 def time(description: str) -> Schema:
     """A time in RFC 3339 format."""
     return text(description, format="date-time")
-
-
-def quantities(description: str) -> Schema:
-    """A map from resource names to quantities."""
-    amount = {
-        "anyOf": [{"type": "integer"}, {"type": "string"}],
-        "pattern": QUANTITY,
-        "x-kubernetes-int-or-string": True,
-    }
-    return {"description": description, "type": "object", "additionalProperties": amount}
 
 
 def rules(*pairs: tuple[str, str]) -> Schema:

@@ -4,17 +4,17 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from provisioner.api.crd import nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
-from provisioner.api.crd_nodepool import nodepool_crd
 
 from .markdown import code, page, table
 
 Schema = dict[str, Any]
 
 NODEPOOL = """\
-The schema is that of Karpenter's CRD, so that its manifests are valid. [NodePools](../concepts/nodepools.md) explains
-what the controller does with them. Unlike there, `consolidationPolicy` has no default: without it, machines with GPUs
-are removed only when they are empty."""
+The schema and its descriptions are those of Karpenter's CRD, so that its manifests are valid.
+[NodePools](../concepts/nodepools.md) explains what the controller does with them. Unlike there, `consolidationPolicy`
+has no default: without it, machines with GPUs are removed only when they are empty."""
 NODECLASS = """\
 All fields are optional. [What a node class determines](../concepts/nodepools.md#what-a-node-class-determines) states
 the member of the agent pool that each sets."""
@@ -33,7 +33,7 @@ PATTERN_CHARACTERS = 40
 
 def render_nodepool() -> str:
     """The page of NodePool."""
-    return _render(nodepool_crd(), "provisioner/api/crd_nodepool.py", NODEPOOL)
+    return _render(nodepool_crd(), "provisioner/api/crd.py", NODEPOOL)
 
 
 def render_nodeclass() -> str:
@@ -46,7 +46,7 @@ def _render(crd: Schema, source: str, introduction: str) -> str:
     schema = version["schema"]["openAPIV3Schema"]
     short = [f"short name {code(name)}" for name in names.get("shortNames", ())]
     api = f"`{crd['spec']['group']}/{version['name']}`, cluster-scoped"
-    parts = [f"{', '.join([api, *short])}. {schema['description']}", introduction]
+    parts = [f"{', '.join([api, *short])}. {_sentence(schema['description'])}", introduction]
     for part, title in (("spec", "Fields"), ("status", "Status")):
         fields = [_row(path, field, required=required) for path, field, required in _walk(part, schema, part)]
         parts += [f"## {title}", table(("Field", "Type", "Default", "Meaning"), fields)]
@@ -76,7 +76,7 @@ def _inside(field: Schema) -> tuple[str, Schema]:
 
 def _row(path: str, field: Schema, *, required: bool) -> tuple[str, str, str, str]:
     default = code(json.dumps(field["default"])) if "default" in field else ""
-    meaning = [field.get("description", "")]
+    meaning = [_sentence(field.get("description", ""))]
     values = (field["items"] if field.get("type") == "array" else field).get("enum", ())
     if values:
         meaning.append(f"One of {', '.join(code(value) for value in values)}.")
@@ -86,6 +86,11 @@ def _row(path: str, field: Schema, *, required: bool) -> tuple[str, str, str, st
     if required:
         meaning.append("Required.")
     return code(path), _type(field), default, " ".join(meaning)
+
+
+def _sentence(text: str) -> str:
+    """The text with a full stop; those of Karpenter often have none."""
+    return f"{text}." if text and text[-1].isalnum() else text
 
 
 def _type(field: Schema) -> str:

@@ -6,9 +6,8 @@ The CRDs of NodePools and node classes may be missing: then there are no NodePoo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from provisioner.api.crd import nodeclaim_crd
+from provisioner.api.crd import nodeclaim_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
-from provisioner.api.crd_nodepool import nodepool_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.schema import Schema
 from provisioner.runtime.kept import whole

@@ -88,8 +88,8 @@ async def test_explain_prints_the_crd(it: Stage) -> None:
         "",
         "FIELD: nodeClassRef <Object>",
     ]
-    assert "    A reference to the node class.\n" in explained
-    assert "  group\t<string> -required-\n    The API group of the node class, without a version.\n" in explained
+    assert "NodeClassRef is a reference to an object that defines provider specific" in explained
+    assert "  group\t<string> -required-\n    API version of the referent\n" in explained
     condition = await it.kubectl("explain", "nodeclaim.status.conditions")
     assert "  status\t<string> -required-\n  enum: True, False, Unknown\n" in condition
     output = await it.kubectl.refused("explain", "nodeclaim.spec.colour")

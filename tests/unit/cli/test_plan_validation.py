@@ -95,7 +95,7 @@ BAD = [
         "in",
         "spec.requirements[0].operator",
         "in",
-        'supported values: "In", "NotIn"',
+        'supported values: "Gte", "Lte", "In", "NotIn"',
         "use one of the supported values",
     ),
     (

@@ -16,6 +16,7 @@ import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from provisioner.api.crd import KARPENTER
 from provisioner.cli.descriptions import COMMANDS, INSTALL_TRY, TRY_DISTRIBUTION
 from provisioner.cli.installation import PACKAGES, TRY_MODULES
 from provisioner.version import DISTRIBUTION, own_version
@@ -65,10 +66,10 @@ def files(wheel: zipfile.ZipFile) -> set[str]:
 
 
 def sources() -> set[str]:
-    """The files of the three packages, the table of prices included, and the examples, as paths in the repository."""
-    modules = {path for package in TOP for suffix in ("py", "csv") for path in (ROOT / package).rglob(f"*.{suffix}")}
-    typed = {ROOT / package / "py.typed" for package in TOP}
-    return {str(path.relative_to(ROOT)) for path in modules | typed | set((ROOT / "examples").rglob("*.yaml"))}
+    """The files of the three packages, data included, and the examples, as paths in the repository."""
+    found = {path for package in TOP for suffix in ("py", "csv") for path in (ROOT / package).rglob(f"*.{suffix}")}
+    found |= {ROOT / package / "py.typed" for package in TOP} | {*KARPENTER.iterdir()}
+    return {str(path.relative_to(ROOT)) for path in found | {*(ROOT / "examples").rglob("*.yaml")}}
 
 
 def test_the_wheel_contains_only_the_program(wheel: zipfile.ZipFile) -> None:

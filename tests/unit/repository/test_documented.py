@@ -20,9 +20,8 @@ import msgspec
 import pytest
 import yaml
 
-from provisioner.api.crd import nodeclaim_crd
+from provisioner.api.crd import nodeclaim_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
-from provisioner.api.crd_nodepool import nodepool_crd
 from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
