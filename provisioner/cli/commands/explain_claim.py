@@ -28,10 +28,10 @@ from controllers.model.steps import (
 )
 from controllers.planner import status
 from controllers.planner.controller_names import controller_name
-from controllers.planner.plan import TERMINATING, Phase, phase_of
+from controllers.planner.plan import TERMINATING, phase_of
 from provisioner.api.conditions import DEPENDENTS, DRAINED, INSTANCE_TERMINATING, READY, VOLUMES_DETACHED
 from provisioner.api.meta import Condition
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.api.owner import nodepool_of
 from provisioner.api.time import format_duration
 

@@ -5,10 +5,10 @@ import msgspec
 from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine, budget_use
 from controllers.disruption.offline import CommandOutput, PassOutput, pass_over
-from controllers.nodepool.budgets import Reason
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
+from provisioner.api.causes import REASONS
 from provisioner.api.nodepool import NodePool
 
 from .explain_answer import Answer, Entry, prices_of, usd
@@ -16,7 +16,6 @@ from .explain_pod import where_of
 from .explain_world import World
 from .tables import counted
 
-REASONS: tuple[Reason, ...] = ("Empty", "Drifted", "Underutilized")
 MEMORY = (
     "when pods last changed on a machine (the condition Consolidatable counts instead), and on which machines pods are"
     " expected: only the running controller remembers them"
