@@ -33,7 +33,15 @@ NO_NODE = "NodeClaim does not have an associated node"
 NOT_INITIALIZED = "Node isn't initialized"
 GOING = "Node is deleting or marked for deletion"
 REFUSED = "The API server refused the deletion of its NodeClaim, which is repeated ten minutes later"
-NOMINATED = "Node is nominated for a pending pod"
+
+
+class Unreported(str):
+    """A cause of which no Event is recorded: it is over within seconds, or the NodePool states it itself."""
+
+    __slots__ = ()
+
+
+NOMINATED = Unreported("Node is nominated for a pending pod")
 
 
 def with_blockers(machine: Machine, bound: Iterable[CachedPod], budgets: PodBudgets, now: datetime) -> Machine:

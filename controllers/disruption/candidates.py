@@ -23,7 +23,7 @@ from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
-from .blockers import NOMINATED, NOT_INITIALIZED, empty, has_gpus
+from .blockers import NOMINATED, NOT_INITIALIZED, Unreported, empty, has_gpus
 from .emptiness import consolidate_after
 from .gpu_models import GpuModels
 from .gpu_parts import GpuParts
@@ -69,6 +69,9 @@ def candidates(view: View) -> tuple[list[Candidate], dict[str, str]]:
         owner = nodepool_of(machine.claim)
         pool = pools.get(owner.uid) if owner is not None else None
         if pool is None or machine.going or empty(machine):
+            continue
+        if why := _kept(machine, pool, view):
+            kept[machine.claim.name] = why
             continue
         try:
             found.append(_candidate(machine, pool, view))
@@ -170,28 +173,31 @@ def price_of(machine: Machine, types: Sequence[model.InstanceType]) -> float:
     return min(known)
 
 
-def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
-    """Raises ValueError with the cause if the machine is not a candidate."""
-    claim, node, policy = machine.claim, machine.node, policy_of(pool, machine)
+def _kept(machine: Machine, pool: NodePool, view: View) -> str:
+    """Why the machine is not a candidate, "" if it is one."""
+    node = machine.node
     if pool.spec.replicas is not None:
-        raise ValueError(f'NodePool "{pool.name}" is static')
+        return Unreported(f'NodePool "{pool.name}" is static')
     if why := _not_consolidated(machine, pool):
-        raise ValueError(why)
+        return Unreported(why)
     if node is None or node.deleting or not is_initialized(machine):
-        raise ValueError(NOT_INITIALIZED)
-    if machine.blocked:
-        raise ValueError(machine.blocked)
-    if why := reserved(claim, view.observed.node_classes):
-        raise ValueError(why)
+        return NOT_INITIALIZED
+    if why := machine.blocked or reserved(machine.claim, view.observed.node_classes):
+        return why
     if machine.nominated_seconds > 0:
-        raise ValueError(NOMINATED)
-    if claim.condition(CONSOLIDATABLE, "True") is None:
-        raise ValueError(f"NodeClaim is not Consolidatable: its pods changed within {_after(pool)}")
+        return NOMINATED
+    if machine.claim.condition(CONSOLIDATABLE, "True") is None:
+        return f"NodeClaim is not Consolidatable: its pods changed within {_after(pool)}"
+    return ""
+
+
+def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
+    """Raises ValueError if its price is not known."""
     return Candidate(
         machine=machine,
         pool=pool,
-        policy=policy,
-        node=node.name,
+        policy=policy_of(pool, machine),
+        node=machine.node.name if machine.node is not None else "",
         size=_label(machine, labels.INSTANCE_TYPE),
         capacity_type=_label(machine, labels.CAPACITY_TYPE),
         price=price_of(machine, view.types.types),

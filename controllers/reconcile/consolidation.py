@@ -9,7 +9,7 @@ import asyncio
 
 import structlog
 
-from controllers.disruption.blockers import NOMINATED
+from controllers.disruption.blockers import Unreported
 from controllers.disruption.command import Command
 from controllers.disruption.consolidation import Consolidation, consolidate, validated
 from controllers.disruption.view import View
@@ -30,9 +30,6 @@ VALIDATION_SECONDS = 15.0
 CONSOLIDATION_SECONDS = 60.0
 # A search that found nothing is repeated after so long, although nothing is known to have changed, as in Karpenter.
 SEARCH_SECONDS = 300.0
-
-# The cause of machines whose NodePool does not consolidate begins with it.
-POLICY = "NodePool "
 
 log = structlog.get_logger("disruption")
 
@@ -104,14 +101,10 @@ class ConsolidationMethod:
         return None, POLL_SECONDS
 
     def _report(self, found: Consolidation) -> None:
-        """Events about machines that are looked at and not consolidated; others have a policy that says so."""
+        """Events about machines that are looked at and not consolidated."""
         for name, why in found.kept.items():
             claim = self._caches.claims.get(name)
-            if (
-                claim is not None
-                and claim.condition(CONSOLIDATABLE, "True")
-                and not why.startswith((NOMINATED, POLICY))
-            ):
+            if claim is not None and claim.condition(CONSOLIDATABLE, "True") and not isinstance(why, Unreported):
                 self._record_event(claim, disruption_event(claim, reasons.UNCONSOLIDATABLE, why))
 
 

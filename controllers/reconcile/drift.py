@@ -9,7 +9,7 @@ from functools import partial
 
 import msgspec
 
-from controllers.disruption.blockers import NOMINATED
+from controllers.disruption.blockers import Unreported
 from controllers.disruption.command import Command
 from controllers.disruption.drift import NO_BUDGET, drift
 from controllers.disruption.queue import Replacement
@@ -118,8 +118,8 @@ class DriftMethod:
             if pool.name in no_budget:
                 self._record_event(pool, disruption_event(pool, reasons.DISRUPTION_BLOCKED, NO_BUDGET))
         for name, why in kept.items():
-            if why == NOMINATED:
-                continue  # for seconds only
+            if isinstance(why, Unreported):
+                continue
             claim = self._caches.claims.get(name)
             node = self._caches.nodes.get(claim.status.node_name) if claim is not None else None
             abouts: list[NodeClaim | Node] = [one for one in (claim, node) if one is not None]
