@@ -31,9 +31,11 @@ class Pod(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """Why GPUs are missing. `tolerations`: those that the device plugin lacks, to be added to `add_to`."""
+    """Why GPUs are missing. `object`: the workload or pod that is concerned, "" if there is none. `tolerations`: those
+    that the device plugin lacks, to be added to `add_to`."""
 
     cause: str
+    object: str
     message: str
     remedy: str
     since: datetime | None
@@ -133,9 +135,10 @@ def _present(startup: Iterable[Taint], node: Node | None) -> tuple[str, ...]:
 
 def _finding(found: Diagnosis, rest: Sequence[Missing]) -> Finding:
     pod = found.plugin_pod
-    lacking = next((one for one in rest if found.object == f"{one.kind} {one.namespace}/{one.name}"), None)
+    lacking = next((one for one in rest if found.object == _name(one)), None)
     return Finding(
         cause=found.cause.value,
+        object=found.object,
         message=found.cause_text,
         remedy=found.remedy,
         since=found.since,
@@ -184,11 +187,9 @@ def _of_machine(one: Machine) -> Iterator[str]:
 
 
 def _is_about(found: Finding, other: Missing) -> bool:
-    """Whether the cause names this workload, or its pod."""
+    """Whether the cause concerns this workload, or its pod."""
     pod = found.plugin_pod
-    return found.message.startswith(_name(other)) or (
-        pod is not None and f" {pod.namespace}/{pod.name} " in other.problem
-    )
+    return found.object == _name(other) or (pod is not None and other.pod == f"{pod.namespace}/{pod.name}")
 
 
 def _of_finding(found: Finding) -> Iterator[str]:

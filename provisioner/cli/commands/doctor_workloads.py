@@ -36,12 +36,16 @@ class AddedToleration(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Missing(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A workload that does not run on the Node, why, and the tolerations that its pods lack, with their place."""
+    """A workload that does not run on the Node, why, and the tolerations that its pods lack, with their place.
+
+    `pod`: the one on the Node that is not running, as `namespace/name`; "" if there is none.
+    """
 
     kind: str
     namespace: str
     name: str
     problem: str
+    pod: str = ""
     tolerations: tuple[AddedToleration, ...] = ()
     add_to: str = ""
 
@@ -67,7 +71,7 @@ def _missing_daemons(found: Workloads, node: Node, resource: str, startup: Seque
         kept, pod = keeps_away(one, node), pod_of(one, found.pods)
         if pod is not None:
             if broken := not_running(pod):
-                yield _of(one, f"has pod {pod.name} that is not running ({broken})")
+                yield _of(one, f"has pod {pod.name} that is not running ({broken})", pod=pod.name)
         elif kept and (not kept.expressions or _concerns(one, kept, resource)):
             yield _of(one, described(kept, node, startup), kept)
         elif not kept:
@@ -98,12 +102,13 @@ def _concerns(daemon_set: DaemonSetWorkload, kept: KeptAway, resource: str) -> b
     return any(vendor.search(word) for word in (daemon_set.metadata.name, *(one.image for one in spec.containers)))
 
 
-def _of(workload: Workload, problem: str, kept: KeptAway | None = None) -> Missing:
+def _of(workload: Workload, problem: str, kept: KeptAway | None = None, pod: str = "") -> Missing:
     return Missing(
         kind=workload.kind,
         namespace=workload.metadata.namespace,
         name=workload.metadata.name,
         problem=problem,
+        pod=pod,
         tolerations=tuple(_added(one) for one in missing_tolerations(kept)) if kept is not None else (),
         add_to=place_of(workload),
     )
