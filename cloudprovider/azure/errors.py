@@ -84,18 +84,6 @@ def classify_operation(body: Mapping[str, Any]) -> Failure | None:
     return _to_failure(CANCELED) if state == "canceled" else None
 
 
-def failure_from_condition(reason: str, message: str) -> Failure | None:
-    """The NoCapacity failure that the condition of a claim states, for example after a restart.
-
-    None for other failures, or if the message does not match a row.
-    """
-    code, _, text = message.partition(": ")
-    row, detail = match_row(0, ArmError(code=code, message=text), "create")
-    if row.kind != "no_capacity" or (row.reason or _reason(detail.code, 0)) != reason:
-        return None
-    return Failure(reason=reason, message=message, code=code, kind=NoCapacity.kind, scope=row.scope, after=row.after)
-
-
 def _to_failure(error: ArmError) -> Failure:
     """A machine may have been created and billed: whatever the code, the retry waits as after a rejection at least.
 

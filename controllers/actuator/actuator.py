@@ -29,6 +29,7 @@ from controllers.model.steps import (
     LookUpPool,
     LookUpStorage,
     LookUpWorkloads,
+    PatchClaim,
     PatchNode,
     PatchStatus,
     Read,
@@ -153,7 +154,7 @@ class Actuator:
         events: tuple[Event, ...] = ()
         about: NodeClaim | Instance | None = claim
         match step:
-            case PatchStatus(claim=target, events=found):
+            case PatchStatus(claim=target, events=found) | PatchClaim(claim=target, events=found):
                 about, events = target, found
             case DeleteClaim(claim=target, event=event):
                 about, events = target, (event,)

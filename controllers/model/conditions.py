@@ -8,15 +8,18 @@ from datetime import datetime
 
 import msgspec
 
-from provisioner.api.conditions import INITIALIZED, LAUNCHED, Status
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, MESSAGE_BYTES, Status, truncate
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.time import utc
+
+from .reported import NOTHING, Reported
 
 
 class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
     """`recheck`: seconds until time alone changes this value; `overdue`: the name of a deadline that has passed.
 
-    `usual`: a step of a healthy life, which gets no Event.
+    `usual`: a step of a healthy life, which gets no Event. `ending`: what follows the message, and is not cut.
+    `reports`: what else is to be known of this report later. `kept`: the condition stays as it is, and so do these.
     """
 
     status: Status
@@ -26,6 +29,14 @@ class ConditionUpdate(msgspec.Struct, frozen=True, kw_only=True):
     warning: bool = False
     usual: bool = False
     overdue: str = ""
+    ending: str = ""
+    reports: Reported = NOTHING
+    kept: bool = False
+
+    @property
+    def text(self) -> str:
+        """The message of the condition."""
+        return truncate(truncate(self.message, MESSAGE_BYTES - len(self.ending.encode())) + self.ending)
 
 
 def clock_text(moment: datetime) -> str:

@@ -1,8 +1,8 @@
 """Deadlines of states: every state has one, and its end is reported, but no deadline removes a machine by itself.
 
-Before the deadline a condition has a time to recheck it; after it, the message says `overdue`, and the status write
-that adds this also carries an Event and counts in a metric. The condition keeps the word whatever else changes in its
-message, so each deadline is reported once, also across restarts.
+Before the deadline a condition has a time to recheck it; after it, the message ends with `overdue`. The claim records
+which of its conditions are overdue (`reported.py`), and the write that does so carries an Event and counts in a metric:
+each deadline is reported once, also across restarts.
 
 Source: docs/references/agent-pools.md#durations, docs/references/rules.md#every-state-has-a-deadline.
 """
@@ -11,16 +11,7 @@ from datetime import datetime
 
 import msgspec
 
-from provisioner.api.conditions import MESSAGE_BYTES, truncate
-
 from .conditions import ConditionUpdate
-
-MARK = "; overdue: "
-
-
-def is_overdue(message: str) -> bool:
-    """Whether a condition with this message was reported as overdue."""
-    return MARK in message
 
 
 def watched(
@@ -37,11 +28,5 @@ def watched(
 
 
 def overdue(update: ConditionUpdate, *, name: str, remedy: str) -> ConditionUpdate:
-    """The condition past the deadline `name`; `remedy` ends its message, once.
-
-    A cause that was kept from the condition's last message has the end of that message already.
-    """
-    end, cause = f"{MARK}{remedy}", update.message.partition(MARK)[0]
-    # The cause is cut, not the end: it was reported in full before.
-    text = truncate(cause, MESSAGE_BYTES - len(end)) + end
-    return msgspec.structs.replace(update, message=text, warning=True, overdue=name)
+    """The condition past the deadline `name`; `remedy` ends its message."""
+    return msgspec.structs.replace(update, ending=f"; overdue: {remedy}", warning=True, overdue=name)

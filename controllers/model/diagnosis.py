@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from provisioner.api.meta import Taint
 from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
 
 from .conditions import clock_text
@@ -33,7 +34,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     `since`: when the GPUs were first missing, as far as this process knows. `plugin_pod`: the pod of the device plugin
     on the Node, if there is one. `details`: what else the Node shows of its GPUs, the most useful first.
     `elsewhere`: what else explains the missing devices although the plugin runs, "" without it. `only_here`: the plugin
-    fails on this Node alone, and the Node itself reports a fault of its GPUs.
+    fails on this Node alone, and the Node itself reports a fault of its GPUs. `taints`: those that keep its pods away.
     """
 
     cause: Cause
@@ -45,6 +46,7 @@ class Diagnosis(msgspec.Struct, frozen=True, kw_only=True):
     details: tuple[str, ...] = ()
     elsewhere: str = ""
     only_here: bool = False
+    taints: tuple[Taint, ...] = ()
 
     @property
     def of_machine(self) -> bool:

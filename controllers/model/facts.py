@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from cloudprovider.errors import Scope
 from cloudprovider.interface import Cluster, Gpus, Instance, Offering
 from cloudprovider.observations import Absence
 from provisioner.api.causes import Cause
@@ -33,8 +34,9 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     """An offering that the claim allows. `available_in`: seconds until this claim may request it, or looks again.
 
     `reason` and `message` are those of the last failure that covers it, `failed_age` seconds ago; `failed`: a request
-    for this very offering failed, not only one for another in the scope of that failure. `of_cluster`: the cluster
-    or the subnet lacks something that every offering needs. `refused`: the request was refused, whatever is available.
+    for this very offering failed, not only one for another in the scope of that failure. `scope` is what lacks
+    capacity, `after` the delay that the failure demands. `of_cluster`: the cluster or the subnet lacks something that
+    every offering needs. `refused`: the request was refused, whatever is available.
     `tried`: this claim requested it, and has others left to try.
     """
 
@@ -44,6 +46,8 @@ class Offer(msgspec.Struct, frozen=True, kw_only=True):
     message: str = ""
     failed_age: float = math.inf
     failed: bool = False
+    scope: Scope = "size"
+    after: float | None = None
     of_cluster: bool = False
     refused: bool = False
     tried: bool = False

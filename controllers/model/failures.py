@@ -9,6 +9,7 @@ from typing import Literal
 
 import msgspec
 
+from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 
 Verb = Literal["evict", "delete", "read"]
@@ -17,9 +18,10 @@ Verb = Literal["evict", "delete", "read"]
 def metadata_digest(claim: NodeClaim) -> str:
     """A digest of the labels and annotations of a claim: all that a user can change, since the spec is immutable.
 
-    The text itself may have 256 KiB.
+    The text itself may have 256 KiB. What reports a failure does not end it.
     """
-    text = repr((sorted(claim.metadata.labels.items()), sorted(claim.metadata.annotations.items())))
+    notes = sorted(item for item in claim.metadata.annotations.items() if item[0] != labels.REPORTED)
+    text = repr((sorted(claim.metadata.labels.items()), notes))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -70,11 +70,16 @@ class DeleteInstance(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PatchClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """Sets labels and annotations of the claim; the latter only if the claim has not changed. None removes one."""
+    """Sets labels and annotations of the claim; the latter only if the claim has not changed. None removes one.
+
+    `overdue`: the names of the deadlines that are recorded as passed.
+    """
 
     claim: NodeClaim
     labels: Mapping[str, str | None] = EMPTY
     annotations: Mapping[str, str | None] = EMPTY
+    events: tuple[Event, ...] = ()
+    overdue: tuple[str, ...] = ()
 
 
 class PatchNode(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +98,6 @@ class PatchStatus(msgspec.Struct, frozen=True, kw_only=True):
     conditions: tuple[Condition, ...]
     fields: Mapping[str, str]
     events: tuple[Event, ...] = ()
-    overdue: str = ""
 
 
 class DeleteNode(msgspec.Struct, frozen=True, kw_only=True):

@@ -18,6 +18,7 @@ from controllers.model.steps import (
     LookUpCrds,
     LookUpPool,
     LookUpWorkloads,
+    PatchClaim,
     PatchStatus,
     ReleaseFinalizer,
     Step,
@@ -31,6 +32,7 @@ from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, 
 from provisioner.api.nodeclaim import NodeClaim, Phase
 
 from . import status
+from .record import record
 
 _UP = (Phase.REGISTERING, Phase.INITIALIZING, Phase.READY)
 
@@ -139,7 +141,7 @@ def _provision(f: Facts, claim: NodeClaim) -> Step:
         or readiness.step(f)
         or initialization.step(f)
         or (diagnosing if isinstance(diagnosing, LookUpWorkloads) else None)
-        or (status.report(f, claim, updates) if soon is None else None)
+        or (_report(f, claim, updates) if soon is None else None)
         or _soonest(updates, removing, soon, *(one for one in (polling, rules, diagnosing) if isinstance(one, Wait)))
     )
 
@@ -148,6 +150,11 @@ def _report_unreadable(f: Facts, claim: NodeClaim) -> Step:
     """A claim that is known in part is neither launched nor taken for gone; its removal needs none of these fields."""
     waiting = Wait(after=None, why="waiting for a claim that can be decoded")
     return (None if launched(claim) else status.report(f, claim, {LAUNCHED: launch.unreadable(claim)})) or waiting
+
+
+def _report(f: Facts, claim: NodeClaim, updates: status.ConditionUpdates) -> PatchStatus | PatchClaim | None:
+    """The write of these conditions, then of what they report; None if nothing differs."""
+    return status.report(f, claim, updates) or record(f, claim, updates)
 
 
 def _poll_deletion(f: Facts) -> Wait | LookUpPool | None:
@@ -161,7 +168,7 @@ def _report_unlisted(f: Facts, claim: NodeClaim) -> Step:
     updates = status.unlisted_conditions(f, claim)
     times = [update.recheck for update in updates.values() if update.recheck is not None]
     waiting = Wait(after=min(times, default=None), why="waiting for the first list of agent pools")
-    return status.report(f, claim, updates) or waiting
+    return _report(f, claim, updates) or waiting
 
 
 def _terminate(f: Facts, claim: NodeClaim) -> Step:
@@ -171,7 +178,7 @@ def _terminate(f: Facts, claim: NodeClaim) -> Step:
     if removing is not None and not isinstance(removing, Wait):
         return removing
     updates = status.termination_conditions(f, claim)
-    report = status.report(f, claim, updates) if removing is not None else None
+    report = _report(f, claim, updates) if removing is not None else None
     return report or _soonest(updates, removing)
 
 

@@ -13,6 +13,7 @@ from controllers.model import deadlines
 from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
+from controllers.model.reported import reported
 from controllers.model.steps import Event, PatchStatus
 from controllers.node.health import condition as health
 from controllers.node.health.repair_conditions import taken_back, with_blocked_repair
@@ -21,7 +22,7 @@ from controllers.nodeclaim.lifecycle import dra, initialization, launch, launch_
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable, gpu_state
 from provisioner.api import conditions, labels, reasons
 from provisioner.api.causes import EventType
-from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet, truncate
+from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
 
 ConditionUpdates = Mapping[str, ConditionUpdate]
@@ -109,24 +110,24 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
         return None
     updated = ConditionSet.of(claim, f.now)
     events: list[Event] = []
-    overdue = ""
+    recorded = reported(claim).overdue
     for name, update in updates.items():
-        text = truncate(update.message)
+        text = update.text
         before = updated.get(name)
         updated = updated.set(name, update.status, reason=update.reason, message=text, now=f.now)
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
-        late = bool(update.overdue) and (before is None or not deadlines.is_overdue(before.message))
         usual = (update.usual or update.reason in WITHOUT_EVENT) and not update.warning
         usual = usual and not (update.reason == reasons.LAUNCHED and _choice(f))
-        if not (unchanged or usual) or late:
+        # The Event of a deadline that has just passed comes with its record.
+        late = update.overdue and name not in recorded and "PatchClaim" not in f.refused
+        if not (unchanged or usual or late):
             words = text or _event_message(f, claim, name)
             kind: EventType = "Warning" if update.warning else "Normal"
             events.append(Event(type=kind, reason=update.reason, message=words))
-        overdue = update.overdue if late else overdue
     fields = _fields(f, claim) if claim is f.claim else {}
     if not updated.changed(claim) and not fields:
         return None
-    return PatchStatus(claim=claim, conditions=updated.items, fields=fields, events=tuple(events), overdue=overdue)
+    return PatchStatus(claim=claim, conditions=updated.items, fields=fields, events=tuple(events))
 
 
 def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:

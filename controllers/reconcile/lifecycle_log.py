@@ -6,7 +6,7 @@ which has their request ID; this module adds their context.
 Source: docs/references/karpenter.md#process.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import structlog
@@ -21,6 +21,8 @@ from controllers.model.steps import (
     DeleteClaim,
     DeleteInstance,
     DeleteNode,
+    Event,
+    PatchClaim,
     PatchStatus,
     ReleaseFinalizer,
     Write,
@@ -35,6 +37,7 @@ from provisioner.api.conditions import (
     REGISTERED,
     VOLUMES_DETACHED,
 )
+from provisioner.api.meta import Condition
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import owner_of
@@ -65,8 +68,11 @@ def write(f: Facts, step: Write, result: Result) -> None:
     if not isinstance(result, Wrote):
         return
     match step:
-        case PatchStatus():
+        case PatchStatus(claim=claim, conditions=conditions, events=events):
             _log_status(f, step)
+            _log_hindered(f, claim, conditions, events)
+        case PatchClaim(claim=claim, events=events):
+            _log_hindered(f, claim, claim.status.conditions, events)
         case ReleaseFinalizer(target=Node() as node) if node.deleting:
             log.info("deleted node", **_fields(f, node=node.name, since=node.metadata.deletion_timestamp))
         case ReleaseFinalizer(target=NodeClaim() as claim) if claim.deleting:
@@ -99,9 +105,13 @@ def _log_status(f: Facts, step: PatchStatus) -> None:
             node = step.fields.get("nodeName", claim.status.node_name)
             provider_id = step.fields.get("providerID", claim.status.provider_id)
             log.info(message, **_fields(f, claim, node=node), **{"provider-id": provider_id})
-    reported = {event.reason: event.message for event in step.events if event.type == "Warning"}
+
+
+def _log_hindered(f: Facts, claim: NodeClaim, conditions: Iterable[Condition], events: Iterable[Event]) -> None:
+    reasons = {condition.type: condition.reason for condition in conditions}
+    reported = {event.reason: event.message for event in events if event.type == "Warning"}
     for kind, message in HINDERED.items():
-        reason = written[kind].reason if kind in written else ""
+        reason = reasons.get(kind, "")
         if reason in reported and not (kind == LAUNCHED and _refusal_logged(f, reason)):
             log.warning(message, **_fields(f, claim), code=_code(f), reason=reason, error=reported[reason])
 

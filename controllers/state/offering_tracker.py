@@ -18,16 +18,16 @@ from cloudprovider.interface import Failure, Instance, InstanceState, Offering, 
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts, Offer
 from controllers.model.offering_scope import UNKNOWN, LaunchTemplate, OfferingScope, offering_scope
+from controllers.model.reported import OF_CLUSTER, reported
 from controllers.model.steps import CreateInstance
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import EXHAUSTED, LAUNCHED
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
 from .quota import QuotaReadings
 from .unavailable_offerings import UnavailableOfferings
 
 OfferingsOf = Callable[[NodeClaim], tuple[Offering, ...]]
-FailureOf = Callable[[str, str], Failure | None]
 TemplateOf = Callable[[NodeClaim], LaunchTemplate]
 # `none`: an offering may be requested. `waiting`: none may, but not all of them have failed. `no-capacity`: all failed
 # for want of capacity or quota. `refused`: also for other causes. `slow`: one is being created for too long.
@@ -46,8 +46,7 @@ class OfferingCounter(Protocol):
 class OfferingTracker:
     """`offerings_of` lists what a claim allows, in order of preference; () if its requirements cannot be met.
 
-    `failure_of(reason, message)`: the shortage that a condition reports; None if it reports another failure, or the
-    scope is unknown. `vacant_seconds()`: for how long no process led before this one. `template_of`: what the request
+    `vacant_seconds()`: for how long no process led before this one. `template_of`: what the request
     for a claim consists of besides its offering. `creating_seconds`: longer than AKS takes to create an instance.
     `withdrawn(offering)`: why the subscription has the offering no longer; "" if it has, or if that is not known.
     """
@@ -57,7 +56,6 @@ class OfferingTracker:
         unavailable_offerings: UnavailableOfferings,
         offerings_of: OfferingsOf,
         counter: OfferingCounter,
-        failure_of: FailureOf,
         vacant_seconds: Callable[[], float],
         *,
         quota: QuotaReadings,
@@ -72,7 +70,6 @@ class OfferingTracker:
         self._creating_seconds = creating_seconds
         self._offerings_of = offerings_of
         self._counter = counter
-        self._failure_of = failure_of
         self._vacant_seconds = vacant_seconds
         self._failed_etags: dict[str, str] = {}
         self._restored: set[str] = set()
@@ -291,21 +288,20 @@ class OfferingTracker:
                 self._unavailable_offerings.end_delay(offerings, now, key=key)
 
     def _restore(self, f: Facts, claim: NodeClaim, offerings: tuple[Offering, ...]) -> None:
-        """Once for each key: restore what the claim's condition, written by an earlier process, reports."""
+        """Once for each key: restore what the claim, written by an earlier process, reports of its last failure."""
         if f.key in self._restored:
             return
         self._restored.add(f.key)
         condition = claim.condition(LAUNCHED, "False")
         if condition is None or not offerings:
             return
-        message = condition.message.partition(f"; {EXHAUSTED}")[0]
-        found = self._failure_of(condition.reason, message)
-        if EXHAUSTED not in condition.message and (found is None or found.scope not in ("cluster", "subnet")):
+        known = reported(claim).failure
+        if known is None or known.reason != condition.reason or not (known.exhausted or known.scope in OF_CLUSTER):
             return
-        failure = Failure(reason=condition.reason, message=message, kind=NoCapacity.kind, scope="zone")
-        if found is not None and all(map(offering_scope(offerings[0], found.scope).includes, offerings)):
-            # Otherwise the message is about one of several offerings, and does not say which.
-            failure = msgspec.structs.replace(failure, scope=found.scope, after=found.after)
+        failure = Failure(reason=known.reason, message=known.message, kind=NoCapacity.kind, scope="zone")
+        if all(map(offering_scope(offerings[0], known.scope).includes, offerings)):
+            # Otherwise the failure is one of several offerings, and it is not known which.
+            failure = msgspec.structs.replace(failure, scope=known.scope, after=known.after)
         since, idle = condition.last_transition_time, self._vacant_seconds()
         self._unavailable_offerings.restore(
             offerings,

@@ -200,6 +200,8 @@ def _without_quota(offer: Offer, lacking: OfferingQuota | None) -> Offer:
         failed=True,
         reason=QUOTA_EXCEEDED,
         message=offer.message if known else lacking.failure.message,
+        scope=offer.scope if known else lacking.failure.scope,
+        after=offer.after if known else lacking.failure.after,
         failed_age=min(offer.failed_age, RECHECK_SECONDS),
     )
 

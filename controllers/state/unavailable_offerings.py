@@ -22,6 +22,7 @@ from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Failure, Offering
 from controllers.model.facts import Offer
 from controllers.model.offering_scope import UNKNOWN, LaunchTemplate, OfferingScope, offering_scope
+from controllers.model.reported import OF_CLUSTER
 from provisioner.api.time import shifted
 
 from .memory import backoff
@@ -222,7 +223,9 @@ class UnavailableOfferings:
                     reason=failure.reason,
                     message=failure.message,
                     failed_age=age,
-                    of_cluster=failure.scope in ("cluster", "subnet"),
+                    scope=failure.scope,
+                    after=failure.after,
+                    of_cluster=failure.scope in OF_CLUSTER,
                     refused=failure.kind != NoCapacity.kind,
                 )
         return worst

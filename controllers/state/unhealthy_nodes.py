@@ -12,12 +12,12 @@ from datetime import UTC, datetime
 import msgspec
 
 from controllers.model.conditions import launched, was_usable
-from controllers.model.deadlines import is_overdue
 from controllers.model.facts import Unhealthy, UnhealthyCounts
 from controllers.model.gpu_devices import requires_gpus
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
 from controllers.model.recent_repairs import RepairStage
+from controllers.model.reported import reported
 from controllers.model.steps import Step, Wait
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
@@ -201,7 +201,7 @@ class UnhealthyNodes:
     def _counts(self, due: float, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> UnhealthyCounts:
         usable = self._machines(unhealthy)
         replaced = [claim for claim in usable if self._rules.deleted_by_repair(claim)]
-        overdue = [claim for claim in replaced if any(is_overdue(one.message) for one in claim.status.conditions)]
+        overdue = [claim for claim in replaced if reported(claim).overdue]
         busy = {owner for claim in replaced if claim not in overdue and (owner := kaito_owner(claim))}
         place = 1
         for before, other in sorted(

@@ -89,6 +89,8 @@ INSTANCE_LABELS = "gpu-provisioner.sh/instance-labels"
 REPAIR_DRAIN_UNTIL = "gpu-provisioner.sh/repair-drain-until"
 # Set on a claim: for how long the signal of a repair has been observed, for the next leader (JSON).
 SIGNAL_OBSERVED = "gpu-provisioner.sh/signal-observed"
+# Set on a claim: what its conditions report, for the next pass and the next leader (JSON).
+REPORTED = "gpu-provisioner.sh/reported"
 # Set on a Node that repair has cordoned because some of its GPUs are missing: when (RFC 3339).
 CORDONED_AT = "gpu-provisioner.sh/cordoned-at"
 # Set on a Node that others have cordoned and whose machine is to be repaired: when this was first seen (RFC 3339).

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 
 from cloudprovider.azure.class_properties import contradicts
-from cloudprovider.azure.errors import failure_from_condition
 from cloudprovider.azure.offerings import allowed_offerings
 from cloudprovider.azure.pricing import by_price
 from cloudprovider.azure.quota import family_in, quota_of, quotas_left
@@ -107,7 +106,6 @@ def build_offering_tracker(
         unavailable,
         offerings_in(inventory, lambda: sku_watch.skus, node_class_of),
         register_offering_metrics(clients.metrics, unavailable, observer.errors),
-        failure_from_condition,
         lambda: elector.vacant_seconds if elector is not None else 0.0,
         quota=quota,
         template_of=lambda claim: of_claim(claim, node_class_of(claim)),

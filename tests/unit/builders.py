@@ -7,9 +7,12 @@ from typing import Any
 import msgspec
 
 from cloudprovider.interface import Cluster, Gpus, Instance, InstanceState, Offering
+from controllers.model import steps
 from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts, Offer
 from controllers.model.policy import Policy
+from controllers.model.steps import Step
+from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
 from provisioner.api.meta import ObjectMeta, OwnerReference, Taint
@@ -187,3 +190,23 @@ def facts(**fields: Any) -> Facts:
         workloads=Workloads(since=BORN, forbidden=True),
     )
     return msgspec.structs.replace(made, **fields)
+
+
+def after(made: NodeClaim, *done: Step) -> NodeClaim:
+    """The claim after these writes."""
+    for step in done:
+        if isinstance(step, steps.PatchStatus):
+            made = msgspec.structs.replace(
+                made, status=msgspec.structs.replace(made.status, conditions=step.conditions)
+            )
+        if isinstance(step, steps.PatchClaim):
+            notes = {**made.metadata.annotations, **step.annotations}
+            kept = {key: value for key, value in notes.items() if value is not None}
+            made = msgspec.structs.replace(made, metadata=msgspec.structs.replace(made.metadata, annotations=kept))
+    return made
+
+
+def written(known: Facts) -> tuple[Step, Step]:
+    """The write of the conditions, and the step after it."""
+    first = plan(known)
+    return first, plan(msgspec.structs.replace(known, claims=(after(known.claims[0], first),)))

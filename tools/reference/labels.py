@@ -179,6 +179,13 @@ ANNOTATIONS = (
         " next leader; written each 10 min, and removed once the signal is gone.",
     ),
     Mark(
+        k.REPORTED,
+        ("NodeClaim",),
+        CONTROLLER,
+        "What its conditions report, for the next leader: passed deadlines, its last failure to launch, a suspended"
+        " repair, a fault of its GPUs; absent without any of them.",
+    ),
+    Mark(
         k.CORDONED_AT,
         ("Node",),
         CONTROLLER,

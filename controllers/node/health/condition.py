@@ -9,6 +9,7 @@ Source: https://cluster-api.sigs.k8s.io/tasks/automated-machine-management/healt
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
+from controllers.model.reported import Reported
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, NODE_HEALTHY
 from provisioner.api.nodeclaim import NodeClaim
@@ -22,7 +23,10 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     if unhealthy is None and node is not None and (why := rejecting_node.message(node)):
         return ConditionUpdate(status="False", reason=reasons.NODE_CONDITION_UNHEALTHY, message=why, warning=True)
     if unhealthy is not None and (why := limits.suspended(f)) and repair.is_due(f):
-        return ConditionUpdate(status="False", reason=reasons.REPAIR_SUSPENDED, message=why, warning=True)
+        reports = Reported(suspended_image=unhealthy.stage.image if unhealthy.stage is not None else "")
+        return ConditionUpdate(
+            status="False", reason=reasons.REPAIR_SUSPENDED, message=why, warning=True, reports=reports
+        )
     if unhealthy is not None and unhealthy.kept:
         return None
     if unhealthy is not None and (message := messages.conditions(f, unhealthy)):

@@ -140,6 +140,7 @@ def _kept_away(
         text=described(kept, node, startup),
         remedy=remedy,
         since=found.since,
+        taints=kept.taints,
     )
 
 

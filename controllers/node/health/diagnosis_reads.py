@@ -15,16 +15,13 @@ from controllers.model.diagnosis import Diagnosis, Workloads
 from controllers.model.facts import DeviceSight, Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
+from controllers.model.reported import reported
 from controllers.model.steps import LookUpWorkloads, Wait
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
-from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
 from .diagnosis import diagnose
-
-# The beginning of a remedy tells it from others, and a condition has it however long the cause is.
-REMEDY_CHARACTERS = 10
 
 
 def diagnosis(f: Facts) -> Diagnosis | None:
@@ -49,7 +46,8 @@ def blamed(f: Facts) -> DeviceSight | None:
     if found is None or found.of_machine == seen.at_fault:
         return seen
     late = f.loop_now - f.gpu_short_since >= f.policy.gpu_loss_seconds
-    is_new = seen.at_fault is False or (late and not _is_stated(f, found))
+    stated = f.claim is not None and reported(f.claim).fault == found.cause
+    is_new = seen.at_fault is False or (late and not stated)
     return replace(seen, at_fault=found.of_machine, blamed_since=f.loop_now if found.of_machine and is_new else None)
 
 
@@ -78,13 +76,6 @@ def fresh(f: Facts, node: Node) -> LookUpWorkloads | None:
         return None
     since = found.since if found is not None else f.now
     return LookUpWorkloads(node=node, source=state_of(f, claim, node).source, since=since)
-
-
-def _is_stated(f: Facts, found: Diagnosis) -> bool:
-    """Whether the condition of the claim has the same cause and remedy; what they are followed by may differ."""
-    stated = f.claim.condition(INITIALIZED, "False") if f.claim is not None else None
-    parts = found.cause_text.partition(" (")[0], found.remedy[:REMEDY_CHARACTERS]
-    return stated is not None and all(one in stated.message for one in parts)
 
 
 def _interval(f: Facts, found: Workloads, closed: float) -> float:

@@ -17,6 +17,7 @@ from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts, Sight, Unhealthy
 from controllers.model.node_for_claim import live_nodes, node_for_claim
 from controllers.model.recent_repairs import ANY_IMAGE, RepairStage
+from controllers.model.reported import reported
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import NODE_HEALTHY
 from provisioner.api.node import Node
@@ -65,7 +66,7 @@ def observed(f: Facts) -> Unhealthy | None:
         allowed=limits.allowed(f, claim),
         disturbed=garbage.in_maintenance(f),
     )
-    made = replace(made, kept=_states_suspension(f, claim, made))
+    made = replace(made, kept=states_suspension(claim, made))
     return _with_deadline(f, made) if made.lost else made
 
 
@@ -183,13 +184,12 @@ def _stage(f: Facts, claim: NodeClaim, node: Node | None, one: _Assessed) -> Rep
     return RepairStage(size=size, image=image, stage=row.group, young=young)
 
 
-def _states_suspension(f: Facts, claim: NodeClaim, made: Unhealthy) -> bool:
-    """Whether the claim states that machines with this image are kept: until the image changes, or a user decides."""
-    stated = claim.condition(NODE_HEALTHY, "False")
-    suspended = stated is not None and stated.reason == reasons.REPAIR_SUSPENDED
-    message = stated.message if suspended and stated is not None else ""
-    if made.stage is None:
+def states_suspension(claim: NodeClaim, made: Unhealthy) -> bool:
+    """Whether the claim states that machines with this image are kept: until the image changes, or a user decides.
+
+    Of an unknown image, too.
+    """
+    stated, image = claim.condition(NODE_HEALTHY, "False"), reported(claim).suspended_image
+    if made.stage is None or stated is None or stated.reason != reasons.REPAIR_SUSPENDED:
         return False
-    if made.stage.image == ANY_IMAGE:
-        return limits.suspension_message(f, made.stage) in message
-    return made.stage.image in message.split()
+    return image is None or (image == made.stage.image and image != "")

@@ -3,10 +3,8 @@
 import msgspec
 
 from controllers.model.conditions import ConditionUpdate, clock_text
-from controllers.model.deadlines import MARK
 from controllers.model.facts import Facts
 from provisioner.api import labels, reasons
-from provisioner.api.conditions import MESSAGE_BYTES, truncate
 
 from . import limits, messages, repair, signals
 from .repairable import is_enabled
@@ -23,17 +21,14 @@ REPORTED = (
 
 def with_blocked_repair(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:
     """The condition of a claim's Node, with the cause appended if a repair is due and delayed."""
-    if update is None or update.reason not in REPORTED or f.unhealthy is None:
+    if update is None or update.kept or update.reason not in REPORTED or f.unhealthy is None:
         return update
     text = f"; repair delayed: {why}" if (why := repair.blocked(f)) else _replaced_text(f)
     if not text and limits.suspended(f) and repair.is_due(f):
         text = "; repair suspended: see condition NodeHealthy"
     if not text:
         return update
-    # What is added is not cut, nor the word by which a passed deadline is reported once; the cause can be.
-    cause, mark, deadline = update.message.partition(MARK)
-    room = MESSAGE_BYTES - len((text + mark + deadline).encode())
-    return msgspec.structs.replace(update, message=truncate(cause, room) + text + mark + deadline)
+    return msgspec.structs.replace(update, ending=text + update.ending)
 
 
 def taken_back(f: Facts, update: ConditionUpdate | None) -> ConditionUpdate | None:

@@ -14,10 +14,11 @@ import msgspec
 
 from controllers.model.adoption import kept
 from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
-from controllers.model.deadlines import is_overdue, watched
+from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
+from controllers.model.reported import Reported
 from controllers.model.steps import PatchNode, Step
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.consistency import scaled_to_zero, scaled_to_zero_message
@@ -26,7 +27,6 @@ from provisioner.api.conditions import INITIALIZED, MESSAGE_BYTES, REGISTERED, S
 from provisioner.api.meta import Condition, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.workload import Cause
 
 from . import dra, readiness
 from .expected_gpus import whole_number
@@ -87,7 +87,7 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     if waiting is None:
         labelled = labels.INITIALIZED in node.metadata.labels
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED) if labelled else update_refused(f, node)
-    if starting is None and (waiting.recheck is not None or is_overdue(waiting.message)):
+    if starting is None and (waiting.recheck is not None or waiting.overdue):
         return waiting  # a readiness rule has a timeout of its own
     began = claim.condition(REGISTERED, "True")
     since = began.last_transition_time if began is not None else f.now
@@ -133,8 +133,7 @@ def _usable(f: Facts, claim: NodeClaim, node: Node | None, current: Condition) -
     # What the Node shows is in doubt for so long; a partitioning by the MIG manager takes longer, and is reported.
     if waiting.recheck is not None and not state_of(f, claim, node).short and not changes_mig(node):
         return _unchanged(current, waiting.recheck)
-    reason = reasons.GPU_UNAVAILABLE if waiting.reason in LACKS_GPUS else waiting.reason
-    return msgspec.structs.replace(waiting, status="False", reason=reason)
+    return _lost(f, waiting) if waiting.reason in LACKS_GPUS else msgspec.structs.replace(waiting, status="False")
 
 
 def _tolerated(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate:
@@ -146,14 +145,20 @@ def _tolerated(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate:
     left = max(f.policy.gpu_loss_seconds - short_seconds, state.hold_seconds)
     if left > 0:
         return ConditionUpdate(status="True", reason=reasons.INITIALIZED, recheck=left)
-    short = _missing_gpus(f, claim, node, state)
-    return msgspec.structs.replace(short, status="False", reason=reasons.GPU_UNAVAILABLE, warning=True)
+    return msgspec.structs.replace(_lost(f, _missing_gpus(f, claim, node, state)), warning=True)
+
+
+def _lost(f: Facts, missing: ConditionUpdate) -> ConditionUpdate:
+    """The condition of a Node that had its GPUs, with the cause that is known if it lies in the machine."""
+    fault = f.diagnosis.cause if f.diagnosis is not None and f.diagnosis.of_machine else ""
+    reports = Reported(fault=fault)
+    return msgspec.structs.replace(missing, status="False", reason=reasons.GPU_UNAVAILABLE, reports=reports)
 
 
 def _unchanged(current: Condition, seconds: float) -> ConditionUpdate:
     """The condition as it is, for so long: nothing is written between NotReady and True."""
     return ConditionUpdate(
-        status="False", reason=current.reason, message=current.message, recheck=seconds, warning=True
+        status="False", reason=current.reason, message=current.message, recheck=seconds, warning=True, kept=True
     )
 
 
@@ -190,9 +195,7 @@ def uninitialized(f: Facts, claim: NodeClaim, node: Node) -> ConditionUpdate | N
 
 def _deadlock(f: Facts, taint: Taint) -> str:
     """Why the taint may stay for ever: the device plugin does not tolerate it; "" if it does."""
-    found = f.diagnosis
-    kept_away = found is not None and found.cause is Cause.PLUGIN_KEPT_AWAY and str(taint) in found.text
-    return _diagnosed(f) if kept_away else ""
+    return _diagnosed(f) if f.diagnosis is not None and taint in f.diagnosis.taints else ""
 
 
 def _waiting(reason: str, message: str) -> ConditionUpdate:

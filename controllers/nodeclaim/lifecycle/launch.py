@@ -11,6 +11,8 @@ docs/references/rules.md#limits-on-cost-and-privilege.
 
 from datetime import datetime
 
+import msgspec
+
 from cloudprovider.errors import NoCapacity
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.conditions import ConditionUpdate, clock_text, launched
@@ -18,6 +20,7 @@ from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim, unrelated_nodes
 from controllers.model.ownership import Verdict, held_by, marked, verdict
+from controllers.model.reported import Reported
 from controllers.model.steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED, Status
@@ -127,7 +130,8 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
             choice = offerings.fallback_message(f, instance)
             state = f"{instance.raw_state or 'Creating'} since {clock_text(began)}"
             message = "; ".join((state, *filter(None, (choice,)), USUAL_TIME))
-            creating = ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message)
+            reports = Reported(first_choice=offerings.first_failed(f) if choice else "")
+            creating = ConditionUpdate(status="Unknown", reason=reasons.CREATING, message=message, reports=reports)
             return watched(creating, name="creating", since=began, now=f.now, limit_seconds=f.policy.creating_seconds)
 
 
@@ -137,14 +141,12 @@ def _is_final(update: ConditionUpdate) -> bool:
 
 
 def _failed(f: Facts, instance: Instance) -> ConditionUpdate:
-    reason = reasons.CREATE_FAILED
     message = f"agent pool ended in {instance.raw_state}; see az aks nodepool show --name {instance.name}"
+    found = ConditionUpdate(status="False", reason=reasons.CREATE_FAILED, message=message, warning=True)
     if instance.failure is not None:
-        reason, message = instance.failure.reason, instance.failure.message
-        if instance.failure.kind == NoCapacity.kind and offerings.exhausted(f):
-            message = offerings.with_exhausted(message)
+        found = offerings.failed_condition(f, instance.failure)
     recheck = f.delete_failed.retry_in(f.loop_now) if f.delete_failed is not None else None
-    return ConditionUpdate(status="False", reason=reason, message=message, recheck=recheck or None, warning=True)
+    return msgspec.structs.replace(found, recheck=recheck or None)
 
 
 def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
@@ -152,7 +154,7 @@ def _keep_cause(claim: NodeClaim) -> ConditionUpdate | None:
     current = claim.condition(LAUNCHED, "False")
     if current is None:
         return None
-    return ConditionUpdate(status="False", reason=current.reason, message=current.message, warning=True)
+    return ConditionUpdate(status="False", reason=current.reason, message=current.message, warning=True, kept=True)
 
 
 def _lookup_failed(f: Facts) -> ConditionUpdate | None:

@@ -9,12 +9,15 @@ Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-po
 docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).
 """
 
+import msgspec
+
 from cloudprovider.errors import NoCapacity, Rejected
-from cloudprovider.interface import Instance, Offering
+from cloudprovider.interface import Failure, Instance, Offering
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
 from controllers.model.failures import CloudFailure
-from provisioner.api.conditions import EXHAUSTED, LAUNCHED
+from controllers.model.reported import NOTHING, OF_CLUSTER, LaunchFailure, Reported, reported
+from provisioner.api.conditions import EXHAUSTED
 
 
 def next_offering(f: Facts) -> Offering | None:
@@ -45,32 +48,43 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
     claim = f.claim
     if claim is None or not f.offers or any(offer.available_in <= 0 for offer in f.offers):
         return None
-    last = min(f.offers, key=lambda offer: offer.failed_age)
     soonest = min(offer.available_in for offer in f.offers)
-    current, ended = claim.condition(LAUNCHED, "False"), exhausted(f)
-    keep = current is not None and current.reason == last.reason and (EXHAUSTED in current.message) == ended
-    cause = without_exhausted(current.message) if current is not None and keep else last.message
-    message = with_exhausted(cause) if ended else cause
-    return ConditionUpdate(status="False", reason=last.reason, message=message, recheck=soonest, warning=True)
+    last, known, ended = min(f.offers, key=lambda offer: offer.failed_age), reported(claim).failure, exhausted(f)
+    # Another failure for the same reason changes nothing that the condition reports.
+    keep = known is not None and (known.reason, known.exhausted) == (last.reason, ended)
+    cause = known.message if known is not None and keep else last.message
+    failure = LaunchFailure(reason=last.reason, message=cause, scope=last.scope, after=last.after, exhausted=ended)
+    return msgspec.structs.replace(_condition(failure), recheck=soonest)
 
 
-def with_exhausted(message: str) -> str:
-    """The message with the phrase for exhaustion appended."""
-    return f"{message}; {EXHAUSTED}"
-
-
-def without_exhausted(message: str) -> str:
-    """The message without the phrase for exhaustion."""
-    return message.partition(f"; {EXHAUSTED}")[0]
+def failed_condition(f: Facts, failed: Failure) -> ConditionUpdate:
+    """The Launched condition after an attempt that has just failed."""
+    ended = failed.kind == NoCapacity.kind and exhausted(f)
+    found = _condition(
+        LaunchFailure(
+            reason=failed.reason, message=failed.message, scope=failed.scope, after=failed.after, exhausted=ended
+        )
+    )
+    # The failure of one of several offerings is of no use later.
+    return found if ended or failed.scope in OF_CLUSTER else msgspec.structs.replace(found, reports=NOTHING)
 
 
 def last_failure(f: Facts) -> ConditionUpdate | None:
-    """The Launched condition after an attempt that has just failed, while other offerings remain."""
+    """The Launched condition after a request that was refused, while other offerings remain."""
     failed = f.create_failed
     if failed is None or not tries_next(failed) or not failed.concerns(f.claim):
         return None
-    message = with_exhausted(failed.message) if exhausted(f) else failed.message
-    return ConditionUpdate(status="False", reason=failed.reason, message=message, warning=True)
+    last = min(f.offers, key=lambda offer: offer.failed_age) if f.offers else None
+    scope, after = (last.scope, last.after) if last is not None else ("request", None)
+    failure = Failure(reason=failed.reason, message=failed.message, kind=NoCapacity.kind, scope=scope, after=after)
+    return failed_condition(f, failure)
+
+
+def _condition(failure: LaunchFailure) -> ConditionUpdate:
+    """With the phrase for exhaustion if all offerings have failed."""
+    message = f"{failure.message}; {EXHAUSTED}" if failure.exhausted else failure.message
+    reports = Reported(failure=failure)
+    return ConditionUpdate(status="False", reason=failure.reason, message=message, warning=True, reports=reports)
 
 
 def attempt_message(f: Facts, offering: Offering) -> str:
@@ -83,15 +97,20 @@ def attempt_message(f: Facts, offering: Offering) -> str:
 
 
 def fallback_message(f: Facts, instance: Instance) -> str:
-    """Which choice the pool is, and why the first failed; "" for the first. The text on the claim is kept."""
+    """Which choice the pool is, and why the first failed; "" for the first."""
     place = _rank(f, instance.offering)
     if f.claim is None or place < 2:
         return ""
-    choice, first = f"{instance.offering} is choice {place} of {len(f.offers)}", f.offers[0]
-    current = f.claim.condition(LAUNCHED, "Unknown")
-    cause = f", {first.offering} failed with {first.reason}" if first.failed else ""
-    parts = current.message.split("; ") if current is not None else []
-    return next((part for part in parts if part.startswith(choice)), choice + cause)
+    failed = first_failed(f)
+    cause = f", {f.offers[0].offering} failed with {failed}" if failed else ""
+    return f"{instance.offering} is choice {place} of {len(f.offers)}{cause}"
+
+
+def first_failed(f: Facts) -> str:
+    """The reason for which the first offering failed before another one was requested; "" if it did not."""
+    if f.offers and f.offers[0].failed:
+        return f.offers[0].reason
+    return reported(f.claim).first_choice if f.claim is not None else ""
 
 
 def _rank(f: Facts, offering: Offering) -> int:

@@ -8,10 +8,11 @@ from typing import NamedTuple
 
 from cloudprovider.azure.offerings import allowed_offerings
 from controllers.model.ownership import managed, resource_group_of
+from controllers.model.reported import reported
 from controllers.nodepool.nodepool import is_ours
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.readiness_rules import watched_by
-from provisioner.api.conditions import EXHAUSTED, LAUNCHED
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config
 from provisioner.runtime.clock import Clock
@@ -174,7 +175,9 @@ async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | No
             continue
         failed += 1
         tried = dict.fromkeys(str(offering) for offering in allowed_offerings(claim))
-        cause = f"none of {', '.join(tried)} is available" if EXHAUSTED in launched.message else "not launched"
+        failure = reported(claim).failure
+        none_left = failure is not None and failure.exhausted
+        cause = f"none of {', '.join(tried)} is available" if none_left else "not launched"
         since = moment(launched.last_transition_time)
         remedy = f"kubectl describe nodeclaim {claim.name} shows the time of the next attempt."
         found.failed("claims", f"{claim.name}: {cause} since {since}: {launched.reason}: {launched.message}", remedy)

@@ -12,8 +12,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
 
 from cloudprovider.interface import Offering
-from controllers.model import deadlines
 from controllers.model.ownership import managed
+from controllers.model.reported import reported
 from controllers.planner.plan import phase_of
 from provisioner.api import labels
 from provisioner.api.conditions import DEPENDENTS, INITIALIZED, READY
@@ -74,7 +74,8 @@ class ClaimGauges:
             if not managed(claim):
                 continue
             phases[phase_of(claim)] += 1
-            overdue.update(c.type for c in claim.status.conditions if deadlines.is_overdue(c.message))
+            late = reported(claim).overdue
+            overdue.update(c.type for c in claim.status.conditions if c.type in late)
             if not claim.deleting and claim.condition(READY, "True") is None:
                 obstacle = first_obstacle(claim)
                 stuck[obstacle] += 1

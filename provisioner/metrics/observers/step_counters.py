@@ -17,7 +17,7 @@ from controllers.model.steps import (
     DeleteNode,
     DeletePods,
     EvictPods,
-    PatchStatus,
+    PatchClaim,
     Read,
     RestartPluginPod,
     Write,
@@ -76,8 +76,9 @@ class StepCounters:
                 self.disrupted(claim, cause)
             case RestartPluginPod(), Wrote() | Evicted():
                 self._repaired(facts, "restart-plugin", "unhealthy-node")
-            case PatchStatus(overdue=overdue), Wrote() if overdue:
-                self._overdue.labels(overdue).inc()
+            case PatchClaim(overdue=overdue), Wrote():
+                for deadline in overdue:
+                    self._overdue.labels(deadline).inc()
             case EvictPods() | DeletePods(), Evicted():
                 self._pods_left(result, by_force=isinstance(step, DeletePods))
             case _:

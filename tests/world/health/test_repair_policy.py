@@ -263,6 +263,22 @@ async def test_h1_gpus_that_are_gone_for_16_minutes(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
+async def test_h1_a_new_leader_while_gpus_are_gone(sim: Sim) -> None:
+    """The claim reports that the machine is at fault: the time does not begin with the next leader's diagnosis."""
+    plugin(sim)
+    uid = await one(sim)
+    sim.nodes.kill_plugin(node_name(sim))
+    await asyncio.sleep(LOSS + 2 * MINUTE)
+    assert claim_condition(sim, "Initialized")[:2] == ("False", "GPUUnavailable")
+    sim.crash()
+    await sim.start_controller("ctl1")
+    await asyncio.sleep(8 * MINUTE - 5)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 2 * MINUTE, "its claim is deleted")
+    await replaced(sim, uid)
+
+
+@simulated(azure=FAST)
 async def test_h1_a_plugin_that_no_machine_can_run_replaces_none(sim: Sim) -> None:
     """The plugin's DaemonSet selects a label that no Node has: the GPUs are gone, and the machine is kept."""
     plugin(sim, nodeSelector={"no": "such-label"})

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from cloudprovider.azure.arm_errors import read_body, read_error
 from cloudprovider.azure.error_table import TABLE, UNKNOWN, Row
-from cloudprovider.azure.errors import classify, classify_failure, classify_operation, failure_from_condition, match_row
+from cloudprovider.azure.errors import classify, classify_failure, classify_operation, match_row
 from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
 from cloudprovider.interface import Failure
 from provisioner.simulator.azure import faults
@@ -105,27 +105,6 @@ def updates(case: Case, shape: str, error: CloudError | Failure) -> None:
         assert error.scope == case.scope, shape
     if isinstance(error, Retryable):
         assert error.conflict == case.conflict, shape
-
-
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_a_condition_message_restores_the_failure(case: Case) -> None:
-    """After a restart the message of a NoCapacity condition restores scope and delay; other errors restore nothing."""
-    if not case.code:
-        return
-    reported = answered(case, case.statuses[0], flat(case.code, case.says))
-    again = failure_from_condition(reported.reason, reported.message)
-    if not isinstance(reported, NoCapacity):
-        assert again is None
-        return
-    assert again is not None
-    assert (again.kind, again.reason, again.message) == (reported.kind, reported.reason, reported.message)
-    assert (again.scope, again.after) == (reported.scope, reported.after)
-
-
-@pytest.mark.parametrize("message", ["", ": ", "QuotaExceeded", "no cores", "x: y: z", f"A{'b' * 300}: {'c' * 300}"])
-def test_other_condition_messages_restore_nothing(message: str) -> None:
-    """A message that matches no row restores no failure."""
-    assert failure_from_condition("QuotaExceeded", message) is None
 
 
 def test_every_code_of_the_reference_has_a_case() -> None:

@@ -96,4 +96,4 @@ def says(known: Facts, kind: str) -> tuple[str, str, str]:
     """Status, reason and message of the condition; empty strings without one."""
     (going, *_) = known.claims
     updates = termination_conditions(known, going).get(kind)
-    return (updates.status, updates.reason, updates.message) if updates is not None else ("", "", "")
+    return (updates.status, updates.reason, updates.text) if updates is not None else ("", "", "")

@@ -10,6 +10,7 @@ import pytest
 from controllers.model.diagnosis import Diagnosis, PodName, Workloads
 from controllers.model.facts import DeviceSight
 from controllers.model.policy import Policy
+from controllers.model.reported import Reported
 from controllers.model.steps import LookUpWorkloads, Wait
 from controllers.node.health.diagnosis import diagnose, lacks_pod
 from controllers.node.health.diagnosis_reads import blamed, diagnosis, step
@@ -17,9 +18,8 @@ from controllers.nodeclaim.lifecycle import initialization
 from controllers.nodeclaim.lifecycle.gpu_resources import GpuState
 from provisioner.api import labels
 from provisioner.api.conditions import MESSAGE_BYTES
-from provisioner.api.meta import Condition, Taint
+from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
-from provisioner.api.nodeclaim import NodeClaimStatus
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
 from provisioner.api.workload import Cause, DaemonSetStatus, DaemonSetWorkload, WorkloadPod
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
@@ -497,21 +497,14 @@ def test_since_when_the_fault_is_the_machines(
     assert (found.at_fault, found.blamed_since) == after, about
 
 
-STATED = [
-    ("Pod a runs (plugin 1), since 12:00:00Z; check the driver", None),
-    ("Pod a runs, since 12:00:00Z; check the d...", None),
-    ("Pod a runs, since 12:00:00Z; wait for the rollout", 0.0),
-    ("Pod a is not running, since 12:00:00Z; check the driver", 0.0),
-    ("no DaemonSet of the cluster is a device plugin", 0.0),
-]
-
-
-@pytest.mark.parametrize(("message", "since"), STATED)
-def test_a_new_leader_counts_from_what_the_claim_states(message: str, since: float | None) -> None:
-    """A fault that the claim states is as old as that. With another cause there, the plugin may have just started."""
-    lost = Condition(type="Initialized", status="False", last_transition_time=BORN, message=message)
-    made = msgspec.structs.replace(claim(), status=NodeClaimStatus(conditions=(lost,)))
+@pytest.mark.parametrize(
+    ("fault", "since"), [(OF_MACHINE.cause, None), ("PartialDevices", 0.0), ("", 0.0), (None, 0.0)]
+)
+def test_a_new_leader_counts_from_what_the_claim_reports(fault: str | None, since: float | None) -> None:
+    """A fault that the claim reports is as old as that. Without it, the plugin may have just started."""
+    notes = {labels.REPORTED: msgspec.json.encode(Reported(fault=fault)).decode()} if fault is not None else {}
     sight = DeviceSight(node_uid="n")
+    made = claim(annotations=notes)
     found = blamed(facts(claims=(made,), diagnosis=OF_MACHINE, devices=sight, gpu_short_since=-7200.0))
     assert found is not None
     assert (found.at_fault, found.blamed_since) == (True, since)

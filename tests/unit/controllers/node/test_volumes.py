@@ -12,7 +12,7 @@ from controllers.model.steps import DeleteInstance, ReadVolumes, Wait
 from controllers.planner.plan import plan
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.pod import EphemeralVolume, Pod, Volume
-from tests.unit.builders import NODE, NOW
+from tests.unit.builders import NODE, NOW, written
 
 from .drains import EVERYTHING, attachment, emptying, pod, says, step
 from .test_drain import going, in_seconds
@@ -95,9 +95,9 @@ def test_volumes_that_stay_attached_are_overdue_once() -> None:
     status = msgspec.structs.replace(known.claims[0].status, conditions=reported.conditions)
     standing = msgspec.structs.replace(known.claims[0], status=status)
     later = msgspec.structs.replace(known, claims=(standing,), now=NOW + timedelta(seconds=361))
-    late = plan(later)
-    assert isinstance(late, steps.PatchStatus)
-    assert late.overdue == "detaching"
+    _, late = written(later)
+    assert isinstance(late, steps.PatchClaim)
+    assert late.overdue == ("detaching",)
     assert "pv-1" in says(later, "VolumesDetached")[2]
     assert "overdue" in says(later, "VolumesDetached")[2]
 

@@ -33,11 +33,13 @@ from tests.unit.builders import (
     SIZE,
     UID,
     UP,
+    after,
     claim,
     facts,
     instance,
     node,
     offer,
+    written,
 )
 from tests.unit.controllers.node.drains import GOING, cordoned, drained, pod
 
@@ -994,28 +996,30 @@ def test_rejected_claim_is_retried_after_a_change_of_its_labels() -> None:
 def test_deadline_is_reported_once_and_deletes_nothing() -> None:
     """An overdue creation causes one Event and one count; the pool is kept."""
     late = facts(claims=(claim(),), instance=instance(CREATING), now=BORN + timedelta(minutes=46))
-    step = plan(late)
-    assert isinstance(step, steps.PatchStatus)
-    assert step.overdue == "creating"
-    assert any(event.type == "Warning" for event in step.events)
-    reported = msgspec.structs.replace(
-        claim(), status=msgspec.structs.replace(claim().status, conditions=step.conditions)
-    )
+    status, record = written(late)
+    assert isinstance(record, steps.PatchClaim)
+    assert record.overdue == ("creating",)
+    assert [(event.type, event.message) for event in record.events] == [("Warning", conditions(late)["Launched"][2])]
+    reported = after(claim(), status, record)
     assert isinstance(plan(msgspec.structs.replace(late, claims=(reported,))), steps.Wait)
+    running = msgspec.structs.replace(late, claims=(reported,), instance=instance())
+    _, ended = written(running)
+    assert isinstance(ended, steps.PatchClaim)
+    assert (ended.annotations, ended.overdue) == ({labels.REPORTED: None}, ())
 
 
 def test_deadline_is_reported_once_although_the_message_changes() -> None:
     """The position in the queue may change after the deadline, without another Event or count."""
     waiting = {"claims": (claim(),), "now": BORN + timedelta(minutes=6)}
-    late = plan(facts(**waiting, counts=ClusterCounts(pools=90, place=2, waiting=3)))
-    assert isinstance(late, steps.PatchStatus)
-    assert (late.overdue, len(late.events)) == ("launch", 1)
-    reported = msgspec.structs.replace(
-        claim(), status=msgspec.structs.replace(claim().status, conditions=late.conditions)
-    )
-    again = plan(facts(**{**waiting, "claims": (reported,)}, counts=ClusterCounts(pools=90, place=1, waiting=2)))
+    status, record = written(facts(**waiting, counts=ClusterCounts(pools=90, place=2, waiting=3)))
+    assert isinstance(record, steps.PatchClaim)
+    assert (record.overdue, len(record.events)) == (("launch",), 1)
+    reported = after(claim(), status, record)
+    known = facts(**{**waiting, "claims": (reported,)}, counts=ClusterCounts(pools=90, place=1, waiting=2))
+    again, waits = written(known)
     assert isinstance(again, steps.PatchStatus)
-    assert (again.overdue, again.events) == ("", ())
+    assert isinstance(waits, steps.Wait)
+    assert again.events == ()
     assert "position 1 of 2 in the queue" in {c.type: c.message for c in again.conditions}["Launched"]
 
 
@@ -1044,11 +1048,7 @@ def test_each_failed_attempt_is_reported() -> None:
 
 def test_message_of_an_unavailable_offering_is_stable() -> None:
     """Attempts of other claims change the cause, but not the message of a claim that has one."""
-    first = plan(facts(claims=(claim(),), offers=(offer(30.0),)))
-    assert isinstance(first, steps.PatchStatus)
-    reported = msgspec.structs.replace(
-        claim(), status=msgspec.structs.replace(claim().status, conditions=first.conditions)
-    )
+    reported = after(claim(), *written(facts(claims=(claim(),), offers=(offer(30.0),))))
     anew = msgspec.structs.replace(offer(60.0), message="other numbers")
     waiting = plan(facts(claims=(reported,), offers=(anew,)))
     assert isinstance(waiting, steps.Wait)
@@ -1102,9 +1102,9 @@ def test_overdue_deletion_is_reported() -> None:
     waiting = plan(known)
     assert isinstance(waiting, steps.Wait)
     assert waiting.after == pytest.approx(known.policy.stale_list_seconds)
-    late = plan(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
-    assert isinstance(late, steps.PatchStatus)
-    assert late.overdue == "deleting"
+    _, late = written(msgspec.structs.replace(known, now=NOW + timedelta(minutes=30)))
+    assert isinstance(late, steps.PatchClaim)
+    assert late.overdue == ("deleting",)
 
 
 def test_due_deletion_waits_for_a_failed_read() -> None:
