@@ -8,7 +8,7 @@ import structlog
 
 from cloudprovider.interface import Instance
 from controllers.model.crd_deletion import crds_of
-from controllers.model.results import CloudFailed, Evicted, Fenced, Kind, KubeFailed, Result
+from controllers.model.results import CloudFailed, Evicted, Fenced, KubeFailed, Result
 from controllers.model.steps import (
     AskCause,
     CountGpuPods,
@@ -132,10 +132,6 @@ class Actuator:
                 return await self._kube.count_gpu_pods(step)
             case ReadVolumes():
                 return await self._kube.read_volumes(step)
-
-    async def current_version(self, kind: Kind, name: str, uid: str) -> str:
-        """The version the API server has of this object now; "" if it is gone. Raises KubeError."""
-        return await self._kube.current_version(kind, name, uid)
 
     def record_event(self, about: NodeClaim | NodePool | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.

@@ -189,21 +189,6 @@ class KubernetesActuator:
             found[name] = next((crd for crd in listed.items if crd.metadata.name == name), None)
         return ReadCrds(crds=found)
 
-    async def current_version(self, kind: Kind, name: str, uid: str) -> str:
-        """The resource version of the object of this name and UID, "" if there is none."""
-        try:
-            meta = await self._metadata(kind, name)
-        except KubeError as error:
-            if error.not_found:
-                return ""
-            raise
-        return meta.resource_version if meta.uid == uid else ""
-
-    async def _metadata(self, kind: Kind, name: str) -> ObjectMeta:
-        if kind == "claim":
-            return (await self._kube.get(NODECLAIMS, name)).metadata
-        return (await self._kube.get(NODES, name)).metadata
-
     async def read_nodes(self, step: LookUpNodes) -> ReadNodes:
         """All Nodes with this pool's label."""
         found = await self._kube.list(NODES, digest=whole, label_selector=f"{labels.AKS_AGENTPOOL}={step.pool}")
@@ -262,5 +247,5 @@ def _same_object(uid: str) -> dict[str, object]:
 def _wrote(kind: Kind, meta: ObjectMeta, claim: NodeClaim | None = None) -> Wrote:
     # Removing the last finalizer of a deleting object deletes it, and the answer lacks the version of the deletion.
     gone = meta.deleting and not meta.finalizers
-    version, left = meta.resource_version, None if gone else claim
-    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=version, gone=gone, claim=left)
+    left = None if gone else claim
+    return Wrote(kind=kind, name=meta.name, uid=meta.uid, resource_version=meta.resource_version, claim=left)

@@ -30,7 +30,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     """`pods`: those bound to the Node, besides pods of DaemonSets and static pods.
 
     `quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known. `nominated_seconds`: for
-    so long a pending pod is expected on it. `leaving`: its disruption was decided, which the caches do not show yet.
+    so long a pending pod is expected on it. `leaving`: its disruption is decided and being written.
     `blocked`: why it must not be disrupted voluntarily now, "" if it may. `blocked_eventually`: the same for drift.
     """
 

@@ -297,7 +297,6 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     inventory_synced: bool = True
     list_failed: CloudFailure | None = None
     inventory_age: float = 0.0
-    own_write_pending: bool = False
 
     # Absence of the pool (docs/references/rules.md#absence-needs-proof), and the ages of fresh reads.
     absence: Absence = "unknown"
@@ -307,6 +306,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     claim_read_age: float = math.inf
     claim_read: NodeClaim | None = None
     nodes_known_age: float = math.inf
+    # Of an own write to a Node of this key whose event the watch has not delivered yet.
+    node_write_age: float = math.inf
     nodes_read_age: float = math.inf
     nodes_read: tuple[Node, ...] = ()
 

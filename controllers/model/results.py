@@ -24,16 +24,15 @@ Kind = Literal["claim", "node"]
 
 
 class Wrote(msgspec.Struct, frozen=True, kw_only=True):
-    """A successful write. `resource_version` is "" for a DELETE of an object with finalizers, which it leaves deleting.
+    """A successful write. `resource_version` is "" for a DELETE; it is the one before a write that removed the object.
 
-    `gone`: the write removed the object; the answer then has the version before it. `claim`: the claim as answered.
+    `claim`: the claim as answered; None if the write removed it.
     """
 
     kind: Kind
     name: str
     uid: str
     resource_version: str
-    gone: bool = False
     claim: NodeClaim | None = None
 
 

@@ -84,9 +84,6 @@ def _terminating_phase(claim: NodeClaim) -> Phase:
     return Phase.INSTANCE_TERMINATING if ends else Phase.DRAINING
 
 
-OWN_WRITE_SECONDS = 10.0
-
-
 def plan(f: Facts) -> Step:
     """The next step. A Wait ends no later than the delay of a write that the API server refused."""
     step = _next(f)
@@ -96,8 +93,6 @@ def plan(f: Facts) -> Step:
 
 
 def _next(f: Facts) -> Step:
-    if f.own_write_pending:
-        return Wait(after=OWN_WRITE_SECONDS, why="waiting for the cache to show our last write")
     if not f.kube_synced:
         return Wait(after=None, why="waiting for the first list of claims and Nodes")
     claim = f.claim

@@ -1,12 +1,10 @@
 """Creates the NodeClaims of a scheduling decision, each with knowledge of all earlier ones.
 
-Nothing is created before a fresh LIST has shown that the decision has seen all NodeClaims of NodePools, and the next
-decision is not made before the cache shows what this one has created.
+Nothing is created before a fresh LIST has shown that the decision has seen all NodeClaims of NodePools.
 
 Source: docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-import asyncio
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import NamedTuple
 
@@ -27,7 +25,6 @@ from provisioner.runtime.reflector import Reflector
 
 STALE_SECONDS = 1.0
 FENCED_SECONDS = 5.0
-OWN_WRITE_SECONDS = 10.0
 
 Refused = Callable[[NewMachine, NodePool, str], None]
 
@@ -68,31 +65,6 @@ class ClaimCreator:
         self._node_class = node_class
         self._actuator = actuator
         self._refused = refused
-        self._expected: dict[str, str] = {}
-        self._expected_at = 0.0
-
-    def expects(self, name: str) -> bool:
-        """Whether the cache has not shown this NodeClaim yet."""
-        return name in self._expected
-
-    async def unobserved(self, now: float) -> float | None:
-        """Seconds to wait for the cache to show the NodeClaims of the last pass; None once it shows all."""
-        for name, uid in list(self._expected.items()):
-            seen = self._claims.get(name)
-            if seen is not None and seen.uid == uid:
-                del self._expected[name]
-        if not self._expected:
-            return None
-        if (left := self._expected_at + OWN_WRITE_SECONDS - now) > 0:
-            return left
-        for name, uid in list(self._expected.items()):
-            if not await self._actuator.current_version("claim", name, uid):
-                del self._expected[name]  # deleted since
-        self._expected_at = now
-        if self._expected:
-            log.warning("the cache is behind created NodeClaims", claims=sorted(self._expected))
-            self._claims.invalidate()
-        return STALE_SECONDS
 
     async def stale(self, claims: Sequence[NodeClaim], pool: NodePool | None = None) -> float | None:
         """Seconds to wait if the decision has not seen a NodeClaim that such decisions create; None if it has seen all.
@@ -130,7 +102,6 @@ class ClaimCreator:
         }
         taken = {claim.name for claim in seen}
         claims, created, refused, denied = list[str](), dict[str, str](), dict[str, str](), list[str]()
-        self._expected_at = _now()
         for machine in machines:
             pool = pools.get(machine.node_pool)
             if pool is None:
@@ -141,7 +112,6 @@ class ClaimCreator:
             result = await self._actuator.write(CreateClaim(name=name, manifest=wanted), None)
             match result:
                 case Wrote():
-                    self._expected[name] = result.uid
                     taken.add(name)
                     claims.append(name)
                     created |= dict.fromkeys(machine.pods, name)
@@ -190,7 +160,3 @@ def _log(machine: NewMachine, name: str) -> None:
         instance_types=machine.instance_types[:5],
         price=machine.price,
     )
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

@@ -94,11 +94,10 @@ class DisruptionController:
         self._observer = observer
         # What one method fails at does not delay the others.
         self._retries: dict[Reason, Retries] = {reason: Retries() for reason in REASONS}
-        self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
         self._replacements = Replacements(
             caches,
             actuator,
-            self._creator,
+            ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator),
             machines=machines,
             nominations=nominations,
             removals=Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock),
@@ -140,7 +139,7 @@ class DisruptionController:
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """Subscribe this to the cache of NodeClaims."""
         found = [one for one in (old, new) if one is not None and not why_foreign(one)]
-        if any(is_concerned(one) or replaced_by(one) or self._creator.expects(one.name) for one in found):
+        if any(is_concerned(one) or replaced_by(one) for one in found):
             self._changed()
 
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
@@ -162,8 +161,6 @@ class DisruptionController:
             return None
         if not self._machines.current:
             return STALE_SECONDS
-        if (waits := await self._creator.unobserved(_now())) is not None:
-            return waits
         claims = [one for one in self._caches.claims.items() if not why_foreign(one)]
         errors = RequestErrors()
         under_way = await self._replacements.advance(claims, errors)

@@ -119,30 +119,26 @@ class EmptinessController:
     async def _remove_all(self, pool: NodePool, due: Sequence[Machine]) -> float | None:
         """Remove them one by one; seconds to wait if that was not possible."""
         view = self._leftovers.view() if any(left_over(one) for one in due) else None
-        self._machines.leaving.reserve(one.claim for one in due)
-        kept = {one.claim.uid: one.claim for one in due}
-        release = self._machines.leaving.failed
-        errors, others = RequestErrors(), False
-        try:
-            used = await self._leftovers.kept(view, pool, due)
-            for machine in due:
-                with errors.kept():
-                    if machine.claim.uid in used or await self._removals.is_used(machine):
-                        self._observer.rejected(Command(reason="Empty", machines=(machine,)))
-                        continue
-                    match await self._removals.delete(machine.claim, "Empty"):
-                        case Deletion.FENCED:
-                            return FENCED_SECONDS
-                        case Deletion.DELETED:
-                            del kept[machine.claim.uid]
-                        case Deletion.REFUSED:
-                            others = True
-            errors.raise_first()
-            release = self._machines.leaving.release
-        finally:
-            release(kept.values())
-            if removed := tuple(machine for machine in due if machine.claim.uid not in kept):
-                self._observer.decided(Command(reason="Empty", machines=removed))
+        errors, removed, others = RequestErrors(), list[Machine](), False
+        with self._machines.leaving.reserved(one.claim for one in due):
+            try:
+                used = await self._leftovers.kept(view, pool, due)
+                for machine in due:
+                    with errors.kept():
+                        if machine.claim.uid in used or await self._removals.is_used(machine):
+                            self._observer.rejected(Command(reason="Empty", machines=(machine,)))
+                            continue
+                        match await self._removals.delete(machine.claim, "Empty"):
+                            case Deletion.FENCED:
+                                return FENCED_SECONDS
+                            case Deletion.DELETED:
+                                removed.append(machine)
+                            case Deletion.REFUSED:
+                                others = True
+                errors.raise_first()
+            finally:
+                if removed:
+                    self._observer.decided(Command(reason="Empty", machines=tuple(removed)))
         return BUSY_SECONDS if used or others else None  # others may go in place of these
 
     def _report(self, pool: NodePool, found: Emptiness) -> None:

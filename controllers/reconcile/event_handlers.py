@@ -25,7 +25,7 @@ from .launch_gate import LaunchGate
 
 
 class EventHandlers:
-    """`known_keys` are those that were reconciled before; `continues`: whether a key's own write leads to its next one.
+    """`known_keys` are those that were reconciled before; `continues`: whether an own write leads to the next step.
 
     `launches` delays the first reconcile of a NodePool's claim while further ones are created.
 
@@ -70,6 +70,11 @@ class EventHandlers:
         for node in (old, new):
             if node is not None and (key := pool_of(node)):
                 self._add(key)
+
+    def node_delivered(self, node: Node) -> None:
+        """The watch has delivered an own write to a Node, and every change before it: its key may wait for that."""
+        if key := pool_of(node):
+            self._add(key)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:
         """A DRA driver published other devices of a Node."""

@@ -88,16 +88,11 @@ class ExpirationController:
     async def _delete(self, claim: NodeClaim, at: datetime) -> float | None:
         message = f"Disrupting NodeClaim: Expired at {rfc3339(at)} (spec.expireAfter {claim.spec.expire_after})"
         evidence = Evidence(cause="expired", uid=claim.uid, ours=not why_foreign(claim), seen=True)
-        self._leaving.reserve([claim])
-        try:
+        with self._leaving.reserved([claim]):
             deletion = await delete_claim(self._actuator, claim, evidence, message)
-        except BaseException:
-            self._leaving.failed([claim])
-            raise
         if deletion is Deletion.DELETED:
             self._disrupted(claim, "expired")
             return None
-        self._leaving.release([claim])
         if deletion is Deletion.REFUSED:
             return REFUSED_SECONDS
         return FENCED_SECONDS if deletion is Deletion.FENCED else STALE_SECONDS

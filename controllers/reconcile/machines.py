@@ -7,7 +7,9 @@ Source: docs/references/karpenter.md#disruption-budgets, docs/references/karpent
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta
 
 import msgspec
@@ -21,7 +23,6 @@ from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
 from controllers.state.indexes import NODEPOOL
 from provisioner.api.causes import Reason
-from provisioner.api.conditions import DISRUPTION_REASON
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -31,20 +32,19 @@ from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.reflector import Reflector
 
-from .claim_creator import OWN_WRITE_SECONDS
 from .demand_caches import DemandCaches
 
-# Longer than any command is written, and any cache is behind: a mark and its removal may be one change of the cache.
-RESERVED_SECONDS = 600.0
+# So long a watch may be behind a request that was not answered.
+UNANSWERED_SECONDS = 10.0
 # How long a machine is left alone after the API server refused to delete its NodeClaim.
 REFUSED_SECONDS = 600.0
 
 
 class Leaving:
-    """UIDs of NodeClaims whose disruption this process has decided and the cache does not show yet.
+    """UIDs of NodeClaims whose disruption this process has decided and is writing.
 
-    Reserve them in the same step of the event loop as the decision, and release those that are not disrupted after all.
-    `now()`: the loop time in seconds.
+    Of a request without an answer nobody knows whether it was carried out: its NodeClaims count until the cache would
+    show that. `now()`: the loop time in seconds.
     """
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -54,26 +54,20 @@ class Leaving:
     def __contains__(self, uid: str) -> bool:
         return self._until.get(uid, 0.0) > self._now()
 
-    def reserve(self, claims: Iterable[NodeClaim]) -> None:
-        """Their disruption is decided."""
-        until = self._now() + RESERVED_SECONDS
-        self._until |= {claim.uid: until for claim in claims}
-
-    def release(self, claims: Iterable[NodeClaim]) -> None:
-        """They are not disrupted: nothing was written."""
-        for claim in claims:
-            self._until.pop(claim.uid, None)
-
-    def failed(self, claims: Iterable[NodeClaim]) -> None:
-        """A request failed that can have taken effect: the cache shows it soon, if it did."""
-        until = self._now() + OWN_WRITE_SECONDS
-        self._until |= {claim.uid: until for claim in claims if claim.uid in self._until}
-
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims: what it shows as going need not be remembered."""
-        if new is not None and not new.deleting and new.condition(DISRUPTION_REASON, "True") is None:
-            return
-        self.release(claim for claim in (old, new) if claim is not None)
+    @contextmanager
+    def reserved(self, claims: Iterable[NodeClaim]) -> Iterator[None]:
+        """Enter this in the same step of the event loop as the decision; an error that ends it leaves open what was
+        written.
+        """
+        now, uids = self._now(), [claim.uid for claim in claims]
+        self._until = {uid: until for uid, until in self._until.items() if until > now} | dict.fromkeys(uids, math.inf)
+        try:
+            yield
+        except BaseException:
+            self._until |= dict.fromkeys(uids, self._now() + UNANSWERED_SECONDS)
+            raise
+        for uid in uids:
+            self._until.pop(uid, None)
 
 
 class Machines:

@@ -1,7 +1,6 @@
 """Creates NodeClaims for pending pods: caches to one snapshot, one decision, and its NodeClaims one by one.
 
-A pass begins when the batch of provisionable pods closes, and every 10 s while pods stay pending. It does not begin
-before the cache shows the NodeClaims of the last pass.
+A pass begins when the batch of provisionable pods closes, and every 10 s while pods stay pending.
 
 Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/karpenter.md#scheduling.
 """
@@ -137,12 +136,7 @@ class Provisioner:
         self._wake(KEY)
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """The cache may show the last NodeClaim that a pass waits for. Pods of a deleting one need another.
-
-        One that cannot be launched may be to delete, or to replace.
-        """
-        if new is not None and self._creator.expects(new.name):
-            self._wake(KEY)
+        """Pods of a deleting NodeClaim need another. One that cannot be launched may be to delete, or to replace."""
         starts = new is not None and new.deleting and (old is None or not old.deleting)
         if new is not None and starts and nodepool_of(new) is not None:
             self._batch.add(new.uid, _now())
@@ -170,8 +164,6 @@ class Provisioner:
         if remaining != 0:
             return remaining
         self._observer.due()
-        if (waits := await self._creator.unobserved(now)) is not None:
-            return waits
         self._deciding = True
         try:
             return await self._provision(now)

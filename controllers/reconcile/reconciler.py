@@ -1,7 +1,7 @@
 """Reconciles one key: caches to Facts, Facts to one step, the step's result to memory.
 
-The work queue never hands out a key twice at the same time. One pass makes at most one write, and the next plan for the
-key waits until the cache shows it.
+The work queue never hands out a key twice at the same time. One pass makes at most one write, which the caches show
+before the next one.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
-from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result, Wrote
+from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result
 from controllers.model.steps import (
     CreateInstance,
     DeleteClaim,
@@ -43,6 +43,7 @@ from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes
 from controllers.state.memory import Memory
 from controllers.state.memory_updates import (
+    LEADING,
     first_conflict,
     refresh,
     remember,
@@ -60,7 +61,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
 
-from . import expectations, lifecycle_log
+from . import lifecycle_log
 from .another_machine import AnotherMachine
 from .removal_records import RemovalRecords
 from .stalled import recovered, stalled
@@ -122,10 +123,9 @@ class Reconciler:
         return tuple(self._memories)
 
     def continues(self, key: str) -> bool:
-        """Whether the last own write on this key leads to its next step, and the cache shows it now."""
+        """Whether the write on this key that is under way, or was the last one, leads to its next step."""
         memory = self._memories.get(key)
-        expectation = memory.expectation if memory is not None else None
-        return expectation is not None and expectation.leads and self._indexes.shows(expectation)
+        return memory is not None and memory.leads
 
     async def reconcile(self, key: str) -> float | None:
         """One pass: at most one write. Returns the seconds until the next one; None: when an object changes.
@@ -133,7 +133,7 @@ class Reconciler:
         Raises KubeError for a request that can succeed when it is repeated; the queue backs off.
         """
         memory = self._memories.setdefault(key, Memory())
-        await expectations.verify(memory, self._indexes, self._actuator, now=self._now)
+        memory.leads = False
         for _ in range(READS_PER_PASS):
             facts = self.observe(key, memory)
             await self._removal_records.record_ended_rows()
@@ -184,20 +184,11 @@ class Reconciler:
             step = stalled(claim, error, failures, self._clock.now())
             if step is None:
                 continue
-            began = self._now()
-            result = await self._actuator.write(step, claim)
-            if isinstance(result, Wrote):
-                # An own write like any other: the next plan waits until the cache shows it. One that the cache does not
-                # show yet is waited for first; the claim's version is then a precondition of the next write.
-                memory = self._memories.setdefault(key, Memory())
-                if memory.expectation is not None and not self._indexes.shows(memory.expectation):
-                    continue
-                self._remember(memory, step, result, claim=claim, wall=self._clock.now(), began=began)
+            await self._actuator.write(step, claim)
 
     def observe(self, key: str, memory: Memory) -> Facts:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""
         now, wall = self._now(), self._clock.now()
-        expectations.update(memory, self._indexes)
         instance = with_cause(memory, self._inventory.get(key))
         claims = self._indexes.claims_of(key)
         update_from_deletion(memory, instance, claim=claims[0] if claims else None, now=now)
@@ -233,6 +224,8 @@ class Reconciler:
         began = self._now()
         set_controller(controller_name(facts, step))
         if isinstance(step, Write):
+            # Before the write: its answer changes the caches, whose handlers add the key again.
+            memory.leads = isinstance(step, LEADING)
             result = await self._write(facts, step, began)
         else:
             result = await self._actuator.read(step)
@@ -308,7 +301,7 @@ class Reconciler:
                 await self._perform(memory, facts, LookUpPool(name=facts.key))
             case CloudFailed(error=error) if not (isinstance(error, Retryable) and error.conflict):
                 await self._explain(memory, facts.key)
-        return expectations.seconds_until_observed(memory, self._indexes)
+        return 0.0
 
     async def _explain(self, memory: Memory, key: str) -> None:
         """Write why a cloud call failed in the same pass: the exception from one write per pass."""

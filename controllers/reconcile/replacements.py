@@ -101,7 +101,6 @@ class Replacements:
         self._undoing = Undoing(
             actuator,
             self._marks,
-            leaving=machines.leaving,
             observer=observer,
             ended=ended,
             keeps_empty=machines.keeps_empty,
@@ -112,16 +111,8 @@ class Replacements:
 
         Raises KubeError for a request that can succeed when it is repeated; what was written is then undone.
         """
-        claims = [machine.claim for machine in command.machines]
-        self._machines.leaving.reserve(claims)
-        try:
-            done = await (self._replace(command, well_known) if command.replacements else self._remove(command))
-        except BaseException:
-            self._machines.leaving.failed(claims)
-            raise
-        if done is not None:
-            self._machines.leaving.release(claims)
-        return done
+        with self._machines.leaving.reserved(machine.claim for machine in command.machines):
+            return await (self._replace(command, well_known) if command.replacements else self._remove(command))
 
     async def advance(self, claims: Iterable[NodeClaim], errors: RequestErrors) -> float | None:
         """The next step of each command under way. Returns the seconds until the next one, None without a command.
@@ -300,11 +291,8 @@ class Replacements:
                 self._observer.rejected(command)
                 return STALE_SECONDS
         for machine in command.machines:
-            match await self._removals.delete(machine.claim, command.reason):
-                case Deletion.FENCED:
-                    return FENCED_SECONDS
-                case Deletion.REFUSED | Deletion.KEPT:
-                    self._machines.leaving.release([machine.claim])
+            if await self._removals.delete(machine.claim, command.reason) is Deletion.FENCED:
+                return FENCED_SECONDS
         self._nominations.record(command.destinations, _now())
         self._observer.decided(command)
         return None

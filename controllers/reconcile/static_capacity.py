@@ -62,7 +62,7 @@ class StaticCapacity:
         self._max_new = max_new
         self._wake = wake
         self._clock = clock
-        self._creators: dict[str, ClaimCreator] = {}
+        self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
 
     def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         """Subscribe this to the cache of NodePools."""
@@ -85,16 +85,9 @@ class StaticCapacity:
         """
         pool = next((one for one in self._caches.node_pools() if one.name == name), None)
         if pool is None or pool.spec.replicas is None or pool.metadata.deleting:
-            self._creators.pop(name, None)
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        creator = self._creators.setdefault(
-            name,
-            ClaimCreator(self._caches.claims, self._caches.node_pools, self._caches.node_class, self._actuator),
-        )
-        if (seconds := await creator.unobserved(_now())) is not None:
-            return seconds
         claims = self._caches.claims.items()
         wanted = scale(pool, self._replicas(pool, claims))
         if wanted.delete or wanted.replace:
@@ -105,7 +98,7 @@ class StaticCapacity:
             self._actuator.record_event(
                 pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited))
             )
-        return await self._create(creator, pool, wanted.create, claims) if wanted.create else RESYNC_SECONDS
+        return await self._create(pool, wanted.create, claims) if wanted.create else RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
         # Once for all claims: whether each offering can be had is asked again each time.
@@ -141,9 +134,7 @@ class StaticCapacity:
         replaces = self._caches.replaces_another(claim)
         return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now, replaces=replaces)
 
-    async def _create(
-        self, creator: ClaimCreator, pool: NodePool, count: int, claims: Sequence[NodeClaim]
-    ) -> float | None:
+    async def _create(self, pool: NodePool, count: int, claims: Sequence[NodeClaim]) -> float | None:
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
@@ -156,10 +147,10 @@ class StaticCapacity:
         machine = static_machine(pool, types, self._caches.settings_of(pool))
         if machine is None:
             return RESYNC_SECONDS
-        if (seconds := await creator.stale(claims, pool)) is not None:
+        if (seconds := await self._creator.stale(claims, pool)) is not None:
             return seconds
         group = min(count, max_new, GROUP)
-        created = await creator.create([machine] * group, claims, types.well_known, (pool,))
+        created = await self._creator.create([machine] * group, claims, types.well_known, (pool,))
         if created.denied:
             self._actuator.record_event(pool, disruption_event(pool, reasons.LAUNCH_FAILED, created.denied[0]))
         if created.again_seconds is not None:
@@ -167,7 +158,7 @@ class StaticCapacity:
         return STALE_SECONDS if created.claims and group < count else RESYNC_SECONDS
 
     async def _delete(self, pool: NodePool) -> float | None:
-        """Delete what is too much, or outdated, by a fresh LIST: the cache may lack deletions of the last pass.
+        """Delete what is too much, or outdated, by a fresh LIST: the cache may lack deletions of others.
 
         A request that fails keeps its NodeClaim only.
         """

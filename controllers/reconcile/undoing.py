@@ -24,7 +24,6 @@ from .claim_creator import FENCED_SECONDS, STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .command_marks import CommandMarks
 from .disruption_observer import DisruptionObserver
-from .machines import Leaving
 from .refused_marks import RefusedMarks
 
 log = structlog.get_logger("disruption")
@@ -41,14 +40,12 @@ class Undoing:
         actuator: Actuator,
         marks: CommandMarks,
         *,
-        leaving: Leaving,
         observer: DisruptionObserver,
         ended: Callable[[Replacement, str], None],
         keeps_empty: Callable[[NodeClaim], bool],
     ) -> None:
         self._actuator = actuator
         self._marks = marks
-        self._leaving = leaving
         self._observer = observer
         self._ended = ended
         self._keeps_empty = keeps_empty
@@ -91,7 +88,6 @@ class Undoing:
             if self._keeps_empty(claim):
                 names = ", ".join(one.name for one in step.command.old)
                 self._actuator.record_event(claim, _stays(names))
-        self._leaving.release(step.command.old)
         log.warning("disruption undone", NodeClaims=[one.name for one in step.command.old], cause=step.why)
         if failed:
             self._observer.undone(step.command)

@@ -16,9 +16,8 @@ from provisioner.api.resourceslice import GPU_TYPES, ResourceSlice
 from provisioner.runtime.named import Named
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resource_version import reached
 
-from .memory import Expectation
+from .memory import NodeWrite
 
 POOL = "pool"
 UID = "uid"
@@ -170,25 +169,6 @@ class Indexes:
         cached = (self._nodes.get(node.name) for node in nodes)
         return all(seen is not None and seen.uid == node.uid for seen, node in zip(cached, nodes, strict=True))
 
-    def version_of(self, expectation: Expectation) -> str:
-        """The cached version of the object of this expectation, "" if the cache has none of that UID."""
-        cache = self._claims if expectation.kind == "claim" else self._nodes
-        seen = cache.get(expectation.name)
-        return seen.metadata.resource_version if seen is not None and seen.uid == expectation.uid else ""
-
-    def invalidate(self, expectation: Expectation) -> None:
-        """The API server has another version of this object than its cache: list it again."""
-        (self._claims if expectation.kind == "claim" else self._nodes).invalidate()
-
-    def shows(self, expectation: Expectation) -> bool:
-        """Whether the cache contains the write of this expectation, or no longer has the object."""
-        cache = self._claims if expectation.kind == "claim" else self._nodes
-        seen = cache.get(expectation.name)
-        if seen is None or seen.uid != expectation.uid:
-            return True
-        if expectation.gone:
-            return False
-        if not expectation.resource_version:
-            return seen.metadata.deleting
-        # The object's version, not the cache's: a cache can miss the event of the write and get later ones.
-        return reached(seen.metadata.resource_version, expectation.resource_version)
+    def delivered(self, write: NodeWrite) -> bool:
+        """Whether the cache of Nodes has every change that is older than this write."""
+        return self._nodes.delivered(write.name, write.uid, write.resource_version)

@@ -1,4 +1,4 @@
-"""What is remembered of one key between two passes: own writes, failures, refusals, fresh reads, first sights.
+"""What is remembered of one key between two passes: failures, refusals, fresh reads, first sights.
 
 Nothing here matters after a restart (docs/references/rules.md#deterministic-names): its loss costs a read or a wait,
 never an agent pool. All moments are loop times in seconds; None means never.
@@ -27,19 +27,13 @@ FORBIDDEN_FIRST_SECONDS = 5.0
 
 
 @dataclass(slots=True)
-class Expectation:
-    """The last own write on this key, which the cache must show before the next plan; `gone`: as a deletion.
+class NodeWrite:
+    """An own write to a Node, sent at `at`. Once watch or list deliver it, the Nodes are known as of then."""
 
-    `leads`: the next step follows from it at once.
-    """
-
-    kind: Kind
     name: str
     uid: str
     resource_version: str
     at: float
-    gone: bool = False
-    leads: bool = False
 
 
 @dataclass(slots=True)
@@ -74,7 +68,8 @@ class CrdRead:
 class Memory:
     """One key's memory. Frozen values in it are laid into Facts as they are."""
 
-    expectation: Expectation | None = None
+    # Whether the next step follows at once from the write that is under way, or was the last one.
+    leads: bool = False
     create_failed: CloudFailure | None = None
     delete_failed: CloudFailure | None = None
     deletion: Deletion | None = None
@@ -94,6 +89,7 @@ class Memory:
     claim_read: NodeClaim | None = None
     crd_read: CrdRead = field(default_factory=CrdRead)
     nodes_known_at: float | None = None
+    node_write: NodeWrite | None = None
     nodes_read_at: float | None = None
     nodes_read: tuple[Node, ...] = ()
     proof_at: float | None = None

@@ -53,10 +53,11 @@ from controllers.model.steps import (
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.runtime.own_writes import GONE_SECONDS
 
 from .drain_memory import with_evictions, with_pods, with_read_failure, with_volumes
 from .indexes import Indexes
-from .memory import CrdRead, Deletion, Expectation, Memory, remember_failure
+from .memory import CrdRead, Deletion, Memory, NodeWrite, remember_failure
 
 # The writes on the way to a PUT or DELETE of an agent pool, or to the end of a claim.
 LEADING = (AddFinalizer, DeleteNode, PatchNode, ReleaseFinalizer)
@@ -65,6 +66,11 @@ LEADING = (AddFinalizer, DeleteNode, PatchNode, ReleaseFinalizer)
 def refresh(key: str, memory: Memory, indexes: Indexes, inventory: Inventory, *, now: float) -> None:
     """Bring the memory up to date with the caches: what it says of objects that changed or are gone is dropped."""
     memory.versions = indexes.versions(key)
+    if (write := memory.node_write) is not None:
+        if now - write.at >= GONE_SECONDS:
+            memory.node_write = None
+        elif indexes.delivered(write):
+            memory.nodes_known_at, memory.node_write = max(memory.nodes_known_at or 0.0, write.at), None
     if inventory.get(key) is not None:
         # A pool of another owner: the fresh read of it proves that ours is gone.
         memory.proof_at = memory.pool_read_at
@@ -95,15 +101,8 @@ def remember(
     """Record the result of `step`. `began`: the loop time before it was sent, which dates what was read."""
     match result:
         case Wrote(claim=written):
-            memory.expectation = Expectation(
-                kind=result.kind,
-                name=result.name,
-                uid=result.uid,
-                resource_version=result.resource_version,
-                gone=result.gone,
-                leads=isinstance(step, LEADING),
-                at=began,
-            )
+            if result.kind == "node" and result.resource_version:
+                memory.node_write = NodeWrite(result.name, result.uid, result.resource_version, began)
             if written is not None:
                 # The answer to a write shows the claim as well as a read does.
                 memory.claim_read_at, memory.claim_read = began, written

@@ -97,7 +97,9 @@ class Controllers:
         handlers, observer = self.event_handlers, self.observer
         caches.claims.add_event_handler(handlers.claim_changed, on_synced=handlers.cache_synced)
         caches.claims.add_event_handler(observer.claim_changed)
-        caches.nodes.add_event_handler(handlers.node_changed, on_synced=handlers.cache_synced)
+        caches.nodes.add_event_handler(
+            handlers.node_changed, on_synced=handlers.cache_synced, on_delivered=handlers.node_delivered
+        )
         caches.nodes.add_event_handler(observer.node_changed)
         caches.node_classes.add_event_handler(handlers.node_class_changed, on_synced=handlers.cache_synced)
         caches.slices.add_event_handler(handlers.slice_changed, on_synced=handlers.cache_synced)

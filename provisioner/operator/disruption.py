@@ -72,7 +72,6 @@ def build_machines(
     """What all methods of disruption read, subscribed to its caches. Build it before their controllers."""
     machines = Machines(demand, pod_budgets, nominations=nominations, clock=clients.clock)
     pod_budgets.add_event_handler(machines.pod_budget_changed)
-    caches.claims.add_event_handler(machines.leaving.claim_changed)
     caches.nodes.add_event_handler(machines.node_changed)
     demand.pods.add_event_handler(machines.pod_changed, on_synced=machines.pods_synced)
     return machines

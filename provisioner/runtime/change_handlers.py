@@ -31,13 +31,21 @@ class ChangeHandlers(Generic[T]):
         self._isolation = Isolation(metrics.object_errors)
         self._on_change: list[OnChange[T]] = []
         self._on_synced: list[Callable[[], None]] = []
+        self._on_delivered: list[Callable[[T], None]] = []
 
-    def add(self, on_change: OnChange[T] | None, on_synced: Callable[[], None] | None = None) -> None:
-        """Call these for each change, and after the first list."""
+    def add(
+        self,
+        on_change: OnChange[T] | None,
+        on_synced: Callable[[], None] | None = None,
+        on_delivered: Callable[[T], None] | None = None,
+    ) -> None:
+        """Call these for each change, after the first list, and for each own write that the watch delivers."""
         if on_change is not None:
             self._on_change.append(on_change)
         if on_synced is not None:
             self._on_synced.append(on_synced)
+        if on_delivered is not None:
+            self._on_delivered.append(on_delivered)
 
     def notify(self, changes: Iterable[Change[T]]) -> None:
         """Call the handlers for each change."""
@@ -48,6 +56,12 @@ class ChangeHandlers(Generic[T]):
             for on_change in self._on_change:
                 with self._isolation.of(self._resource.kind, name, "a handler of the cache"):
                     on_change(change.old, change.new)
+
+    def delivered(self, found: T) -> None:
+        """Call the handlers of an own write that the watch delivers."""
+        for on_delivered in self._on_delivered:
+            with self._isolation.of(self._resource.kind, key_of(found), "a handler of the cache"):
+                on_delivered(found)
 
     def synced(self) -> None:
         """Call the handlers of the first list."""

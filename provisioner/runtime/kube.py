@@ -31,6 +31,7 @@ from .permissions import Permission
 from .resources import PODS, Resource, is_name
 from .transport import RESPONSE_BYTES, OnRequest, Request, Transport
 from .watch import EventType, WatchEvent, cut_event, event, lines
+from .write_through import WriteThrough
 
 __all__ = ["EventType", "Kube", "KubeError", "ObjectList", "WatchEvent"]
 
@@ -50,7 +51,7 @@ IDLE_TIMEOUT_SECONDS = 75.0
 class Kube:
     """`timeout_seconds` bounds each request except a watch, until the last byte of the response.
 
-    `bytes_max`: the longest response that is read, and the longest event of a watch.
+    `bytes_max`: the longest response that is read, and the longest event of a watch. `caches` are shown each write.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class Kube:
             renew_credentials=renew_credentials,
             on_request=on_request,
         )
+        self.caches = WriteThrough()
         # Commands of a user write without a Lease.
         self.fence = Fence()
 
@@ -174,7 +176,8 @@ class Kube:
             body=body,
             content_type=CONTENT_TYPES[patch_type],
         )
-        return _named(decoded(await self._write(request), resource, request.what), request, name)
+        answer = _named(decoded(await self._write(request), resource, request.what), request, name)
+        return self.caches.written(resource, answer)
 
     async def create(self, resource: Resource[T], body: Any, *, namespace: str = "") -> T:
         """The created object. `KubeError.conflict` (reason AlreadyExists) if the name exists."""
@@ -182,7 +185,7 @@ class Kube:
         request = Request(
             "create", "POST", path, resource.plural, f"create {resource.kind}", body=_with_type_meta(body, resource)
         )
-        return decoded(await self._write(request), resource, request.what)
+        return self.caches.written(resource, decoded(await self._write(request), resource, request.what))
 
     async def delete(
         self,
@@ -209,7 +212,11 @@ class Kube:
             # The body decides. Audit logs have the query, and at most levels no body.
             options["dryRun"], query = ["All"], _query(dryRun="All")
         request = _request("DELETE", "delete", resource, name, namespace, query=query, body=options)
-        await (self._transport.send(request) if dry_run else self._write(request))
+        if dry_run:
+            await self._transport.send(request)
+        else:
+            key = f"{namespace}/{name}" if namespace else name
+            self.caches.deleted(resource, await self._write(request), key, uid)
 
     async def evict(self, pod: Pod) -> None:
         """Evict the pod with this UID. 429: a PodDisruptionBudget does not allow it now."""

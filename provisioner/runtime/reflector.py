@@ -7,13 +7,15 @@ A new list follows 410, a response that is not a watch, an idle timeout, and an 
 repetition. (After a restore of etcd, a watch from a resourceVersion of the future never delivers an event, and
 reconnecting it would look healthy.) A connection that ends is resumed from the newest resourceVersion.
 
+A cache without selectors also shows the answers of the writes of its client: it is never behind them (`own_writes`).
+
 Source: docs/references/kubernetes.md#list-and-watch, docs/references/kubernetes.md#python-client,
 docs/references/reliability.md#read-faults (faults 11 to 23, 35, 36).
 """
 
 import asyncio
 from collections.abc import Callable, Mapping
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from dataclasses import replace
 from enum import Enum
 from random import Random  # noqa: TID251 - the type; the caller seeds it
@@ -29,11 +31,12 @@ from .kube_errors import IDLE_TIMEOUT
 from .logs import get_logger
 from .metrics import Metrics, ReflectorMetrics, age_since
 from .objects import KubeObject, key_of
+from .own_writes import OwnWrites
 from .rereads import Rereads
 from .resource_version import older, reached
 from .resources import Resource
 from .store import Change, Index, Store
-from .watch import WatchEvent
+from .watch import EventType, WatchEvent
 
 T = TypeVar("T", bound=KubeObject)
 
@@ -93,6 +96,7 @@ class Reflector(Generic[T]):
         self._idle_timeout_seconds = idle_timeout_seconds
         self._backoff = Backoff(rng, base_seconds=base_seconds, cap_seconds=cap_seconds)
         self._store: Store[T] = Store(indexes)
+        self._own_writes: OwnWrites[T] = OwnWrites()
         self._rereads = None if refusals is None else Rereads(refusals, self._read_again)
         self._must_list = True
         self._backward_lists = 0
@@ -102,9 +106,18 @@ class Reflector(Generic[T]):
         self.resource_version = ""
         self.last_error: KubeError | None = None
 
-    def add_event_handler(self, on_change: OnChange[T], *, on_synced: Callable[[], None] | None = None) -> None:
-        """Subscribe before `run`. Handlers are called in the order in which they were added."""
-        self._handlers.add(on_change, on_synced)
+    def add_event_handler(
+        self,
+        on_change: OnChange[T],
+        *,
+        on_synced: Callable[[], None] | None = None,
+        on_delivered: Callable[[T], None] | None = None,
+    ) -> None:
+        """Subscribe before `run`. Handlers are called in the order in which they were added.
+
+        `on_delivered(object)`: the watch has delivered an own write, which the cache has shown before.
+        """
+        self._handlers.add(on_change, on_synced, on_delivered)
 
     def get(self, name: str) -> T | None:
         """The cached object named `name` or `namespace/name`."""
@@ -122,14 +135,34 @@ class Reflector(Generic[T]):
         """All values of an index under which there are cached objects."""
         return self._store.index_values(index)
 
+    def delivered(self, key: str, uid: str, version: str) -> bool:
+        """Whether watch or list have reached this own write, and with it every earlier change of any object."""
+        return reached(self.resource_version, version) and not self._own_writes.pending(key, uid)
+
+    def written(self, found: T) -> None:
+        """An own write was answered with this object. An answer that the cache is ahead of changes nothing."""
+        held = self._store.get(key_of(found))
+        if self.synced and self._own_writes.updated(found, held, self.resource_version, self._now()):
+            found = found if self._digest is None else self._digest(found)
+            self._notify(self._store.apply(WatchEvent(EventType.MODIFIED, found, found.metadata.resource_version)))
+
+    def removed(self, key: str, uid: str) -> None:
+        """An own write has removed this object."""
+        held = self._store.get(key)
+        if self.synced and held is not None and held.metadata.uid == uid:
+            self._own_writes.removed(held, self._now())
+            self._notify(self._store.apply(WatchEvent(EventType.DELETED, held, held.metadata.resource_version)))
+
     async def run(self) -> Never:
         """List and watch until cancelled."""
         self._metrics.age_seconds.set_function(age_since(lambda: self.fresh_at))
-        if self._rereads is None:
-            await self._follow()
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self._rereads.run(), name=f"read {self._resource.plural} again")
-            await self._follow()
+        selects = self._label_selector or self._field_selector
+        with nullcontext() if selects else self._kube.caches.shown_to(self._resource, self):
+            if self._rereads is None:
+                await self._follow()
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._rereads.run(), name=f"read {self._resource.plural} again")
+                await self._follow()
         raise AssertionError("unreachable: following does not end")
 
     async def _follow(self) -> Never:
@@ -150,6 +183,7 @@ class Reflector(Generic[T]):
         self._metrics.age_seconds.set_function(float)  # there is nothing that the cache could miss
         self.state, self.synced, self.last_error = State.EMPTY, False, None
         self._must_list, self.resource_version = True, ""
+        self._own_writes.clear()
         self._notify(self._store.replace(()))
 
     async def list_once(self) -> None:
@@ -167,12 +201,14 @@ class Reflector(Generic[T]):
         )
         if older(listed.resource_version, self.resource_version):
             self._check_backward_list(listed.resource_version)
+            self._own_writes.clear()
         self._backward_lists = 0
         self._must_list, self.resource_version = False, listed.resource_version
         first, self.synced = not self.synced, True
         self.fresh_at, self.last_error = started, None
         self._metrics.lists.inc()
-        self._notify(self._store.replace(listed.items))
+        version, cached = listed.resource_version, self._store.get
+        self._notify(self._store.replace(self._own_writes.merged(listed.items, version, cached, self._now())))
         if first:
             self._handlers.synced()
 
@@ -233,14 +269,21 @@ class Reflector(Generic[T]):
         if older(event.resource_version, self.resource_version):
             self._check_past_event(event)
             return
-        if self._digest is not None and event.object is not None:
-            event = replace(event, object=self._digest(event.object))
-        changes = self._store.apply(event)
         self.resource_version = event.resource_version or self.resource_version
-        self._notify(changes)
+        if event.object is None:
+            return
+        news, delivers = self._own_writes.delivers(event.type, event.object, self._now())
+        if news:
+            if self._digest is not None:
+                event = replace(event, object=self._digest(event.object))
+            self._notify(self._store.apply(event))
+        if delivers and event.object is not None:
+            self._handlers.delivered(event.object)
 
     def _check_past_event(self, event: WatchEvent[T]) -> None:
         # A repeated event is ignored. Any other event from the past means that the cache may be wrong.
+        if event.object is not None and self._own_writes.is_gone(event.object.metadata.uid, self._now()):
+            return
         known = self._store.get(key_of(event.object)) if event.object is not None else None
         if known is None or not reached(known.metadata.resource_version, event.resource_version):
             raise KubeError(

@@ -59,7 +59,6 @@ class Passes:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.count = 0
-        self.held = 0
         self.behind: list[str] = []
         self._written: dict[str, tuple[int, str]] = {}
         write = KubernetesActuator.write
@@ -86,9 +85,6 @@ class Passes:
     def _look(self, facts: Facts) -> None:
         obj: Any
         self.count += 1
-        if facts.own_write_pending:
-            self.held += 1
-            return
         for obj in (*facts.claims, *facts.nodes):
             version = int(obj.metadata.resource_version)
             ours, step = self._written.get(obj.uid, (0, ""))

@@ -136,10 +136,7 @@ async def test_concurrent_writers_keep_each_others_labels(
         assert len(written) > len(names), "nobody met a Node"
         total = sum(len(found) for found in written.values())
     with capsys.disabled():
-        print(
-            f"\n{users} users wrote {total} labels on {len(written)} objects;"
-            f" {made.passes.count} passes, {made.passes.held} held back"
-        )
+        print(f"\n{users} users wrote {total} labels on {len(written)} objects; {made.passes.count} passes")
 
 
 async def relabel(hand: Hand, path: str, found: Json) -> None:

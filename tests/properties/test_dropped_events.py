@@ -76,7 +76,7 @@ def no_write_is_refused(sim: Sim) -> None:
 
 @pytest.mark.matrix(quick=0)
 def test_a_dropped_event_of_a_claim_leads_to_no_refused_write() -> None:
-    """While the cache does not show an own write, nothing is written."""
+    """The answer of an own write enters the cache, whatever the watch delivers."""
     for point in range(1, changes((CLAIMS,)) + 1):
         drop((CLAIMS,), (point, point), check=no_write_is_refused)
 

@@ -26,9 +26,9 @@ from controllers.node.health import limits, repair, repair_removal
 from controllers.node.termination import drain, grace_period, termination, volumes
 from controllers.nodeclaim.lifecycle import launch
 from controllers.planner import plan
-from controllers.state import indexes
 from provisioner.api.pod import Pod
 from provisioner.runtime.kube import Kube
+from provisioner.runtime.reflector import Reflector
 from tests.world.garbagecollection import test_garbage, test_inferred_removals
 from tests.world.health import test_repair, test_repair_policy
 from tests.world.nodeclaim import test_adoption_races
@@ -139,9 +139,9 @@ def protected_pods_evicted(patch: Patch) -> None:
     patch.setattr(drain, "is_evictable", lambda pod, now: True)
 
 
-def seen_by_the_cache_at_large(patch: Patch) -> None:
-    """Our own write counts as seen when the cache has any version of the object, however old."""
-    patch.setattr(indexes, "reached", lambda seen, version: True)
+def answers_left_to_the_watch(patch: Patch) -> None:
+    """The answer of an own write does not enter the cache."""
+    patch.setattr(Reflector, "written", lambda self, found: None)
 
 
 def adopted_from_a_live_claim(patch: Patch) -> None:
@@ -258,7 +258,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     ),
     (pools_by_a_stale_claim, back_to_the_finalizer, "shown as 2"),
     (
-        seen_by_the_cache_at_large,
+        answers_left_to_the_watch,
         test_dropped_events.test_a_dropped_event_of_a_claim_leads_to_no_refused_write,
         "status=409",
     ),

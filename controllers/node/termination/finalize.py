@@ -1,7 +1,7 @@
 """Finalizers of the Nodes and the claim after the agent pool is deleted.
 
 No finalizer is removed before the pool is proven absent. The claim's finalizer also waits for a read of the Nodes that
-is newer than that proof and shows none of them.
+is newer than that proof and shows none of them. Their cache is one if its watch has delivered a later write of ours.
 
 Source: docs/references/karpenter.md#finalization, docs/references/rules.md#absence-needs-proof.
 """
@@ -11,6 +11,8 @@ from controllers.model.ownership import belongs, holds_finalizer
 from controllers.model.steps import DeleteNode, LookUpNodes, LookUpPool, ReleaseFinalizer, Step, Wait
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+
+NODE_WRITE_SECONDS = 10.0
 
 
 def prove_gone(f: Facts) -> Step | None:
@@ -47,6 +49,9 @@ def finalize_claim(f: Facts, claim: NodeClaim) -> Step | None:
     if any(belongs(n, claim) for n in f.nodes):
         return Wait(after=None, why="waiting for finalizers of other controllers on the Node")
     if f.nodes_known_age > f.proof_age:
+        # The watch delivers the event of our last write to the Node, and all before it, sooner than a read.
+        if f.node_write_age <= min(f.proof_age, NODE_WRITE_SECONDS):
+            return Wait(after=NODE_WRITE_SECONDS, why="waiting for the watch to deliver our last write to the Node")
         return LookUpNodes(pool=f.key)
     if not holds_finalizer(claim):
         return None

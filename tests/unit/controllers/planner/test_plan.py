@@ -283,7 +283,6 @@ LIVE_TABLE = [
         {"claims": (claim(),), "counts": ClusterCounts(pools=90, place=2, waiting=3)},
         steps.PatchStatus,
     ),
-    ("a pending write of our own is waited for", {"claims": (claim(),), "own_write_pending": True}, steps.Wait),
     ("nothing is decided before the caches are synced", {"claims": (claim(),), "kube_synced": False}, steps.Wait),
     (
         "a rejected status write does not block other steps",
@@ -413,6 +412,17 @@ DELETING_TABLE = [
         steps.DeleteNode,
     ),
     ("the Nodes are read again after the proof", {"claims": (GOING,), **GONE}, steps.LookUpNodes),
+    (
+        "unless the watch is about to deliver a later write to the Node",
+        {"claims": (GOING,), "node_write_age": 1.0, **GONE},
+        steps.Wait,
+    ),
+    ("not an earlier one", {"claims": (GOING,), "node_write_age": 6.0, **GONE}, steps.LookUpNodes),
+    (
+        "nor one that it lost",
+        {"claims": (GOING,), "node_write_age": 11.0, **GONE, "proof_age": 12.0},
+        steps.LookUpNodes,
+    ),
     (
         "then the finalizer of the claim is removed",
         {"claims": (GOING,), "nodes_known_age": 1.0, **GONE},
