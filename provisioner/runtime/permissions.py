@@ -46,6 +46,7 @@ NODEPOOL_PERMISSIONS = (
 GKM_PERMISSIONS = (
     *_permissions("gkm.io", "gkmcachenodes", "list watch patch delete"),
     *_permissions("gkm.io", "clustergkmcachenodes", "list watch patch delete"),
+    *_permissions("", "nodes", "get"),
 )
 
 
@@ -71,7 +72,7 @@ METRICS_PERMISSIONS = (
 PERMISSIONS = (
     *_permissions("karpenter.sh", "nodeclaims", "get list watch patch delete"),
     *_permissions("karpenter.sh", "nodeclaims/status", "patch"),
-    *_permissions("", "nodes", "get list watch patch delete"),
+    *_permissions("", "nodes", "list watch patch delete"),
     *_permissions("", "pods", "list delete"),
     *_permissions("", "pods/eviction", "create"),
     *_permissions("storage.k8s.io", "volumeattachments", "list"),

@@ -1,20 +1,14 @@
 """Failure scenarios on the real server that use the rights which the main scenarios leave unused.
 
-A watch of Nodes that delivers no events, a Node that is NotReady for too long, a device plugin that a taint keeps away,
-and claims and Events that an earlier process has written, all handled by the program under our chart's service account;
-the API server's audit log shows its requests.
+A Node that is NotReady for too long, a device plugin that a taint keeps away, and claims and Events that an earlier
+process has written, all handled by the program under our chart's service account; the API server's audit log shows its
+requests.
 """
 
-import asyncio
 import io
 from argparse import Namespace
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
-
-import pytest
 
 from controllers.model.policy import Policy
 from controllers.model.steps import Event
@@ -23,8 +17,6 @@ from provisioner.cli.commands import doctor
 from provisioner.cli.commands.console import Console
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.events import EventRecorder
-from provisioner.runtime.kube import Kube, WatchEvent
-from provisioner.runtime.resources import NODES
 from tests.world.harness import node_claim
 from tests.world.health.plugins import PLUGIN, TAINT, daemon_set, plugin
 
@@ -38,30 +30,6 @@ from .rights import Used, used
 IMPATIENT = Policy(repair_seconds=1.0, repair_watch_seconds=1.0, gpu_loss_seconds=2.0, diagnosis_seconds=1.0)
 
 
-class Silence:
-    """Watches of Nodes deliver nothing while it lasts."""
-
-    def __init__(self, patch: pytest.MonkeyPatch) -> None:
-        self._talk = asyncio.Event()
-        self._talk.set()
-        watch = Kube.watch
-
-        async def held(kube: Kube, resource: Any, **how: Any) -> AsyncGenerator[WatchEvent[Any], None]:
-            async with aclosing(watch(kube, resource, **how)) as events:
-                async for event in events:
-                    if resource is NODES:
-                        await self._talk.wait()
-                    yield event
-
-        patch.setattr(Kube, "watch", held)
-
-    def begin(self) -> None:
-        self._talk.clear()
-
-    def end(self) -> None:
-        self._talk.set()
-
-
 async def bad_days(folder: Path, user: str) -> list[Used]:
     """The controller's requests in these scenarios. Raises AssertionError if one of them fails."""
     async with ControlPlane.start(assets.find(), folder, controller_manager=CONTROLLERS, audit=True) as cp:
@@ -69,13 +37,10 @@ async def bad_days(folder: Path, user: str) -> list[Used]:
         await cp.install_chart_rbac()
         mount = folder / "pod"
         mount.mkdir()
-        with pytest.MonkeyPatch.context() as patch:
-            silence = Silence(patch)
-            async with user_client(cp) as hand, proven(cp, mount, IMPATIENT) as made:
-                await a_watch_falls_silent(made, hand, silence)
-                await an_event_is_there_already(made, hand)
-                await a_plugin_is_kept_away(made, hand)
-                await a_node_is_unhealthy(made, hand)
+        async with user_client(cp) as hand, proven(cp, mount, IMPATIENT) as made:
+            await an_event_is_there_already(made, hand)
+            await a_plugin_is_kept_away(made, hand)
+            await a_node_is_unhealthy(made, hand)
         assert cp.audit_log is not None
         return used(cp.audit_log, user)
 
@@ -89,16 +54,6 @@ async def up(made: Pod, hand: Hand, name: str, *finalizers: str) -> None:
 
 async def gone(made: Pod, name: str) -> None:
     await made.until(lambda: not made.app.claims.items(), f"{name} is gone")
-
-
-async def a_watch_falls_silent(made: Pod, hand: Hand, silence: Silence) -> None:
-    """The cache does not show our own write for ten seconds: the Node is read from the API server."""
-    await up(made, hand, "silent")
-    silence.begin()
-    await hand.demand("DELETE", f"{CLAIMS_PATH}/silent")
-    await made.until(lambda: made.answers["get", "nodes", 200], "it asks for the Node")
-    silence.end()
-    await gone(made, "silent")
 
 
 async def an_event_is_there_already(made: Pod, hand: Hand) -> None:
