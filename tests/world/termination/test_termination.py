@@ -350,6 +350,24 @@ async def test_a_foreign_finalizer_on_the_node_is_respected(sim: Sim) -> None:
 
 
 @simulated(azure=FAST)
+async def test_the_answer_of_a_write_to_a_node_proves_nothing_about_another_one(sim: Sim) -> None:
+    """The watch lags, so that the cache lacks a second Node: the claim stays until a list or the watch has shown it."""
+    await up(sim)
+    first = node_of(sim)
+    sim.world.api.freeze_view(sim.store.revision, consistent_lists=True, kinds=["nodes"])
+    name = first["metadata"]["name"].removesuffix("0") + "1"
+    second = {"metadata": {"name": name, "labels": first["metadata"]["labels"]}, "spec": {}}
+    sim.store.create("nodes", second)
+    await sim.delete_claim(NAME)
+    await sim.until(lambda: [one["metadata"]["name"] for one in sim.nodes_of(NAME)] == [name], 400, "one is gone")
+    await asyncio.sleep(5 * MINUTE)
+    assert finalizers(sim.claim(NAME)) == [labels.FINALIZER]
+    sim.world.api.thaw()
+    await gone(sim)
+    assert not sim.nodes_of(NAME)
+
+
+@simulated(azure=FAST)
 async def test_a_foreign_finalizer_on_the_claim_is_respected(sim: Sim) -> None:
     """The claim stays while another finalizer is set, and the controller writes nothing meanwhile."""
     uid = await up(sim)
