@@ -124,7 +124,7 @@ class EventRecorder:
                 await self._write(self._queued.pop(next(iter(self._queued))))
 
     def _pending(self, key: int, subject: ObjectReference, event: EventContent) -> _Pending:
-        text, now = truncate(printable(redact(event.message)), MESSAGE_BYTES), self._clock.now()
+        text, now = _message(event.message), self._clock.now()
         return _Pending(key, subject, event.type, event.reason[:REASON_CHARACTERS], text, now, now, 1)
 
     async def _write(self, pending: _Pending) -> None:
@@ -216,6 +216,10 @@ class EventRecorder:
 
     def _now(self) -> float:
         return asyncio.get_running_loop().time()
+
+
+def _message(text: str) -> str:
+    return truncate(printable(redact(text)), MESSAGE_BYTES)
 
 
 def truncate(text: str, bytes_max: int) -> str:
