@@ -55,17 +55,17 @@ def shown(one: Node | None) -> str:
 
 
 class Scene:
-    """A cache, what its handlers were told, and the moment."""
+    """A cache, what its handlers got, and the moment."""
 
     def __init__(self) -> None:
-        self.server, self.told, self.delivered, self.now = Server(), list[str](), list[str](), 0.0
+        self.server, self.shown_to, self.delivered, self.now = Server(), list[str](), list[str](), 0.0
         made: Any = Reflector(self.server, NODES, rng=seeded(), indexes={}, base_seconds=0.0, cap_seconds=0.0)  # type: ignore[arg-type]
         made.add_event_handler(self._changed, on_delivered=lambda one: self.delivered.append(shown(one)))
         made._now = lambda: self.now
         self.cache: Reflector[Node] = made
 
     def _changed(self, old: Node | None, new: Node | None) -> None:
-        self.told.append(f"{shown(old)}→{shown(new)}")
+        self.shown_to.append(f"{shown(old)}→{shown(new)}")
 
     async def play(self, what: str) -> None:
         """`answer a5`, `gone a`, `list a5 b1 @7`, `bookmark @7`, `wait`, `reset`, or an event such as `MODIFIED a5`."""
@@ -79,7 +79,7 @@ class Scene:
                 self.now += GONE_SECONDS
             case "reset":
                 self.cache.reset()
-                self.told.clear()
+                self.shown_to.clear()
             case "list":
                 *items, version = about
                 self.server.lists.put_nowait(ObjectList(tuple(map(node, items)), version[1:]))
@@ -107,7 +107,7 @@ async def scene() -> AsyncIterator[Scene]:
 
 BACKWARD = ["list a3 @3"] * 4
 
-# What happens after `list a1 @1`, what the handlers are told then, and what the cache shows in the end.
+# What happens after `list a1 @1`, what the handlers get then, and what the cache shows in the end.
 ROWS: dict[str, tuple[list[str], list[str], str]] = {
     "an answer is shown before its event": (["answer a5"], ["a1→a5"], "a5"),
     "its event repeats it": (["answer a5", "MODIFIED a5"], ["a1→a5"], "a5"),
@@ -155,18 +155,18 @@ ROWS: dict[str, tuple[list[str], list[str], str]] = {
 }
 
 
-@pytest.mark.parametrize(("played", "told", "left"), ROWS.values(), ids=ROWS)
-async def test_what_the_cache_shows(played: list[str], told: list[str], left: str) -> None:
+@pytest.mark.parametrize(("played", "shown_to", "left"), ROWS.values(), ids=ROWS)
+async def test_what_the_cache_shows(played: list[str], shown_to: list[str], left: str) -> None:
     async with scene() as it:
         await it.play("list a1 @1")
-        it.told.clear()
+        it.shown_to.clear()
         for what in played:
             await it.play(what)
-        assert it.told == told
+        assert it.shown_to == shown_to
         assert " ".join(sorted(map(shown, it.cache.items()))) == left
 
 
-# What happens after `list a1 @1` and the answer a5; whether the watch has delivered it then, and what it has told.
+# What happens after `list a1 @1` and the answer a5; whether the watch has delivered it then, and what it has delivered.
 DELIVERIES: dict[str, tuple[list[str], bool, list[str]]] = {
     "nothing": ([], False, []),
     "an older event": (["MODIFIED a4"], False, []),
@@ -181,12 +181,14 @@ DELIVERIES: dict[str, tuple[list[str], bool, list[str]]] = {
 }
 
 
-@pytest.mark.parametrize(("played", "delivered", "told"), DELIVERIES.values(), ids=DELIVERIES)
-async def test_when_the_watch_has_delivered_an_own_write(played: list[str], delivered: bool, told: list[str]) -> None:
+@pytest.mark.parametrize(("played", "delivered", "shown_to"), DELIVERIES.values(), ids=DELIVERIES)
+async def test_when_the_watch_has_delivered_an_own_write(
+    played: list[str], delivered: bool, shown_to: list[str]
+) -> None:
     async with scene() as it:
         for what in ("list a1 @1", "answer a5", *played):
             await it.play(what)
-        assert (it.cache.delivered("a", "a", "5"), it.delivered) == (delivered, told)
+        assert (it.cache.delivered("a", "a", "5"), it.delivered) == (delivered, shown_to)
 
 
 @pytest.mark.parametrize(

@@ -253,6 +253,7 @@ async def test_h3_two_of_five_go_one_after_the_other(sim: Sim) -> None:
     names = await fleet(sim, 5, metrics=metrics)
     first, second = names[1], names[3]
     await silent(sim, first)
+    await asyncio.sleep(10.0)
     await silent(sim, second)
     uids = uid_of(sim, first), uid_of(sim, second)
     await sim.until(lambda: deleted(sim, first), 11 * MINUTE, "the first is deleted")

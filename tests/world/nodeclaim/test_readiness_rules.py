@@ -256,6 +256,7 @@ async def test_a_rule_with_release_gives_up(sim: Sim) -> None:
     await start(sim, rule(HEALTHY, onTimeout="Release", **TIMEOUT))
     await ready(sim, "gpu1", within_seconds=900)
     assert taints(sim) == []
+    await sim.until(lambda: events(sim, "gpu1", "ReadinessTimeout"), 5.0, "the Event is written")
     (event,) = events(sim, "gpu1", "ReadinessTimeout")
     assert event["type"] == "Warning"
     assert "readiness[0]: the Node has no condition GPUHealthy" in event["message"]
