@@ -25,6 +25,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.quantity import GIB, as_gib_ceil, parse_quantity
 from provisioner.api.restricted_labels import is_reserved_by_aks
+from provisioner.vendors import BY_NAME
 
 from . import class_properties, pool_labels
 from .errors import classify_failure
@@ -162,7 +163,7 @@ def _disk_gib(claim: NodeClaim) -> int:
 
 def _validate_image_family(claim: NodeClaim, settings: NodeClassSpec, sku: InstanceType | None) -> Iterator[FieldError]:
     value = claim.metadata.annotations.get(labels.KAITO_IMAGE_FAMILY, "")
-    if value and _os_sku(claim, settings) != "Ubuntu" and sku is not None and sku.vendor == "amd":
+    if value and _os_sku(claim, settings) != "Ubuntu" and sku is not None and BY_NAME[sku.vendor].ubuntu_only:
         field = f"metadata.annotations[{labels.KAITO_IMAGE_FAMILY}]"
         message = f"{sku.name} supports Ubuntu only"
         yield FieldError(field, reasons.IMAGE_FAMILY_INVALID, message, value, "remove the annotation")

@@ -13,6 +13,7 @@ from cloudprovider.interface import SPOT, Offering
 from provisioner.api import reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import TAGS_MAX, NodeClassSpec
+from provisioner.vendors import BY_NAME
 
 from .instance_types import gpus_of, is_gpu_size, lookup
 
@@ -83,7 +84,8 @@ def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError
         )
     if size is None:
         return
-    if settings.gpu.shared_replicas > 1 and size.vendor != "nvidia":
+    vendor = BY_NAME[size.vendor]
+    if settings.gpu.shared_replicas > 1 and vendor.division is None:
         yield FieldError(
             "AgentPoolNodeClass.spec.gpu.sharedReplicas",
             reasons.NODECLASS_CONTRADICTS_OFFERING,
@@ -91,7 +93,7 @@ def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError
             str(settings.gpu.shared_replicas),
             "create the claim with a size with NVIDIA GPUs, or with a node class without sharedReplicas",
         )
-    if settings.image_family != "Ubuntu" and size.vendor == "amd":
+    if settings.image_family != "Ubuntu" and vendor.ubuntu_only:
         yield FieldError(
             "AgentPoolNodeClass.spec.imageFamily",
             reasons.NODECLASS_CONTRADICTS_OFFERING,
@@ -102,6 +104,6 @@ def validate(offering: Offering, settings: NodeClassSpec) -> Iterator[FieldError
 
 
 def _without_driver(offering: Offering, settings: NodeClassSpec) -> bool:
-    """AKS cannot install AMD drivers; the AMD GPU operator installs them."""
+    """AKS cannot install the drivers of each vendor; the operators of the others install them."""
     size = lookup(offering.size)
-    return size is not None and (size.vendor == "amd" or settings.gpu.driver == "None")
+    return size is not None and (not BY_NAME[size.vendor].aks_driver or settings.gpu.driver == "None")

@@ -8,24 +8,21 @@ Source: docs/references/agent-pools.md#gpu-sizes.
 
 import re
 from collections.abc import Mapping
-from typing import Literal
 
 import msgspec
 
 from cloudprovider.interface import NO_LABELS, Gpus
 from provisioner.api.nodeclass import MIG_PROFILES
+from provisioner.vendors import BY_NAME
 
-Vendor = Literal["nvidia", "amd"]
 AMD64, ARM64 = "amd64", "arm64"
-
-RESOURCES: dict[Vendor, str] = {"nvidia": "nvidia.com/gpu", "amd": "amd.com/gpu"}
 
 
 class InstanceType(msgspec.Struct, frozen=True):
-    """A VM size. `memory_gb` is the memory of all GPUs, 0 if it is not documented."""
+    """A VM size. `vendor`: by its name. `memory_gb` is the memory of all GPUs, 0 if it is not documented."""
 
     name: str
-    vendor: Vendor
+    vendor: str
     gpus: int
     model: str
     memory_gb: int = 0
@@ -34,7 +31,7 @@ class InstanceType(msgspec.Struct, frozen=True):
     @property
     def resource(self) -> str:
         """The extended resource of the device plugin."""
-        return RESOURCES[self.vendor]
+        return BY_NAME[self.vendor].resource
 
     @property
     def slices(self) -> Mapping[str, str]:

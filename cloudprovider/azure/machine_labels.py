@@ -2,7 +2,7 @@
 
 Pods can select a size, a GPU model or a number of GPUs by them. The agent pools of a NodePool's claims carry those that
 AKS accepts from users, so that the Node bears them from its first moment; AKS sets the others itself.
-`nvidia.com/gpu.product` is the value that GPU Feature Discovery reports for the model.
+The product of a GPU is the value that GPU Feature Discovery reports for the model.
 
 Source: https://learn.microsoft.com/en-us/azure/aks/node-auto-provisioning-node-pools (sku labels),
 https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery/README.md,
@@ -17,6 +17,7 @@ from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.restricted_labels import is_excluded, refused_key
+from provisioner.vendors import VENDORS, Vendor
 
 from .gpu_products import product
 from .pricing import Size
@@ -24,7 +25,6 @@ from .pricing import Size
 DOMAIN = "karpenter.azure.com"
 AKS = "kubernetes.azure.com"
 ACCELERATOR = "accelerator"
-GPU_PRODUCT = "nvidia.com/gpu.product"
 PLACEMENT_SCOPE = f"{DOMAIN}/placement-scope"
 SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
 DEFAULTS = NodeClassSpec()
@@ -73,7 +73,7 @@ def machine_labels(size: Size) -> dict[str, str]:
         f"{AKS}/sku-memory": str(size.memory_gib * 1024),
         f"{AKS}/accelerator": size.gpu_vendor,
         ACCELERATOR: size.gpu_vendor,
-        GPU_PRODUCT: _product(size),
+        **{one.product: _product(size, one) for one in VENDORS if one.product},
     }
 
 
@@ -134,6 +134,6 @@ _OF_POOL = frozenset(
 )
 
 
-def _product(size: Size) -> str:
+def _product(size: Size, vendor: Vendor) -> str:
     """The value of GPU feature discovery: dashes for blanks."""
-    return product(size.name, size.gpu_model).replace(" ", "-") if size.gpu_vendor == "nvidia" else ""
+    return product(size.name, size.gpu_model).replace(" ", "-") if size.gpu_vendor == vendor.name else ""

@@ -18,8 +18,8 @@ from controllers.provisioning.pods import CachedPod
 from provisioner.api import labels
 from provisioner.api.causes import Reason
 from provisioner.api.conditions import INITIALIZED
-from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.quantity import parse_quantity
+from provisioner.vendors import is_gpu
 
 from .machine import Machine
 from .pod_budgets import PodBudgets

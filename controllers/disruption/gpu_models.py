@@ -8,18 +8,19 @@ Source: docs/references/agent-pools.md#gpu-sizes.
 
 from collections.abc import Iterable
 
-from cloudprovider.azure.machine_labels import DOMAIN, GPU_PRODUCT
+from cloudprovider.azure.machine_labels import DOMAIN
 from cloudprovider.azure.pricing import size_of
 from controllers.provisioning.solver import model
 from controllers.provisioning.solver.requirements import Requirements, combine, excludes
 from provisioner.api import labels
 from provisioner.api.value_sets import one_of
+from provisioner.vendors import VENDORS
 
 from .gpu_parts import PARTS, GpuParts
 
 GPU_NAME = f"{DOMAIN}/sku-gpu-name"
 # A pod that lists several values of one of these chooses the models itself.
-NAMING = (GPU_NAME, GPU_PRODUCT, f"{DOMAIN}/sku-name", labels.INSTANCE_TYPE)
+NAMING = (GPU_NAME, *(one.product for one in VENDORS if one.product), f"{DOMAIN}/sku-name", labels.INSTANCE_TYPE)
 
 
 class GpuModels:

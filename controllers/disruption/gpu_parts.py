@@ -10,8 +10,7 @@ Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/agent-
 import msgspec
 
 from cloudprovider.azure.instance_types import gpus_of
-from cloudprovider.azure.machine_labels import GPU_PRODUCT
-from controllers.model.gpu_devices import NVIDIA_GPU, declares_devices, expected_devices, is_other_device
+from controllers.model.gpu_devices import declares_devices, expected_devices
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.solver import model
@@ -22,6 +21,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.api.nodeclass import GpuSettings
 from provisioner.api.value_sets import one_of
+from provisioner.vendors import VENDORS, is_divisible
 
 # The label by which a simulation compares machines; no object in the cluster has it.
 PARTS = f"{labels.OWN_DOMAIN}/gpu-parts"
@@ -36,28 +36,31 @@ def stated(settings: GpuSettings) -> str:
 def shown(node: Node, size: str, settings: GpuSettings) -> str:
     """The division that a Node of this size shows. `settings`: of the node class of its NodeClaim, or the defaults."""
     try:
-        amounts = parse({name: amount for name, amount in node.status.capacity.items() if is_device(name)})
+        amounts = parse({name: amount for name, amount in node.status.capacity.items() if is_divisible(name)})
     except ValueError:
         return UNREADABLE
     found = {name: amount // 1000 for name, amount in amounts.items() if amount > 0}
     gpus = gpus_of(size)
     if not found or not gpus.count:
         return stated(settings)
-    expected, count = expected_devices(gpus, settings), found.get(NVIDIA_GPU, 0)
-    product = node.metadata.labels.get(GPU_PRODUCT, "")
-    if not declares_devices(settings) and ("-MIG-" in product or product.endswith("-SHARED")):
+    expected, count = expected_devices(gpus, settings), found.get(gpus.resource, 0)
+    if not declares_devices(settings) and (product := _divided_product(node)):
         return product
-    is_whole = found.keys() == {NVIDIA_GPU} and count == gpus.count != expected.count
+    is_whole = found.keys() == {gpus.resource} and count == gpus.count != expected.count
     if not is_whole and 0 < found.get(expected.resource, 0) <= expected.count:
         return stated(settings)
-    if found.keys() == {NVIDIA_GPU} and count <= gpus.count:
+    if found.keys() == {gpus.resource} and count <= gpus.count:
         return WHOLE
     return " ".join([*sorted(found), f"{count}/{gpus.count}"])
 
 
-def is_device(resource: str) -> bool:
-    """Whether this resource is a whole GPU of NVIDIA, a part of one, or a shared one."""
-    return resource == NVIDIA_GPU or is_other_device(resource)
+def _divided_product(node: Node) -> str:
+    """The name of the product if it states a division; "" otherwise."""
+    for vendor in VENDORS:
+        product, division = node.metadata.labels.get(vendor.product, ""), vendor.division
+        if division and (division.slice_product in product or product.endswith(division.shared_product)):
+            return product
+    return ""
 
 
 class GpuParts:

@@ -12,7 +12,6 @@ import msgspec
 
 from provisioner.api.meta import Taint
 from provisioner.api.resourceslice import (
-    GPU_TYPES,
     HEALTH_TAINTS,
     NO_EXECUTE,
     NO_SCHEDULE,
@@ -20,6 +19,7 @@ from provisioner.api.resourceslice import (
     ResourceSlice,
     is_whole_gpu,
 )
+from provisioner.vendors import BY_DRIVER
 
 
 class Pool(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,7 +48,7 @@ class Pool(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def usable(self) -> tuple[str, ...]:
         """The names of its devices that pods can use: of a driver of GPUs, whole GPUs."""
-        if self.driver in GPU_TYPES or not self.complete:
+        if self.driver in BY_DRIVER or not self.complete:
             return self.gpus
         return tuple(one.name for one in self.devices if not lost_by(one))
 

@@ -11,12 +11,10 @@ from cloudprovider.interface import Gpus
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import GpuSettings
+from provisioner.vendors import division_of
 
 from .policy import Policy
 
-NVIDIA_GPU = "nvidia.com/gpu"
-MIG_PREFIX = "nvidia.com/mig-"
-SHARED = ".shared"
 # How many slices of each profile a GPU has.
 SLICES = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
 
@@ -30,26 +28,22 @@ class Devices(msgspec.Struct, frozen=True):
 
 def expected_devices(gpus: Gpus, settings: GpuSettings | None) -> Devices:
     """The devices of a machine of this size. `settings`: of its node class; None if it has none of this program."""
-    if settings is None or gpus.resource != NVIDIA_GPU:
+    division = division_of(gpus.resource)
+    if settings is None or division is None:
         return Devices(gpus.resource, gpus.count)
     resource, count = gpus.resource, gpus.count * SLICES.get(settings.mig_profile, 1)
     if settings.mig_strategy == "Mixed" and settings.mig_profile in gpus.slices:
-        resource = MIG_PREFIX + gpus.slices[settings.mig_profile]
+        resource = division.slice_prefix + gpus.slices[settings.mig_profile]
     if settings.shared_replicas > 1:
         count *= settings.shared_replicas
-        if settings.shared_resource == NVIDIA_GPU + SHARED:
-            resource += SHARED
+        if settings.shared_resource == gpus.resource + division.shared_suffix:
+            resource += division.shared_suffix
     return Devices(resource, count)
 
 
 def requires_gpus(policy: Policy, claim: NodeClaim) -> bool:
     """Whether the machine is initialized only with its GPUs; otherwise their number is only reported."""
     return claim.metadata.annotations.get(labels.GPU_READINESS, policy.gpu_readiness) != "report"
-
-
-def is_other_device(resource: str) -> bool:
-    """Whether this resource is a slice or a shared GPU under a name of its own."""
-    return resource.startswith(MIG_PREFIX) or resource == NVIDIA_GPU + SHARED
 
 
 def declares_devices(settings: GpuSettings | None) -> bool:

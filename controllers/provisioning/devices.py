@@ -16,13 +16,12 @@ import msgspec
 from cloudprovider.azure.gpu_products import memory_bytes, product
 from cloudprovider.azure.instance_types import gpu_sizes
 from controllers.model.device_claims import DeviceClaims
-from controllers.nodeclaim.lifecycle.dra import DRIVERS
 from provisioner.api import labels
 from provisioner.api.deviceclaim import ALL, ClaimName, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaimSpec
 from provisioner.api.meta import ObjectMeta
-from provisioner.api.resourceslice import GPU_TYPES
 from provisioner.api.text import quoted
 from provisioner.api.value_sets import one_of
+from provisioner.vendors import BY_RESOURCE
 
 from .device_selectors import DeviceTemplate, selector
 from .offered import ALL_DEVICES, DEVICES
@@ -208,8 +207,8 @@ def templates() -> Mapping[str, DeviceTemplate]:
     """A GPU of each size, as its driver will publish it."""
     return {
         one.name: DeviceTemplate(
-            driver=DRIVERS[one.resource],
-            type=GPU_TYPES[DRIVERS[one.resource]],
+            driver=BY_RESOURCE[one.resource].driver,
+            type=BY_RESOURCE[one.resource].device_type,
             product=product(one.name, one.model) or None,
             memory=memory_bytes(one),
         )

@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#scheduling, docs/adr/0063-purchase-brake.md
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from controllers.model.gpu_devices import declares_devices, is_other_device
+from controllers.model.gpu_devices import declares_devices
 from controllers.model.readiness import recorded_taints
 from provisioner.api import labels
 from provisioner.api.meta import Taint
@@ -17,6 +17,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.nodepool import PoolRequirement
 from provisioner.api.value_sets import ANY, NEGATIVE, ValueSet, one_of
+from provisioner.vendors import is_other_device
 
 from .nodepools import requirements
 from .offered import DEFAULTS, is_plugged, offered

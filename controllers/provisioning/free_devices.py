@@ -13,12 +13,12 @@ import msgspec
 
 from controllers.model.device_claims import DeviceClaims
 from controllers.model.devices import pools_of
-from controllers.nodeclaim.lifecycle.dra import DRIVERS
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.resourceslice import ResourceSlice
+from provisioner.vendors import VENDORS
 
 from .offered import ALL_DEVICES, device_resource
 from .solver import model
@@ -50,7 +50,7 @@ def with_devices(
     capacity, allocatable = dict(machine.capacity), dict(machine.allocatable)
     started = node.metadata.labels.get(labels.INITIALIZED) == "true"
     usable = not started or claim.condition(INITIALIZED, "True") is not None
-    for resource, driver in DRIVERS.items():
+    for driver, resource in ((one.driver, one.resource) for one in VENDORS):
         of_size = size.capacity.get(resource, 0) if size is not None else 0
         pools = pools_of(slices, driver)
         names = {pool.name for pool in pools} or {node.name}

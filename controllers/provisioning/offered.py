@@ -19,11 +19,12 @@ from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.azure.machine_labels import aks_labels, of_subnet
 from cloudprovider.azure.node_resources import DISK_GIB, ephemeral_storage, kube_reserved_mib, managed_disk_gib
 from cloudprovider.interface import Gpus
-from controllers.model.gpu_devices import NVIDIA_GPU, declares_devices, expected_devices
-from controllers.nodeclaim.lifecycle.dra import DRA, DRIVERS
+from controllers.model.gpu_devices import declares_devices, expected_devices
+from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec, is_own
 from provisioner.api.value_sets import ABSENT, ANY, one_of
+from provisioner.vendors import BY_RESOURCE, division_of, driver_of
 
 from .solver import model
 from .solver.requirements import Requirements
@@ -107,15 +108,16 @@ _DEFAULT_LABELS = aks_labels()
 
 def _supports(kind: model.InstanceType, settings: GpuSettings) -> bool:
     """Whether AKS creates machines of this type: with a MIG profile, only if its GPUs support it."""
-    has_gpus = any(kind.capacity.get(name) for name in DRIVERS)
+    has_gpus = any(kind.capacity.get(name) for name in BY_RESOURCE)
     return not settings.mig_profile or not has_gpus or settings.mig_profile in gpus_of(kind.name).slices
 
 
 def _by_plugin(kind: model.InstanceType, settings: GpuSettings) -> model.InstanceType:
-    count = kind.capacity.get(NVIDIA_GPU, 0) // 1000
+    resource = next((name for name in kind.capacity if division_of(name) is not None), "")
+    count = kind.capacity.get(resource, 0) // 1000
     if not count or not declares_devices(settings):
         return kind
-    gpus = Gpus(resource=NVIDIA_GPU, count=count, slices=gpus_of(kind.name).slices)
+    gpus = Gpus(resource=resource, count=count, slices=gpus_of(kind.name).slices)
     found = expected_devices(gpus, settings)
     devices = {found.resource: 1000 * found.count}
     return msgspec.structs.replace(
@@ -124,21 +126,21 @@ def _by_plugin(kind: model.InstanceType, settings: GpuSettings) -> model.Instanc
 
 
 def _replaced(amounts: model.Resources, devices: model.Resources) -> model.Resources:
-    return {**{name: amount for name, amount in amounts.items() if name != NVIDIA_GPU}, **devices}
+    return {**{name: amount for name, amount in amounts.items() if division_of(name) is None}, **devices}
 
 
 def _by_driver(kind: model.InstanceType) -> model.InstanceType:
-    devices = {device_resource(name): amount for name, amount in kind.capacity.items() if name in DRIVERS}
+    devices = {device_resource(name): amount for name, amount in kind.capacity.items() if name in BY_RESOURCE}
     if not devices:
         return kind
     devices[ALL_DEVICES] = 1000
-    kept = {name: amount for name, amount in kind.allocatable.items() if name not in DRIVERS}
+    kept = {name: amount for name, amount in kind.allocatable.items() if name not in BY_RESOURCE}
     return msgspec.structs.replace(kind, capacity={**kind.capacity, **devices}, allocatable={**kept, **devices})
 
 
 def device_resource(gpu_resource: str) -> str:
     """The name under which a decision counts the devices of the driver for this extended resource."""
-    return DEVICES + DRIVERS[gpu_resource]
+    return DEVICES + driver_of(gpu_resource)
 
 
 def is_plugged(resource: str) -> bool:

@@ -9,13 +9,12 @@ Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 from collections.abc import Iterable, Iterator
 
 from controllers.model.device_claims import DeviceClaims
-from controllers.nodeclaim.lifecycle.dra import DRIVERS
 from provisioner.api.deviceclaim import DeviceConstraint, DeviceRequest, ExactRequest, ResourceClaimSpec
 from provisioner.api.text import quoted
+from provisioner.vendors import BY_DRIVER
 
 from .device_selectors import drivers
 
-OF_GPUS = frozenset(DRIVERS.values())
 REQUESTS_MAX = 32
 # Of the requests that an Event names.
 NAMED_MAX = 3
@@ -64,4 +63,4 @@ def _driver(option: ExactRequest, found: DeviceClaims) -> str:
         return ""
     selectors = (*device_class.spec.selectors, *option.selectors)
     named = [driver for one in selectors if one.cel is not None for driver in drivers(one.cel.expression)]
-    return next((driver for driver in named if driver not in OF_GPUS), "")
+    return next((driver for driver in named if driver not in BY_DRIVER), "")

@@ -12,10 +12,11 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.owner import nodepool_of
-from provisioner.api.resourceslice import GPU_TYPES, ResourceSlice
+from provisioner.api.resourceslice import ResourceSlice
 from provisioner.runtime.named import Named
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
+from provisioner.vendors import BY_DRIVER
 
 from .memory import NodeWrite
 
@@ -120,7 +121,7 @@ class Indexes:
     def published_gpus(self, name: str) -> int | None:
         """How many GPUs DRA drivers have published on the Node of this name; None if none has."""
         slices = self._slices.by_index(NODE, name) if self._slices is not None else ()
-        pools = [pool for driver in GPU_TYPES for pool in pools_of(slices, driver)]
+        pools = [pool for driver in BY_DRIVER for pool in pools_of(slices, driver)]
         return gpus_of(pools) if pools else None
 
     def key_of_node(self, name: str) -> str:

@@ -135,7 +135,7 @@ def _gpu() -> Schema:
             | {"default": 1},
             "sharedResource": text(
                 "The name under which the device plugin offers shared devices.",
-                default="nvidia.com/gpu",
+                default=SHARED_RESOURCES[0],
                 enum=list(SHARED_RESOURCES),
             ),
         },
@@ -150,7 +150,7 @@ def _gpu() -> Schema:
             "mode DRA requires whole GPUs: remove migProfile and sharedReplicas, or set mode to DevicePlugin",
         ),
         (
-            "!has(self.sharedResource) || self.sharedResource == 'nvidia.com/gpu'"
+            f"!has(self.sharedResource) || self.sharedResource == '{SHARED_RESOURCES[0]}'"
             " || (has(self.sharedReplicas) && self.sharedReplicas > 1)",
             "sharedResource nvidia.com/gpu.shared requires sharedReplicas of 2 or more",
         ),

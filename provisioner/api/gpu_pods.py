@@ -1,7 +1,9 @@
-"""Which resources are GPUs, and which pods request them.
+"""Which pods request GPUs.
 
 Source: https://kubernetes.io/docs/concepts/extend-kubernetes/compute-storage-net/device-plugins/.
 """
+
+from provisioner.vendors import is_gpu
 
 from .meta import ObjectMeta, Struct
 from .schedulable import SchedulablePodSpec
@@ -10,7 +12,6 @@ from .workload import ContainerStatus
 ENDED = ("Succeeded", "Failed")
 # Waiting reasons of a container that has failed and is started again.
 RESTARTED = frozenset({"CrashLoopBackOff", "RunContainerError"})
-GPUS = ("nvidia.com/gpu", "nvidia.com/mig-", "amd.com/gpu")
 
 
 class RunningPodSpec(SchedulablePodSpec, frozen=True, kw_only=True):
@@ -45,11 +46,6 @@ def uses_gpus(pod: RunningPod) -> bool:
         one.terminated is not None or (one.waiting is not None and one.waiting.reason in RESTARTED) for one in states
     ]
     return not has_ended(pod) and requests_gpus(pod.spec) and not (failed and all(failed))
-
-
-def is_gpu(resource: str) -> bool:
-    """Whether a resource of Kubernetes is a GPU or a part of one."""
-    return resource.startswith(GPUS)
 
 
 def requests_gpus(spec: SchedulablePodSpec) -> bool:

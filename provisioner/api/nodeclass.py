@@ -10,6 +10,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from provisioner.vendors import VENDORS
+
 from . import labels
 from .meta import EMPTY, ZERO_TIME, Condition, ObjectMeta, Struct, Time
 from .nodeclaim import NodeClassReference
@@ -21,7 +23,12 @@ MIG_PROFILES = ("MIG1g", "MIG2g", "MIG3g", "MIG4g", "MIG7g")
 MIG_STRATEGIES = ("Single", "Mixed")
 GPU_MODES = ("DevicePlugin", "DRA")
 # The names under which a device plugin offers shared GPUs (docs/references/kubernetes.md#gpu-resource-names).
-SHARED_RESOURCES = ("nvidia.com/gpu", "nvidia.com/gpu.shared")
+SHARED_RESOURCES = tuple(
+    name
+    for vendor in VENDORS
+    if vendor.division is not None
+    for name in (vendor.resource, vendor.resource + vendor.division.shared_suffix)
+)
 SHARED_REPLICAS = (1, 64)
 DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
 MAX_PODS = (10, 250)
@@ -41,7 +48,7 @@ class GpuSettings(Struct, frozen=True, kw_only=True):
     mig_profile: str = ""
     mig_strategy: str = "Single"
     shared_replicas: int = 1
-    shared_resource: str = "nvidia.com/gpu"
+    shared_resource: str = SHARED_RESOURCES[0]
 
 
 class SpotSettings(Struct, frozen=True, kw_only=True):

@@ -11,13 +11,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from provisioner.vendors import VENDORS
+
 from .meta import EMPTY, Struct, Taint
 
 TIMEOUT_ACTIONS = ("Keep", "Release", "Replace")
 # Taints of others: of the node-readiness-controller, of Kubernetes, and of Karpenter.
 FOREIGN_TAINTS = ("readiness.k8s.io/", "node.kubernetes.io/", "node.cloudprovider.kubernetes.io/", "karpenter.sh/")
 # Resources of device plugins for GPUs, which a machine of a DRA driver never has.
-OF_PLUGINS = ("nvidia.com/", "amd.com/")
+OF_PLUGINS = tuple(f"{vendor.domain}/" for vendor in VENDORS)
 TAINT_EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 CONDITION_STATUSES = ("True", "False", "Unknown")
 RULES_MAX = 8

@@ -8,16 +8,14 @@ from collections.abc import Mapping
 
 import msgspec
 
+from provisioner.vendors import BY_DRIVER, VENDORS
+
 from .meta import ObjectMeta, Struct, Taint
 
-# The drivers of the GPU vendors, and what they call a whole GPU in the attribute `type`. Partitions have other types.
-NVIDIA_DRIVER, AMD_DRIVER = "gpu.nvidia.com", "gpu.amd.com"
-GPU_TYPES: Mapping[str, str] = {NVIDIA_DRIVER: "gpu", AMD_DRIVER: "amdgpu"}
 TYPE = "type"
 NO_SCHEDULE, NO_EXECUTE = "NoSchedule", "NoExecute"
-# With effect NoSchedule NVIDIA's driver takes a GPU out of service by these keys: after a fatal Xid, and once the GPU
-# no longer answers. It never removes them before it restarts, and never evicts pods.
-HEALTH_TAINTS = frozenset({f"{NVIDIA_DRIVER}/xid", f"{NVIDIA_DRIVER}/gpu-lost"})
+# With effect NoSchedule drivers take a GPU out of service by these keys.
+HEALTH_TAINTS = frozenset(key for vendor in VENDORS for key in vendor.health_taints)
 
 
 class DeviceAttribute(Struct, frozen=True, kw_only=True):
@@ -79,4 +77,4 @@ def digest(found: ResourceSlice) -> ResourceSlice:
 def is_whole_gpu(device: Device, driver: str) -> bool:
     """Whether the device is a whole GPU, neither a partition nor a GPU that is passed through to a virtual machine."""
     found = device.attributes.get(TYPE) or device.attributes.get(f"{driver}/{TYPE}")
-    return found is not None and found.string == GPU_TYPES.get(driver)
+    return found is not None and driver in BY_DRIVER and found.string == BY_DRIVER[driver].device_type

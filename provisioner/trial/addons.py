@@ -14,11 +14,11 @@ from typing import Any, Never
 from provisioner.api import labels
 from provisioner.simulator.snapshot import allocatable, conditions, labels_of
 from provisioner.simulator.world import World
+from provisioner.vendors import DIVISIONS, nvidia
 
 Json = dict[str, Any]
+DIVISION = DIVISIONS[0]
 CLAIMS = "nodeclaims.karpenter.sh"
-MIG_CONFIG = "nvidia.com/mig.config"
-GPU = "nvidia.com/gpu"
 # Devices of one GPU with 80 GB.
 DEVICES = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1, "7g.80gb": 1}
 # Simulated seconds that both take.
@@ -47,13 +47,13 @@ def _ready(node: Json) -> bool:
 
 
 def _partition(world: World, node: Json) -> None:
-    profile = labels_of(node).get(MIG_CONFIG, "").removeprefix("all-")
-    gpus = allocatable(node, GPU)
+    profile = labels_of(node).get(DIVISION.config, "").removeprefix("all-")
+    gpus = allocatable(node, nvidia.VENDOR.resource)
     if profile not in DEVICES or not gpus:
         return
     name, count = node["metadata"]["name"], str(gpus * DEVICES[profile])
     world.nodes.set_gpus(name, 0)
-    devices = {f"nvidia.com/mig-{profile}": count}
+    devices = {DIVISION.slice_prefix + profile: count}
     world.store.patch("nodes", name, {"status": {"capacity": devices, "allocatable": devices}}, subresource="status")
 
 

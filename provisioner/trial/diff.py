@@ -9,6 +9,7 @@ from typing import Any
 
 from provisioner.api import labels, reasons
 from provisioner.simulator.snapshot import allocatable, condition, conditions, deleting
+from provisioner.vendors import BY_RESOURCE
 
 from .output.renderer import Style
 
@@ -16,7 +17,6 @@ Json = dict[str, Any]
 Text = tuple[str, Style]
 
 CONDITION_ORDER = ("Launched", "Registered", "Initialized", "Ready")
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 # The reasons of conditions that were not evaluated yet.
 INITIAL_REASONS = frozenset({reasons.AWAITING, reasons.RECONCILING_DEPENDENTS})
 
@@ -61,7 +61,7 @@ def node_changes(event: str, obj: Json, old: Json | None) -> Iterator[Text]:
         yield "is being deleted", "plain"
     if ready != before and "True" in (ready, before):
         yield f"Ready = {ready}", "success" if ready == "True" else "plain"
-    for resource in GPU_RESOURCES:
+    for resource in BY_RESOURCE:
         count = allocatable(obj, resource)
         if count != allocatable(old, resource):
             yield f"{resource} allocatable: {count}", "success" if count else "plain"

@@ -6,10 +6,14 @@ Source: docs/references/monitoring.md#names, docs/references/monitoring.md#alert
 https://github.com/kubernetes/kube-state-metrics/blob/main/docs/metrics/workload/pod-metrics.md.
 """
 
+import re
 from dataclasses import dataclass
 
+from provisioner.vendors import BY_RESOURCE
+
 # The GPU resources as in Kubernetes, and as kube-state-metrics spells them.
-GPUS, KUBE_GPUS = "~nvidia.com/gpu|amd.com/gpu", "~nvidia_com_gpu|amd_com_gpu"
+GPUS = f"~{'|'.join(BY_RESOURCE)}"
+KUBE_GPUS = re.sub(r"[./]", "_", GPUS)
 # A family that every replica of this program exports, and no other program.
 MARK = "gpu_provisioner_event_loop_lag_seconds"
 

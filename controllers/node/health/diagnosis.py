@@ -17,10 +17,10 @@ from controllers.model.diagnosis import Diagnosis, Workloads
 from controllers.nodeclaim.lifecycle.expected_gpus import amount, whole_number
 from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, failed_mig_config
 from provisioner.api import labels
-from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
+from provisioner.vendors import DIVISIONS, VENDORS, is_gpu, vendor_of
 
 from .placement import KeptAway, described, keeps_away, missing_tolerations, name_of
 from .plugin_pods import (
@@ -34,17 +34,16 @@ from .plugin_pods import (
     runs_on_all_others,
     unbound_because,
 )
-from .plugins import VISIBLE_DEVICES, offering, plugin_version, visible_gpus
+from .plugins import offering, plugin_version, visible_gpus
 from .reported_conditions import reported_condition
 
 # The plugin of a managed GPU pool is a systemd unit, which its node problem detector watches.
-MANAGED_PLUGIN = "UnhealthyNvidiaDevicePlugin"
+MANAGED_PLUGINS = frozenset(one.managed_plugin for one in VENDORS if one.managed_plugin)
 MANAGED_LABEL = "kubernetes.azure.com/dcgm-exporter"
 # Conditions of GPUs that say more about missing devices; True is bad (docs/references/agent-pools.md).
 GPU_CONDITIONS = ("GPUMissing", "XIDErrors", "GPUXIDErrors", "NVLinkStatusInactive")
 # Of these, the one that no application causes.
 GPU_MISSING = "GPUMissing"
-MIG_STATE = "nvidia.com/mig.config.state"
 EVIDENCE_CHARACTERS, LISTED_CHARACTERS = 60, 72
 
 
@@ -85,7 +84,7 @@ def lacks_pod(node: Node, source: str, found: Workloads) -> bool:
 
 def is_managed(node: Node) -> bool:
     """Whether AKS manages the plugin of this Node, as a systemd unit."""
-    return MANAGED_LABEL in node.metadata.labels or any(one.type == MANAGED_PLUGIN for one in node.status.conditions)
+    return MANAGED_LABEL in node.metadata.labels or any(one.type in MANAGED_PLUGINS for one in node.status.conditions)
 
 
 def _distance(plugin: DaemonSetWorkload, node: Node, found: Workloads) -> tuple[int, int, str]:
@@ -203,21 +202,25 @@ def _limited(plugin: DaemonSetWorkload, gpus: GpuState, found: Workloads) -> Dia
 
     Shared GPUs and slices are several devices each.
     """
-    visible, whole = visible_gpus(plugin), gpus.whole or gpus.expected
-    if visible is None or gpus.allocatable * whole != visible * gpus.expected:
+    limit, whole = visible_gpus(plugin), gpus.whole or gpus.expected
+    if limit is None:
+        return None
+    visible, variable = limit
+    if gpus.allocatable * whole != visible * gpus.expected:
         return None
     return Diagnosis(
         cause=Cause.MISCONFIGURED,
         object=name_of(plugin),
-        text=f"lets the plugin see {visible} GPUs of {whole} ({VISIBLE_DEVICES})",
-        remedy=f"set {VISIBLE_DEVICES} to all",
+        text=f"lets the plugin see {visible} GPUs of {whole} ({variable})",
+        remedy=f"set {variable} to all",
         since=found.since,
     )
 
 
 def _managed(node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     """AKS installs the plugin of this pool, so that no DaemonSet is expected."""
-    bad = reported_condition(node, MANAGED_PLUGIN, "True")
+    vendor = vendor_of(gpus.resource)
+    bad = reported_condition(node, vendor.managed_plugin, "True") if vendor is not None else None
     evidence = tuple(_evidence(node, gpus.resource))
     cause, text = Cause.NO_DEVICES, f"advertises no device{_listed(evidence)}"
     # AKS configures this plugin, so that a fault of it is one of the machine.
@@ -272,9 +275,9 @@ def _evidence(node: Node, resource: str, version: str = "") -> Iterable[str]:
     """What else the Node says about its GPUs, the most useful first."""
     yield from (text for _, text in _instead(node, resource))
     yield from (_words(one) for kind in GPU_CONDITIONS if (one := reported_condition(node, kind, "True")) is not None)
-    state = node.metadata.labels.get(MIG_STATE, "success")
-    if state != "success":
-        yield f"{MIG_STATE}={state}"
+    for key in (division.config_state for division in DIVISIONS):
+        if (state := node.metadata.labels.get(key, "success")) != "success":
+            yield f"{key}={state}"
     image = node.metadata.labels.get(labels.AKS_IMAGE_VERSION, "")
     if image:
         yield f"node image {image}"

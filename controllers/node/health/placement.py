@@ -15,6 +15,7 @@ from provisioner.api.pod import Toleration
 from provisioner.api.schedulable import SelectorExpression
 from provisioner.api.taints import all_untolerated
 from provisioner.api.workload import DaemonSetWorkload, Workload
+from provisioner.vendors import VENDORS
 
 _LIFECYCLE = "node.kubernetes.io/"
 # The tolerations that the DaemonSet controller adds to each pod; the last one with the host's network only.
@@ -31,7 +32,8 @@ OF_DAEMON_PODS = (
 _NETWORK = Toleration(key=f"{_LIFECYCLE}network-unavailable", operator="Exists", effect="NoSchedule")
 # Taints that others remove when the Node works: a toleration of them is no remedy.
 PASSING = (_LIFECYCLE, "node.cloudprovider.kubernetes.io/", "karpenter.sh/", "readiness.k8s.io/")
-CLUSTER_POLICY = "ClusterPolicy"
+# Objects of GPU operators that own DaemonSets.
+OPERATOR_KINDS = frozenset(one.operator_kind for one in VENDORS if one.operator_kind)
 NFD = "feature.node.kubernetes.io/"
 
 
@@ -98,15 +100,12 @@ def missing_tolerations(kept: KeptAway) -> tuple[Toleration, ...]:
 
 
 def place_of(workload: Workload) -> str:
-    """Where tolerations of its pods are to be added: its owner undoes a change of a DaemonSet of the GPU Operator.
-
-    Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/getting-started.html (daemonsets).
-    """
+    """Where tolerations of its pods are to be added: its owner undoes a change of a DaemonSet of a GPU operator."""
     owners = workload.metadata.owner_references
-    policy = next((one.name for one in owners if one.kind == CLUSTER_POLICY), None)
+    policy = next((one for one in owners if one.kind in OPERATOR_KINDS), None)
     if policy is None:
         return f"spec.template.spec of the {workload.kind}"
-    return f"spec.daemonsets of {CLUSTER_POLICY} {policy}, which owns the {workload.kind}"
+    return f"spec.daemonsets of {policy.kind} {policy.name}, which owns the {workload.kind}"
 
 
 def snippet(tolerations: Iterable[Toleration], *, indent: int = 0) -> tuple[str, ...]:

@@ -10,12 +10,12 @@ https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/docker-
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 from provisioner.api import labels
 from provisioner.api.node import Node
-from provisioner.api.resourceslice import AMD_DRIVER, NVIDIA_DRIVER
 from provisioner.api.workload import DaemonSetWorkload
+from provisioner.vendors import BY_DRIVER, VENDORS, Vendor, vendor_of
 
 from .placement import keeps_away
 
@@ -26,21 +26,15 @@ DRA_SOCKETS = ("/var/lib/kubelet/plugins", "/var/lib/kubelet/plugins_registry")
 _DRA = re.compile(r"(?<![a-z0-9])dra(?![a-z0-9])", re.IGNORECASE)
 _NETWORK = re.compile(r"rdma|sriov|mellanox|dranet", re.IGNORECASE)
 _COMPUTE_DOMAINS = re.compile(r"compute-domain")
-# The GPUs that NVIDIA's container runtime shows to a container: a list of indexes or UUIDs, or a word. `none` shows no
-# GPU; with the others, nothing says that there are fewer.
-VISIBLE_DEVICES = "NVIDIA_VISIBLE_DEVICES"
+# The GPUs that a container runtime shows to a container: a list of indexes or UUIDs, or a word. `none` shows no GPU;
+# with the others, nothing says that there are fewer.
+_VISIBLE_DEVICES = frozenset(one.visible_devices for one in VENDORS if one.visible_devices)
 NONE_VISIBLE, NO_LIST = "none", ("", "all", "void")
-# How names, images and variables of templates name the vendor of a resource.
-VENDORS: Mapping[str, re.Pattern[str]] = {
-    "nvidia.com": re.compile(r"nvidia|nvdp", re.IGNORECASE),
-    "amd.com": re.compile(r"amdgpu|amd\.com|rocm|(?<![a-z0-9])amd(?![a-z0-9])", re.IGNORECASE),
-}
-DRA_VENDORS: Mapping[str, str] = {NVIDIA_DRIVER: "nvidia.com", AMD_DRIVER: "amd.com"}
 
 
 def offering(daemon_sets: Iterable[DaemonSetWorkload], source: str, node: Node) -> tuple[DaemonSetWorkload, ...]:
     """The DaemonSets that offer the GPUs of this DRA driver, or the devices of this extended resource."""
-    vendor = DRA_VENDORS.get(source)
+    vendor = BY_DRIVER.get(source)
     if vendor is None:
         return device_plugins(daemon_sets, source, node)
     return tuple(one for one in daemon_sets if _publishes(one, vendor) and not _of_another_system(one, node))
@@ -48,7 +42,7 @@ def offering(daemon_sets: Iterable[DaemonSetWorkload], source: str, node: Node) 
 
 def may_offer_gpus(daemon_set: DaemonSetWorkload) -> bool:
     """Whether the DaemonSet may be a device plugin, or a DRA driver of GPUs."""
-    return mounts_sockets(daemon_set) or any(_publishes(daemon_set, vendor) for vendor in DRA_VENDORS.values())
+    return mounts_sockets(daemon_set) or any(_publishes(daemon_set, one) for one in VENDORS)
 
 
 def device_plugins(
@@ -65,14 +59,14 @@ def plugin_version(daemon_set: DaemonSetWorkload) -> str:
     return tail.partition(":")[2]
 
 
-def visible_gpus(daemon_set: DaemonSetWorkload) -> int | None:
-    """How many GPUs the template lists for a container; None without a list, as with `all`."""
+def visible_gpus(daemon_set: DaemonSetWorkload) -> tuple[int, str] | None:
+    """How many GPUs the template lists for a container, and in which variable; None without a list, as with `all`."""
     env = (one for container in daemon_set.spec.template.spec.containers for one in container.env)
-    values = {one.value for one in env if one.name == VISIBLE_DEVICES}
-    if values == {NONE_VISIBLE}:
-        return 0
-    lists = (one.split(",") for one in values.difference(NO_LIST, (NONE_VISIBLE,)))
-    return max((len(set(filter(None, one))) for one in lists), default=None)
+    found = {one.value: one.name for one in env if one.name in _VISIBLE_DEVICES}
+    if found.keys() == {NONE_VISIBLE}:
+        return 0, found[NONE_VISIBLE]
+    lists = ((value.split(","), name) for value, name in found.items() if value not in (*NO_LIST, NONE_VISIBLE))
+    return max(((len(set(filter(None, one))), name) for one, name in lists), default=None)
 
 
 def mounts_sockets(daemon_set: DaemonSetWorkload) -> bool:
@@ -85,14 +79,14 @@ def _host_paths(daemon_set: DaemonSetWorkload) -> frozenset[str]:
     return frozenset(one.host_path.path.rstrip("/") for one in volumes if one.host_path is not None)
 
 
-def _publishes(daemon_set: DaemonSetWorkload, vendor: str) -> bool:
+def _publishes(daemon_set: DaemonSetWorkload, vendor: Vendor) -> bool:
     """Whether the DaemonSet is a DRA driver for GPUs of this vendor."""
     if _host_paths(daemon_set).isdisjoint(DRA_SOCKETS):
         return False
     containers = daemon_set.spec.template.spec.containers
     images = [one.image for one in containers if not _COMPUTE_DOMAINS.search(one.name)]
     words = [daemon_set.metadata.name, *images]
-    named = bool(images) and any(map(_DRA.search, words)) and any(map(VENDORS[vendor].search, words))
+    named = bool(images) and any(map(_DRA.search, words)) and any(map(vendor.words.search, words))
     return named and not any(map(_NETWORK.search, words))
 
 
@@ -108,8 +102,8 @@ def _serves(daemon_set: DaemonSetWorkload, resource: str) -> bool:
         return False
     if any(resource in word for word in words):
         return True
-    vendor = VENDORS.get(resource.partition("/")[0])
-    return any(PLUGIN in name for name in names) and vendor is not None and any(map(vendor.search, words))
+    vendor = vendor_of(resource)
+    return any(PLUGIN in name for name in names) and vendor is not None and any(map(vendor.words.search, words))
 
 
 def _of_another_system(daemon_set: DaemonSetWorkload, node: Node) -> bool:

@@ -18,10 +18,10 @@ from controllers.model.patches import add_keys
 from controllers.model.steps import Event, PatchNode
 from controllers.nodeclaim.lifecycle.expected_gpus import amount
 from provisioner.api import labels, reasons
-from provisioner.api.gpu_pods import is_gpu
 from provisioner.api.node import Node
 from provisioner.api.time import parse_rfc3339, rfc3339
 from provisioner.api.workload import WorkloadPod
+from provisioner.vendors import is_gpu
 
 from .admission_errors import AdmissionError, AdmissionFailure
 from .diagnosis import is_managed

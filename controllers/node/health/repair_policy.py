@@ -24,6 +24,7 @@ from provisioner.api.repair_policy import (
     Agreement,
     RepairPolicy,
 )
+from provisioner.vendors import VENDORS
 
 MINUTE = 60.0
 # Groups of signals. A signal that is in no group is one by itself, by its name.
@@ -77,7 +78,7 @@ BUILT_IN: tuple[RepairPolicy, ...] = (
     _condition("KubeletProblem", 10, RUNTIME),
     _condition("ContainerRuntimeProblem", 10, RUNTIME),
     # The device plugin of managed GPU pools, which is no pod but a unit of systemd.
-    _condition("UnhealthyNvidiaDevicePlugin", 15, PLUGIN),
+    *(_condition(one.managed_plugin, 15, PLUGIN) for one in VENDORS if one.managed_plugin),
     # An agent can be wrong about GPUs that the kubelet shows, and an XID can be the error of one application.
     _condition("GPUMissing", 10, HARDWARE, agreement="GpuCount"),
     _condition("XIDErrors", 10, HARDWARE, agreement="GpuCount"),

@@ -17,10 +17,10 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.readiness import ReadinessRule
-from provisioner.api.resourceslice import AMD_DRIVER, NO_EXECUTE, NVIDIA_DRIVER
+from provisioner.api.resourceslice import NO_EXECUTE
 from provisioner.api.text import quoted
+from provisioner.vendors import driver_of
 
-DRIVERS = {"nvidia.com/gpu": NVIDIA_DRIVER, "amd.com/gpu": AMD_DRIVER}
 DRA = "DRA"
 PLUGIN_HINT = "is its kubelet plugin running and tolerating the claim's taints?"
 # Of a claim that names more, the others are ignored.
@@ -49,7 +49,7 @@ def needs_slices(claim: NodeClaim) -> bool:
 
 def gpu_driver(f: Facts) -> str:
     """The driver that publishes the GPUs of this machine; "" if a device plugin serves them, or it has none."""
-    return DRIVERS.get(f.gpus.resource, "") if publishes_gpus(f.node_class) else ""
+    return driver_of(f.gpus.resource) if publishes_gpus(f.node_class) else ""
 
 
 def published_gpus(f: Facts, node: Node) -> int:
@@ -109,7 +109,7 @@ def withheld(f: Facts, node: Node) -> str:
 def has_two_owners(f: Facts, node: Node) -> str:
     """Why two components allocate the same GPUs; "" if only one does."""
     plugin = node.status.allocatable.get(f.gpus.resource, "0") if f.gpus.resource else "0"
-    driver = DRIVERS.get(f.gpus.resource, "")
+    driver = driver_of(f.gpus.resource)
     gpus = gpus_of(_pools(f, node, driver)) if driver else 0
     if plugin in ("0", "") or not gpus:
         return ""

@@ -8,23 +8,14 @@ Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/kubern
 docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 """
 
-import re
 from collections.abc import Iterator, Mapping
 
 from cloudprovider.interface import Gpus
-from controllers.model.gpu_devices import NVIDIA_GPU, SHARED, Devices, declares_devices, expected_devices
+from controllers.model.gpu_devices import Devices, declares_devices, expected_devices
 from provisioner.api.node import Node
 from provisioner.api.nodeclass import GpuSettings
 from provisioner.api.quantity import parse_quantity
-
-# The labels of GPU feature discovery.
-MIG_STRATEGY = "nvidia.com/mig.strategy"
-PRODUCT = "nvidia.com/gpu.product"
-COUNT = "nvidia.com/gpu.count"
-REPLICAS = "nvidia.com/gpu.replicas"
-SHARED_PRODUCT = "-SHARED"
-WHOLE_GPUS = (NVIDIA_GPU, "amd.com/gpu")
-_SLICE_COUNT = re.compile(r"(nvidia\.com/mig-[0-9]+g\.[0-9]+gb(?:\.[a-z.]+)?)\.count")
+from provisioner.vendors import BY_RESOURCE, Vendor
 
 
 def whole_number(value: str | float) -> int:
@@ -54,37 +45,47 @@ def expected_gpus(gpus: Gpus, settings: GpuSettings | None, node: Node) -> Devic
 
 def sees_fewer_gpus(gpus: Gpus, node: Node) -> bool:
     """Whether GPU feature discovery counts fewer GPUs on the Node than its size has. Of slices it counts the slices."""
-    found = node.metadata.labels
-    return "-MIG-" not in found.get(PRODUCT, "") and 0 < whole_number(found.get(COUNT, "0")) < gpus.count
+    found, vendor = node.metadata.labels, BY_RESOURCE.get(gpus.resource)
+    if vendor is None or (vendor.division and vendor.division.slice_product in found.get(vendor.product, "")):
+        return False
+    return 0 < whole_number(found.get(vendor.count, "0")) < gpus.count
+
+
+def _is_shared(node: Node, vendor: Vendor) -> bool:
+    product = node.metadata.labels.get(vendor.product, "")
+    return vendor.division is not None and product.endswith(vendor.division.shared_product)
+
+
+def _replicas(node: Node, vendor: Vendor) -> int:
+    return whole_number(node.metadata.labels.get(vendor.division.replicas, "1")) if vendor.division is not None else 1
 
 
 def _promised(node: Node, devices: Devices, gpus: Gpus) -> int:
     """What the Node had of this resource, or would have with all GPUs of its size."""
-    counted, found = amount(node.status.capacity, devices.resource), node.metadata.labels
-    shared = devices.resource == NVIDIA_GPU and found.get(PRODUCT, "").endswith(SHARED_PRODUCT)
-    if shared and sees_fewer_gpus(gpus, node):
-        return max(counted, gpus.count * whole_number(found.get(REPLICAS, "1")))
+    counted, vendor = amount(node.status.capacity, devices.resource), BY_RESOURCE.get(devices.resource)
+    if vendor is not None and _is_shared(node, vendor) and sees_fewer_gpus(gpus, node):
+        return max(counted, gpus.count * _replicas(node, vendor))
     return counted
 
 
 def _of_unlisted_size(node: Node) -> Devices:
     """How many GPUs such a size has is known of its Node only, once a device plugin has registered them."""
-    promised = (Devices(one, amount(node.status.capacity, one)) for one in WHOLE_GPUS)
-    found = next((one for one in promised if one.count), None)
-    if found is None or found.resource != NVIDIA_GPU:
-        return found or Devices()
-    return Devices(NVIDIA_GPU, max(found.count, whole_number(node.metadata.labels.get(COUNT, "0"))))
+    for resource, vendor in BY_RESOURCE.items():
+        if count := amount(node.status.capacity, resource):
+            return Devices(resource, max(count, whole_number(node.metadata.labels.get(vendor.count, "0"))))
+    return Devices()
 
 
 def _described(node: Node, whole: Devices) -> Iterator[Devices]:
-    """Other arrangements of NVIDIA GPUs that the labels of the Node describe."""
-    found = node.metadata.labels
-    if whole.resource != NVIDIA_GPU:
+    """Other arrangements of the vendor's GPUs that the labels of the Node describe."""
+    found, vendor = node.metadata.labels, BY_RESOURCE.get(whole.resource)
+    if vendor is None or vendor.division is None:
         return
-    if found.get(MIG_STRATEGY) == "mixed":
+    shared = whole.resource + vendor.division.shared_suffix
+    if found.get(vendor.division.strategy) == "mixed":
         for key, value in found.items():
-            match = _SLICE_COUNT.fullmatch(key)
+            match = vendor.division.slice_count.fullmatch(key)
             if match is not None and (count := whole_number(value)) > 0:
                 yield Devices(match[1], count)
-    elif found.get(PRODUCT, "").endswith(SHARED_PRODUCT) and NVIDIA_GPU + SHARED in node.status.allocatable:
-        yield Devices(NVIDIA_GPU + SHARED, whole.count * max(1, whole_number(found.get(REPLICAS, "1"))))
+    elif _is_shared(node, vendor) and shared in node.status.allocatable:
+        yield Devices(shared, whole.count * max(1, _replicas(node, vendor)))

@@ -13,9 +13,10 @@ import msgspec
 
 from controllers.model.devices import gpus_of, pools_of
 from controllers.model.facts import Facts
-from controllers.model.gpu_devices import NVIDIA_GPU, Devices, declares_devices, is_other_device
+from controllers.model.gpu_devices import Devices, declares_devices
 from provisioner.api.node import Node
 from provisioner.api.nodeclass import GpuSettings
+from provisioner.vendors import driver_of, is_divisible
 
 from . import dra
 from .expected_gpus import amount, sees_fewer_gpus
@@ -34,7 +35,7 @@ def disagreement(f: Facts, node: Node, expected: Devices, seen: int) -> Disagree
     Of whole GPUs that nobody divided, a missing one is lost: a plugin that restarts omits it.
     """
     settings = f.node_class.spec.gpu if f.node_class is not None else GpuSettings()
-    driver = dra.DRIVERS.get(f.gpus.resource, "")
+    driver = driver_of(f.gpus.resource)
     if dra.gpu_driver(f):
         # Also while the device plugin restarts: its devices stay in capacity.
         served = amount(node.status.capacity, f.gpus.resource)
@@ -59,7 +60,7 @@ def _is_uneven(f: Facts, settings: GpuSettings, seen: int) -> bool:
 def _instead(node: Node, resource: str) -> str:
     """Whole GPUs, slices or shared GPUs under another name, all of them healthy; "" without any."""
     found = node.status.allocatable
-    others = (one for one in sorted(found) if one != resource and (one == NVIDIA_GPU or is_other_device(one)))
+    others = (one for one in sorted(found) if one != resource and is_divisible(one))
     name = next((one for one in others if 0 < amount(found, one) >= amount(node.status.capacity, one)), "")
     return f"{amount(found, name)} {name}" if name else ""
 

@@ -18,14 +18,13 @@ from controllers.model.node_for_claim import node_for_claim
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
+from provisioner.vendors import DIVISIONS
 
 from . import dra
 from .expected_gpus import amount, expected_gpus
 from .gpu_configuration import Disagreement, disagreement
 
-# The labels of the MIG manager.
-MIG_CONFIG = "nvidia.com/mig.config"
-MIG_CONFIG_STATE = "nvidia.com/mig.config.state"
+# The states of a manager that partitions GPUs, such as the MIG manager.
 CHANGING = ("pending", "rebooting")
 # Until a machine is looked at again of which something could not be read.
 UNKNOWN_SECONDS = 60.0
@@ -125,12 +124,14 @@ def state_of(f: Facts, claim: NodeClaim, node: Node) -> GpuState:
 def failed_mig_config(node: Node) -> str:
     """What the MIG manager failed to apply; "" if it did not fail."""
     found = node.metadata.labels
-    return found.get(MIG_CONFIG, "its configuration") if found.get(MIG_CONFIG_STATE) == "failed" else ""
+    failed = (one for one in DIVISIONS if found.get(one.config_state) == "failed")
+    return next((found.get(one.config, "its configuration") for one in failed), "")
 
 
-def changes_mig(node: Node) -> bool:
-    """Whether the MIG manager is partitioning the GPUs of this Node."""
-    return node.metadata.labels.get(MIG_CONFIG_STATE) in CHANGING
+def changes_mig(node: Node) -> str:
+    """The label by which the MIG manager shows that it is partitioning the GPUs of this Node; "" if it is not."""
+    keys = (one.config_state for one in DIVISIONS)
+    return next((key for key in keys if node.metadata.labels.get(key) in CHANGING), "")
 
 
 def allocatable(node: Node, resource: str) -> int:
@@ -156,14 +157,14 @@ def _as_before(found: GpuState, claim: NodeClaim, unknown: str) -> GpuState:
 def _changing_mig(f: Facts, node: Node) -> tuple[str, float] | None:
     """The MIG manager removes the GPUs from the Node while it partitions them, with a reboot on most machines."""
     seen = f.devices
-    if seen is None or seen.node_uid != node.uid or seen.mig_since is None or not changes_mig(node):
+    if seen is None or seen.node_uid != node.uid or seen.mig_since is None or not (key := changes_mig(node)):
         return None
     since, at = seen.mig_since
     left = f.policy.mig_config_seconds - (f.loop_now - at)
     if left <= 0:
         return None
-    state = node.metadata.labels[MIG_CONFIG_STATE]
-    return f"{MIG_CONFIG_STATE} is {state} since {clock_text(since)}; waiting for the MIG manager", left
+    state = node.metadata.labels[key]
+    return f"{key} is {state} since {clock_text(since)}; waiting for the MIG manager", left
 
 
 def _unproven(f: Facts, node: Node, found: GpuState) -> tuple[str, float] | None:

@@ -11,7 +11,7 @@ from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.node.health.diagnosis import diagnose
-from controllers.node.health.placement import CLUSTER_POLICY, snippet
+from controllers.node.health.placement import OPERATOR_KINDS, snippet
 from controllers.nodeclaim.lifecycle import dra
 from controllers.nodeclaim.lifecycle.gpu_resources import gpu_state
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
@@ -181,7 +181,8 @@ def _of_machine(one: Machine) -> Iterator[str]:
     if others:
         yield "  other workloads that do not run on the Node:"
     for other in others:
-        owned = f"; add to {other.add_to}:" if other.tolerations and CLUSTER_POLICY in other.add_to else ""
+        by_operator = any(kind in other.add_to for kind in OPERATOR_KINDS)
+        owned = f"; add to {other.add_to}:" if other.tolerations and by_operator else ""
         yield f"    {_name(other)} {other.problem}{owned}"
         yield from _tolerations(other.tolerations, 6)
 

@@ -12,13 +12,13 @@ import msgspec
 from controllers.model.diagnosis import Workloads
 from controllers.node.health.placement import PASSING, KeptAway, described, keeps_away, missing_tolerations, place_of
 from controllers.node.health.plugin_pods import not_running, pod_of
-from controllers.node.health.plugins import VENDORS
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.node_affinity import selected_keys
 from provisioner.api.pod import Toleration
 from provisioner.api.workload import DaemonSetWorkload, Job, Workload
+from provisioner.vendors import vendor_of
 
 # Labels that every Node of a kind has.
 COMMON = frozenset({labels.OS, labels.ARCH, f"beta.{labels.OS}", f"beta.{labels.ARCH}"})
@@ -95,11 +95,11 @@ _ELSEWHERE = "; its pod may run on another Node"
 
 def _concerns(daemon_set: DaemonSetWorkload, kept: KeptAway, resource: str) -> bool:
     """Whether a DaemonSet that does not select the Node is about its GPUs."""
-    vendor = VENDORS.get(resource.partition("/")[0])
+    vendor = vendor_of(resource)
     if vendor is None or any(one.key in COMMON for one in kept.expressions):
         return False
     spec = daemon_set.spec.template.spec
-    return any(vendor.search(word) for word in (daemon_set.metadata.name, *(one.image for one in spec.containers)))
+    return any(map(vendor.words.search, (daemon_set.metadata.name, *(one.image for one in spec.containers))))
 
 
 def _of(workload: Workload, problem: str, kept: KeptAway | None = None, pod: str = "") -> Missing:

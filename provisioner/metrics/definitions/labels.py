@@ -24,6 +24,7 @@ from provisioner.api.conditions import (
     Status,
 )
 from provisioner.api.nodeclaim import Phase
+from provisioner.vendors import BY_RESOURCE
 
 
 class Label(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,7 +60,7 @@ Queue = Literal[
     "abandoned-commands",
     "admission-errors",
 ]
-RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", "nvidia.com/gpu", "amd.com/gpu")
+RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", *BY_RESOURCE)
 
 LABELS: Mapping[str, Label] = {
     "action": Label(meaning="what a repair does", values=("replace", "restart-plugin")),

@@ -25,6 +25,7 @@ from provisioner.api.node import Node
 from provisioner.api.quantity import parse_quantity
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import REGIONAL, RESOURCES
+from provisioner.vendors import BY_RESOURCE
 
 from .collector import Sample
 from .label_values import LabelValues, capacity_label, known_size, size_label
@@ -39,7 +40,6 @@ FAMILIES = (
     own.NODE_COST,
 )
 STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
-GPU_RESOURCES = ("nvidia.com/gpu", "amd.com/gpu")
 LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
 
 # The price per hour by size; `<size>/spot` is the spot price. It replaces the list prices, whose currency may differ.
@@ -109,7 +109,7 @@ class MachineGauges:
             gpus["allocatable", size, _model(size)] += published
             return
         named = self._devices(pool_of(node), size).resource
-        offered = GPU_RESOURCES if named in ("", *GPU_RESOURCES) else (named,)
+        offered = tuple(BY_RESOURCE) if named in ("", *BY_RESOURCE) else (named,)
         if any(resource in node.status.allocatable for resource in offered):
             gpus["allocatable", size, _model(size)] += sum(allocatable(node, resource) for resource in offered)
 

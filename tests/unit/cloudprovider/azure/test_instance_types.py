@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from cloudprovider.azure.instance_types import _INSTANCE_TYPES, RESOURCES, is_gpu_size, lookup
+from cloudprovider.azure.instance_types import _INSTANCE_TYPES, is_gpu_size, lookup
+from provisioner.vendors import BY_NAME
 
 # By vendor, the counts of Azure's series pages (docs/references/agent-pools.md#gpu-sizes) that the presets of KAITO
 # use.
@@ -56,7 +57,7 @@ def test_every_row_is_valid() -> None:
         assert is_gpu_size(sku.name)
         assert 1 <= sku.gpus <= 8
         assert sku.memory_gb >= 0
-        assert sku.vendor in RESOURCES
+        assert sku.vendor in BY_NAME
 
 
 @pytest.mark.parametrize(

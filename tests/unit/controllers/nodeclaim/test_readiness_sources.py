@@ -13,7 +13,7 @@ from provisioner.api.meta import ObjectMeta, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.readiness import ReadinessRule
-from provisioner.api.resourceslice import NVIDIA_DRIVER as GPU_DRIVER
+from provisioner.vendors import nvidia
 from tests.unit.builders import facts
 
 from .lifecycle.test_dra import LOST, XID, device, of_dra, published, some
@@ -81,10 +81,16 @@ def test_a_rule_says_what_it_lacks(rule: AppliedRule, words: str) -> None:
     assert bool(found) is bool(words)
 
 
+GPU_DRIVER = nvidia.VENDOR.driver
 ON = NODE.name
 DEVICES = [
     (GPU_DRIVER, 8, (published(*some(8), on=ON),), ""),
-    (GPU_DRIVER, 8, (published(*some(7), device("gpu-7", "gpu", XID), on=ON),), "7 of 8 usable devices published"),
+    (
+        GPU_DRIVER,
+        8,
+        (published(*some(7), device("gpu-7", "gpu", XID), on=ON),),
+        "7 of 8 usable devices published",
+    ),
     (GPU_DRIVER, 1, (published(*some(8), on=ON, of=2),), "0 of 1 usable devices published"),
     (GPU_DRIVER, 1, (published(*some(8, "mig"), on=ON),), "0 of 1 usable devices published"),
     (GPU_DRIVER, 1, (published(*some(8), on="other"),), "0 of 1 usable devices published"),
