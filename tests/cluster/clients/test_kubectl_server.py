@@ -124,7 +124,7 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
         ("nodepools.karpenter.sh", "[]", "[list watch patch]"),
         ("nodepools.karpenter.sh/status", "[]", "[patch]"),
-        ("nodes", "[]", "[get list watch patch delete]"),
+        ("nodes", "[]", "[list watch patch delete]"),
         ("persistentvolumeclaims", "[]", "[get list]"),
         ("persistentvolumes", "[]", "[get list]"),
         ("poddisruptionbudgets.policy", "[]", "[list watch]"),
