@@ -131,7 +131,8 @@ class _Pass:
         names = {one.claim.name: _shown(one) for uid, one in self._machines.items() if uid not in gone}
         return PassOutput(
             commands=tuple(_output(one) for one in self._commands),
-            blocked={names[name]: why for name, why in sorted(kept.items()) if name in names},
+            # A cause may be a subclass of str, which JSON does not encode.
+            blocked={names[name]: str(why) for name, why in sorted(kept.items()) if name in names},
         )
 
     def _empty(self) -> None:

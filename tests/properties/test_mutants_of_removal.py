@@ -245,7 +245,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         lambda: test_adoption_races.test_the_deletion_meets_the_hand_over("before", False),
         "no DELETE was sent",
     ),
-    (crd_deletion_is_a_user_request, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "could not find"),
+    (crd_deletion_is_a_user_request, lambda: test_inferred_removals.test_kubectl_delete_crd(False), "assert not"),
     (
         repair_without_limits,
         test_repair.test_h3_four_of_five_within_ten_minutes_are_left_alone_until_most_are_back,
