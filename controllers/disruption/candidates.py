@@ -24,10 +24,9 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
 from .blockers import NOMINATED, NOT_INITIALIZED, Unreported, empty, has_gpus
-from .emptiness import consolidate_after
 from .gpu_models import GpuModels
 from .gpu_parts import GpuParts
-from .machine import Machine
+from .machine import Machine, consolidate_after
 from .view import View
 
 WHEN_EMPTY, UNDERUTILIZED, BALANCED = "WhenEmpty", "WhenEmptyOrUnderutilized", "Balanced"

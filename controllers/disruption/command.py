@@ -1,7 +1,12 @@
 """One voluntary disruption: the machines to remove, and the machines that are created before.
 
+An evaluation is what one method decides about a cluster: at most one such command, and why other machines are kept.
+
 Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller.
 """
+
+import math
+from collections.abc import Mapping
 
 import msgspec
 
@@ -39,3 +44,23 @@ def consolidation_type(reason: Reason, machines: int) -> ConsolidationType:
     if reason == "Underutilized":
         return "multi" if machines > 1 else "single"
     return "empty" if reason == "Empty" else ""
+
+
+class Evaluation(msgspec.Struct, frozen=True, kw_only=True):
+    """What a method decides now. `kept`: why it keeps machines that it looked at, by the name of the NodeClaim.
+
+    `held`: why it disrupts nothing more of a NodePool, and `failed`: what reading one raised, by its name. `unplaced`:
+    the UIDs of NodeClaims among `kept` whose pods found no place in a simulation of their own, and why.
+    `eligible`: how many machines could be disrupted but for budgets. `after`: seconds until time alone changes that.
+    `solves`: how many simulations were made. `cut`: candidates were not simulated because of their number.
+    """
+
+    command: Command | None = None
+    kept: Mapping[str, str] = {}
+    held: Mapping[str, str] = {}
+    failed: Mapping[str, Exception] = {}
+    unplaced: Mapping[str, str] = {}
+    eligible: int = 0
+    after: float = math.inf
+    solves: int = 0
+    cut: bool = False

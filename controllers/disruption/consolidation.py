@@ -10,41 +10,26 @@ Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/refer
 """
 
 from collections import Counter
-from collections.abc import Mapping
 
 import msgspec
 
 from .blockers import NOMINATED
 from .candidates import Candidate, candidates
-from .command import Command
+from .command import Command, Evaluation
 from .search import Search, unplaced
 from .simulation import Simulation
 from .view import View
 
 
-class Consolidation(msgspec.Struct, frozen=True, kw_only=True):
-    """At most one command, and why the other machines are kept, by the name of the NodeClaim.
-
-    `eligible`: how many machines are candidates. `solves`: how many simulations were made. `cut`: whether candidates
-    were not simulated because of their number.
-    """
-
-    command: Command | None = None
-    kept: Mapping[str, str] = {}
-    eligible: int = 0
-    solves: int = 0
-    cut: bool = False
-
-
-def consolidate(view: View) -> Consolidation:
-    """The command that may begin now."""
+def consolidate(view: View) -> Evaluation:
+    """The command that may begin now, once it was validated."""
     found, kept = candidates(view)
     if not found:
-        return Consolidation(kept=kept)
+        return Evaluation(kept=kept)
     search = Search(view, found, kept)
     command = search.delete() or search.replace_together() or search.replace_one()
     removed = {one.claim.name for one in command.machines} if command is not None else frozenset[str]()
-    return Consolidation(
+    return Evaluation(
         command=command,
         kept={name: why for name, why in search.kept.items() if name not in removed},
         eligible=len(found),

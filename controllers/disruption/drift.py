@@ -1,4 +1,4 @@
-"""Drift of dynamic NodePools: which machine is replaced now, and by what, as a pure function.
+"""Drift of dynamic NodePools: which drifted machine is replaced now, and by what, as a pure function.
 
 The machine that has drifted the longest comes first, those without pods before the others, and those whose replacement
 was undone after them. Its pods get room on other machines, or new machines are bought for them: as many as they need. A
@@ -11,18 +11,15 @@ replaced at a time: a node image that makes machines useless then costs one of t
 Source: docs/references/karpenter.md#replacement-of-drifted-machines.
 """
 
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from datetime import datetime
 
-import msgspec
-
 from provisioner.api.conditions import DRIFTED, INITIALIZED
-from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_member
 
+from .blockers import Unreported
 from .candidates import Candidate, unpriced, with_pods
-from .command import Command
+from .command import Command, Evaluation
 from .machine import Machine, budget_left
 from .search import ONE_LIMIT, UNTRIED, WAITS, alike, in_turn, unplaced
 from .simulation import Simulation
@@ -30,52 +27,45 @@ from .view import View
 
 NO_BUDGET = "No allowed disruptions for disruption reason Drifted due to blocking budget"
 
-NONE_UNDONE: Mapping[str, int] = {}
 
-
-class Drift(msgspec.Struct, frozen=True, kw_only=True):
-    """At most one command. `kept`: why drifted machines wait, by the name of the NodeClaim.
-
-    `no_budget`: the names of NodePools whose budgets allow nothing.
-    """
-
-    command: Command | None = None
-    kept: Mapping[str, str] = EMPTY
-    no_budget: tuple[str, ...] = ()
-
-
-def drift(
-    view: View, waits: Callable[[NodePool], bool] = lambda _: False, undone: Mapping[str, int] = NONE_UNDONE
-) -> Drift:
-    """The command that may begin now. `waits`: NodePools of which nothing is replaced now.
-
-    `undone`: how often replacements of machines were, by the UID of the NodeClaim.
-    """
-    drifted, kept, no_budget = list[Candidate](), dict[str, str](), list[str]()
-    for pool in view.observed.node_pools:
-        machines = [one for one in view.machines if is_member(one.claim, pool)]
+def drift(view: View) -> Evaluation:
+    """The command that may begin now."""
+    undone = view.undone_of("Drifted")
+    drifted, kept, held = list[Candidate](), dict[str, str](), dict[str, str]()
+    for pool in view.node_pools:
+        machines = view.of(pool)
         found = [one for one in machines if is_drifted(one)]
-        if pool.spec.replicas is not None or pool.metadata.deleting or not found or waits(pool):
+        if pool.spec.replicas is not None or pool.metadata.deleting or not found:
             continue
-        if budget_left(pool, machines, "Drifted", view.now) == 0:
-            no_budget.append(pool.name)
+        if waits := _held(pool, machines, view):
+            held[pool.name] = waits
+            kept |= {one.claim.name: Unreported(waits) for one in found}
             continue
         alone = first_left(machines) > 0
         for one in found:
             if one.blocked_eventually:
                 kept[one.claim.name] = one.blocked_eventually
-            elif why := view.waiting.get(one.claim.uid):
+            elif why := undone.waiting.get(one.claim.uid):
                 kept[one.claim.name] = f"{WAITS}: {why}"
             elif alone or is_proved(one, machines):
                 drifted.append(unpriced(one, pool))
     if not drifted:
-        return Drift(kept=kept, no_budget=tuple(no_budget))
+        return Evaluation(kept=kept, held=held)
     movable, unmovable = with_pods(drifted, view, eventual=True)
     kept |= unmovable
     simulation = Simulation(view)
-    order = sorted(movable, key=lambda one: (undone.get(one.machine.claim.uid, 0), bool(one.pods), *_since(one)))
+    order = sorted(
+        movable, key=lambda one: (undone.numbers.get(one.machine.claim.uid, 0), bool(one.pods), *_since(one))
+    )
     command, unplaceable = _first(in_turn(order, view.now), simulation)
-    return Drift(command=command, kept=kept | unplaceable, no_budget=tuple(no_budget))
+    return Evaluation(command=command, kept=kept | unplaceable, held=held)
+
+
+def _held(pool: NodePool, machines: Sequence[Machine], view: View) -> str:
+    """Why nothing of the NodePool is replaced now, "" if something may be."""
+    if why := view.undone_of("Drifted").pools.get(pool.name):
+        return f"{WAITS}: {why}"
+    return NO_BUDGET if budget_left(pool, machines, "Drifted", view.now) == 0 else ""
 
 
 def _first(order: Sequence[Candidate], simulation: Simulation) -> tuple[Command | None, dict[str, str]]:

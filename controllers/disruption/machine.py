@@ -1,4 +1,4 @@
-"""One machine of a NodePool, as the methods of disruption read it, and what is left of the budgets of its NodePool.
+"""One machine of a NodePool, as the methods of disruption read it, and what its NodePool allows: budgets, and when.
 
 Machines whose removal or replacement has begun, and those that are not Ready, use the budgets. NodeClaims that have
 never been Initialized are no machines yet, and one whose instance is being deleted has none any more: neither counts.
@@ -22,8 +22,11 @@ from provisioner.api.conditions import INSTANCE_TERMINATING, READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.api.time import parse_duration
 
 from .marks import is_marked
+
+NEVER = "Never"
 
 
 class Machine(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,3 +72,12 @@ def budget_left(pool: NodePool, machines: Iterable[Machine], reason: Reason, now
     """How many more machines may be disrupted now; None without a limit. `machines`: all of the NodePool."""
     use = budget_use(pool, machines, reason, now)
     return None if use.allowed is None else max(0, use.allowed - use.used)
+
+
+def consolidate_after(pool: NodePool) -> float | None:
+    """Seconds for which a machine of the NodePool is empty before it is removed; None: its machines are kept."""
+    after = pool.spec.disruption.consolidate_after
+    seconds = None if after == NEVER else parse_duration(after)
+    if seconds is None or pool.spec.replicas is not None or pool.metadata.deleting:
+        return None
+    return max(0.0, seconds)

@@ -1,7 +1,6 @@
-"""One pass of all methods of disruption over objects that were read from files, with shared budgets.
+"""One pass of the methods of disruption over objects that were read from files, and its result as JSON.
 
-Machines that are removed because they are empty come first, then those that have drifted, then at most one command of
-consolidation. The condition Consolidatable stands for the time since the last pod event.
+The condition Consolidatable stands for the time since the last pod event.
 
 Source: docs/references/karpenter.md#disruption-budgets, docs/references/karpenter.md#consolidation.
 """
@@ -14,38 +13,25 @@ import msgspec
 from controllers.provisioning.decisions import NewNodeClaim, new_node_claim
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.observed import Observed
-from controllers.provisioning.offered import settings_of
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
 from controllers.provisioning.provisionable import TERMINAL
 from controllers.provisioning.scenario import NodeInput, Scenario, model_instance_type, well_known_labels
-from controllers.provisioning.solver.model import NewMachine
-from controllers.provisioning.static_machine import static_machine
 from provisioner.api import labels
 from provisioner.api.conditions import CONSOLIDATABLE, READY
 from provisioner.api.meta import Condition, Time
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool, PoolRequirement
-from provisioner.api.owner import is_member
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.time import EARLIEST
 
-from .blockers import empty, with_blockers
-from .candidates import price_of
+from .blockers import with_blockers
 from .command import Command
-from .consolidation import consolidate
-from .drift import NO_BUDGET, drift, is_drifted
-from .emptiness import decide
-from .leftovers import kept_by_pods
-from .machine import Machine, budget_left
-from .places import for_pods
+from .machine import Machine
+from .methods import Pass
 from .pod_budgets import PodBudgets
-from .static_drift import static_drift
-from .view import View
-
-EMPTY_BUDGET = "No allowed disruptions for disruption reason Empty due to blocking budget"
-EMPTY_WAITS = "It is empty and waits for consolidateAfter"
+from .view import View, consolidation_budgets
 
 
 class DisruptionScenario(Scenario, frozen=True, kw_only=True, rename="camel"):
@@ -93,113 +79,34 @@ def one_pass(scenario: DisruptionScenario, now: datetime) -> PassOutput:
         namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
     )
     budgets = PodBudgets(scenario.pod_disruption_budgets or ())
-    machines = [
+    machines = tuple(
         _machine(one, one.node_claim, bound.get(_node_name(one), ()), budgets, now)
         for one in entries
         if one.node_claim is not None
-    ]
-    return pass_over(observed, types, machines, now)
-
-
-def pass_over(observed: Observed, types: InstanceTypes, machines: Iterable[Machine], now: datetime) -> PassOutput:
-    """The same for machines of the NodePools in `observed`; how long each is quiet is taken from its NodeClaim."""
-    quiet = (msgspec.structs.replace(one, quiet_since=_quiet_since(one.claim, now)) for one in machines)
-    return _Pass(observed, types, quiet, now).output()
-
-
-class _Pass:
-    """The machines of one pass; those of earlier commands use the budgets of later ones."""
-
-    def __init__(self, observed: Observed, types: InstanceTypes, machines: Iterable[Machine], now: datetime) -> None:
-        self._now = now
-        self._types = types
-        self._pools = tuple(observed.node_pools)
-        self._observed = observed
-        self._machines = {one.claim.uid: one for one in machines}
-        self._commands: list[Command] = []
-        self._kept: dict[str, str] = {}
-
-    def output(self) -> PassOutput:
-        """All methods in the order of the controller."""
-        self._empty()
-        self._drifted()
-        found = consolidate(self._view())
-        if found.command is not None:
-            self._begin(found.command)
-        kept = {**found.kept, **self._kept}
-        gone = {one.claim.uid for command in self._commands for one in command.machines}
-        names = {one.claim.name: _shown(one) for uid, one in self._machines.items() if uid not in gone}
-        return PassOutput(
-            commands=tuple(_output(one) for one in self._commands),
-            # A cause may be a subclass of str, which JSON does not encode.
-            blocked={names[name]: str(why) for name, why in sorted(kept.items()) if name in names},
+    )
+    return pass_over(
+        View(
+            observed=observed,
+            types=types,
+            node_pools=observed.node_pools,
+            machines=machines,
+            budgets=consolidation_budgets(observed.node_pools, machines, now),
+            now=now,
         )
+    )
 
-    def _empty(self) -> None:
-        removed = list[Machine]()
-        for pool in self._pools:
-            machines = self._of(pool)
-            found = decide(pool, machines, self._now)
-            kept = kept_by_pods(self._view(), pool, found.remove)
-            gone = {one.claim.uid for one in found.remove} - kept.keys()
-            removed += [one for one in found.remove if one.claim.uid in gone]
-            waiting = [one for one in machines if one.claim.uid not in gone and empty(one) and not one.going]
-            why = EMPTY_BUDGET if found.blocked else EMPTY_WAITS
-            if pool.spec.replicas is None:
-                self._kept |= {one.claim.name: kept.get(one.claim.uid) or one.blocked or why for one in waiting}
-        if removed:
-            saving = sum(self._price(one) for one in removed)
-            self._begin(Command(reason="Empty", machines=tuple(removed), saving=saving))
 
-    def _static_machine(self, pool: NodePool) -> NewMachine | None:
-        settings = settings_of(pool.spec.template.spec.node_class_ref, self._observed.node_classes)
-        return static_machine(pool, self._types, settings)
-
-    def _drifted(self) -> None:
-        for pool in self._pools:
-            static = static_drift(pool, self._of(pool), self._now, max_new=self._observed.max_new)
-            replacement = self._static_machine(pool) if static.replace else None
-            self._kept |= static.kept
-            if static.held:
-                self._kept |= {one.claim.name: static.held for one in self._of(pool) if is_drifted(one)}
-            replacements = (replacement,) if replacement is not None else ()
-            for machine in static.replace if replacements else ():
-                wanted = Command(reason="Drifted", machines=(machine,), replacements=replacements)
-                command = for_pods(self._view(), wanted)
-                if isinstance(command, Command):
-                    self._begin(command)
-                else:
-                    self._kept[machine.claim.name] = command
-        while True:
-            found = drift(self._view())
-            if found.command is None:
-                break
-            self._begin(found.command)
-        over = [one for pool in self._pools if pool.name in found.no_budget for one in self._of(pool)]
-        self._kept |= {**found.kept, **{one.claim.name: NO_BUDGET for one in over if is_drifted(one)}}
-
-    def _begin(self, command: Command) -> None:
-        self._commands.append(command)
-        for one in command.machines:
-            self._machines[one.claim.uid] = msgspec.structs.replace(one, leaving=True)
-            self._kept.pop(one.claim.name, None)
-        if self._observed.max_new is not None:
-            left = max(0, self._observed.max_new - len(command.replacements))
-            self._observed = msgspec.structs.replace(self._observed, max_new=left)
-
-    def _of(self, pool: NodePool) -> list[Machine]:
-        return [one for one in self._machines.values() if is_member(one.claim, pool)]
-
-    def _view(self) -> View:
-        budgets = {pool.name: budget_left(pool, self._of(pool), "Underutilized", self._now) for pool in self._pools}
-        machines = tuple(self._machines.values())
-        return View(observed=self._observed, types=self._types, machines=machines, budgets=budgets, now=self._now)
-
-    def _price(self, one: Machine) -> float:
-        try:
-            return price_of(one, self._types.types)
-        except ValueError:
-            return 0.0
+def pass_over(view: View) -> PassOutput:
+    """One pass over this view; how long each machine is quiet is taken from its NodeClaim."""
+    quiet = tuple(msgspec.structs.replace(one, quiet_since=_quiet_since(one.claim, view.now)) for one in view.machines)
+    done = Pass(msgspec.structs.replace(view, machines=quiet))
+    done.run_all()
+    names = {one.claim.name: _shown(one) for one in quiet}
+    return PassOutput(
+        commands=tuple(_output(one) for one in done.commands),
+        # A cause may be a subclass of str, which JSON does not encode.
+        blocked={names[name]: str(why) for name, why in sorted(done.kept.items())},
+    )
 
 
 def _usable(pool: NodePool) -> NodePool:

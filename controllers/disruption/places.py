@@ -16,8 +16,8 @@ from provisioner.api.owner import nodepool_of
 
 from .candidates import Candidate, unpriced, with_pods
 from .command import Command
+from .commands_under_way import Places, Replacement
 from .machine import Machine
-from .queue import Places, Replacement
 from .search import unplaced
 from .simulation import Simulation
 from .view import View

@@ -13,7 +13,7 @@ from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
-from .queue import Replacement
+from .commands_under_way import Replacement
 
 FIRST_SECONDS, MOST_SECONDS = 600.0, 43_200.0
 
@@ -26,6 +26,18 @@ class Failure(msgspec.Struct, frozen=True):
     why: str
 
 
+class Undone(msgspec.Struct, frozen=True, kw_only=True):
+    """`waiting`: the machines that are not replaced for now, by the UID of the NodeClaim, and why.
+
+    `pools`: the NodePools that wait as a whole, by name, among other keys. `numbers`: how often replacements were
+    undone, by the UID of the NodeClaim or the name of the NodePool.
+    """
+
+    waiting: Mapping[str, str] = {}
+    pools: Mapping[str, str] = {}
+    numbers: Mapping[str, int] = {}
+
+
 class Retries:
     """Of one method of disruption. Keys are UIDs of NodeClaims and names of NodePools."""
 
@@ -34,32 +46,28 @@ class Retries:
 
     def failed(self, command: Replacement, why: str, now: float, *, static: bool) -> None:
         """A command was undone. `static`: its NodePool is."""
-        self._failures = {key: one for key, one in self._failures.items() if now < one.until + MOST_SECONDS}
         pools = command.node_pools if concerns_pool(command, static=static) else ()
         for key in (*(claim.uid for claim in command.old), *pools):
-            number = self._failures[key].number + 1 if key in self._failures else 1
-            seconds = min(FIRST_SECONDS * 2.0 ** min(number - 1, 16), MOST_SECONDS)
-            self._failures[key] = Failure(number, now + seconds, why)
+            self.delay(key, why, now)
+
+    def delay(self, key: str, why: str, now: float) -> None:
+        """The machine of this UID, or the NodePool of this name, waits longer than the last time."""
+        self._failures = {known: one for known, one in self._failures.items() if now < one.until + MOST_SECONDS}
+        number = self._failures[key].number + 1 if key in self._failures else 1
+        seconds = min(FIRST_SECONDS * 2.0 ** min(number - 1, 16), MOST_SECONDS)
+        self._failures[key] = Failure(number, now + seconds, why)
 
     def succeeded(self, command: Replacement) -> None:
         """A command is complete."""
         for key in (*(claim.uid for claim in command.old), *command.node_pools):
             self._failures.pop(key, None)
 
-    def waits(self, key: str, now: float) -> str:
-        """Why the last replacement was undone, while the next one may not begin; "" if it may."""
-        found = self._failures.get(key)
-        return found.why if found is not None and found.until > now else ""
-
-    def waiting(self, claims: Iterable[NodeClaim], now: float) -> dict[str, str]:
-        """Those of the machines that wait, or whose NodePool does, and why, by UID."""
-        found = {one.uid: self.waits(one.uid, now) or self.waits(_pool(one), now) for one in claims}
-        return {uid: why for uid, why in found.items() if why}
-
-    @property
-    def numbers(self) -> Mapping[str, int]:
-        """How often replacements were undone, by key."""
-        return {key: one.number for key, one in self._failures.items()}
+    def undone(self, claims: Iterable[NodeClaim], now: float) -> Undone:
+        """What a decision about these machines takes into account at this time."""
+        why = {key: one.why for key, one in self._failures.items() if one.until > now}
+        found = {one.uid: why.get(one.uid) or why.get(_pool(one), "") for one in claims}
+        waiting = {uid: cause for uid, cause in found.items() if cause}
+        return Undone(waiting=waiting, pools=why, numbers={key: one.number for key, one in self._failures.items()})
 
 
 def concerns_pool(command: Replacement, *, static: bool) -> bool:

@@ -15,7 +15,7 @@ from .balanced import accepts, totals
 from .blockers import NOMINATED
 from .candidates import Candidate
 from .command import Command
-from .replacements import Prices
+from .prices import Prices
 from .simulation import Simulation
 from .view import View
 
@@ -41,6 +41,7 @@ class Search:
 
     def __init__(self, view: View, found: Sequence[Candidate], kept: Mapping[str, str]) -> None:
         self._view = view
+        self._waiting = view.undone_of("Underutilized").waiting
         self._prices = Prices(view.types.types)
         self._totals = totals(view)
         self.simulation = Simulation(view)
@@ -77,7 +78,7 @@ class Search:
         """Replace several machines by fewer ones that cost less."""
         groups: dict[str, list[Candidate]] = {}
         for one in self._candidates:
-            waits = one.machine.claim.uid in self._view.waiting
+            waits = one.machine.claim.uid in self._waiting
             if not waits and one.capacity_type != SPOT and self._bounds[one.node].shared < one.price:
                 groups.setdefault(one.gpu_model, []).append(one)
         end = self.simulation.spent + TOGETHER_LIMIT
@@ -132,7 +133,7 @@ class Search:
         found = []
         for one in self._candidates:
             name, bound = one.machine.claim.name, self._bounds[one.node]
-            if why := self._view.waiting.get(one.machine.claim.uid):
+            if why := self._waiting.get(one.machine.claim.uid):
                 self.kept[name] = f"{WAITS}: {why}"
             elif bound.alone == math.inf:
                 self.kept[name] = "not all pods would schedule"

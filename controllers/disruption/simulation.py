@@ -24,9 +24,8 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 
 from .candidates import Candidate
-from .emptiness import consolidate_after
 from .gpu_parts import GpuParts, unlabelled
-from .machine import Machine
+from .machine import Machine, consolidate_after
 from .view import View
 
 # A simulation counts once, and once more for each of so many pods; the choice of new machines takes most of the time.

@@ -1,7 +1,7 @@
 """Drift of static NodePools: which machines are replaced now, as a pure function.
 
 Each gets a replacement from the template first, and is deleted once that is Initialized, so that the NodePool has more
-than `spec.replicas` machines meanwhile. Pods are not simulated: the replacement is as large as the machine.
+than `spec.replicas` machines meanwhile. A machine whose pods could not use the replacement is kept.
 
 Source: docs/references/karpenter.md#static-nodepools, docs/references/karpenter.md#disruption-queue.
 """
@@ -12,12 +12,20 @@ from datetime import datetime
 import msgspec
 
 from controllers.nodepool.static_capacity import NODES, node_limit
+from controllers.provisioning.offered import settings_of
+from controllers.provisioning.static_machine import static_machine
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
+from provisioner.api.object_errors import OBJECT_ERRORS
 
-from .drift import NO_BUDGET, NONE_UNDONE, drifted_since, first_left, is_drifted, is_proved
+from .blockers import Unreported
+from .command import Command, Evaluation
+from .drift import NO_BUDGET, drifted_since, first_left, is_drifted, is_proved
 from .machine import Machine, budget_left
+from .places import for_pods
+from .retries import Undone
 from .search import WAITS
+from .view import NOTHING_UNDONE, View
 
 LIMIT = f"spec.limits[{NODES}]"
 NO_AGENT_POOL = (
@@ -26,7 +34,7 @@ NO_AGENT_POOL = (
 )
 
 
-class StaticDrift(msgspec.Struct, frozen=True, kw_only=True):
+class Due(msgspec.Struct, frozen=True, kw_only=True):
     """`replace`: now, the longest drifted first. `held`: why the NodePool lets others wait, "" if it does not.
 
     `kept`: why drifted machines wait for a cause of their own, by the name of the NodeClaim.
@@ -37,48 +45,87 @@ class StaticDrift(msgspec.Struct, frozen=True, kw_only=True):
     kept: Mapping[str, str] = EMPTY
 
 
-def static_drift(
+def static_drift(view: View) -> Evaluation:
+    """The command that may begin now; an error of one NodePool ends nothing of the others."""
+    kept, held = dict[str, str](), dict[str, str]()
+    failed, unplaced = dict[str, Exception](), dict[str, str]()
+    for pool in view.node_pools:
+        if pool.spec.replicas is None or pool.metadata.deleting:
+            continue
+        try:
+            found = _of_pool(pool, view)
+        except OBJECT_ERRORS as error:
+            failed[pool.name] = error
+            continue
+        kept, held, unplaced = {**kept, **found.kept}, {**held, **found.held}, {**unplaced, **found.unplaced}
+        if found.command is not None:
+            return Evaluation(command=found.command, kept=kept, held=held, unplaced=unplaced, failed=failed)
+    return Evaluation(kept=kept, held=held, unplaced=unplaced, failed=failed)
+
+
+def _of_pool(pool: NodePool, view: View) -> Evaluation:
+    """The replacement of the first machine whose pods can use it."""
+    undone, machines = view.undone_of("Drifted"), view.of(pool)
+    drifted = [one for one in machines if is_drifted(one)]
+    if not drifted:
+        return Evaluation()
+    due = due_now(pool, machines, view.now, max_new=view.observed.max_new, undone=undone)
+    why = due.held or (f"{WAITS}: {cause}" if (cause := undone.pools.get(pool.name)) else "")
+    kept = {**({one.claim.name: Unreported(why) for one in drifted} if why else {}), **due.kept}
+    held, unplaced = {pool.name: why} if why else {}, dict[str, str]()
+    settings = settings_of(pool.spec.template.spec.node_class_ref, view.observed.node_classes)
+    replacement = static_machine(pool, view.types, settings) if due.replace else None
+    replacements = (replacement,) if replacement is not None else ()
+    for machine in due.replace if replacements else ():
+        command = for_pods(view, Command(reason="Drifted", machines=(machine,), replacements=replacements))
+        if isinstance(command, Command):
+            return Evaluation(command=command, kept=kept, held=held, unplaced=unplaced)
+        kept[machine.claim.name] = unplaced[machine.claim.uid] = command
+    return Evaluation(kept=kept, held=held, unplaced=unplaced)
+
+
+def due_now(
     pool: NodePool,
     machines: Sequence[Machine],
     now: datetime,
     *,
     max_new: int | None = None,
-    undone: Mapping[str, int] = NONE_UNDONE,
-    waiting: Mapping[str, str] = EMPTY,
-) -> StaticDrift:
+    undone: Undone = NOTHING_UNDONE,
+) -> Due:
     """`machines`: all of the NodePool, including those being deleted.
 
-    `max_new`: how many agent pools may still be created; None without a limit. `undone`: how often replacements of
-    machines were, and `waiting`: why some are not replaced for now, by the UID of the NodeClaim.
+    `max_new`: how many agent pools may still be created; None without a limit. `undone`: the replacements that were.
     """
-    line = ((undone.get(one.claim.uid, 0), *drifted_since(one), one) for one in machines if is_drifted(one))
+    line = ((undone.numbers.get(one.claim.uid, 0), *drifted_since(one), one) for one in machines if is_drifted(one))
     drifted = [one for *_, one in sorted(line, key=lambda place: place[:3])]
     running = [one for one in machines if not one.claim.deleting]
     replicas = pool.spec.replicas
     if replicas is None or not drifted:
-        return StaticDrift()
+        return Due()
     if (surplus := len(running) - _replaced(running) - replicas) > 0:
-        return StaticDrift(held=_beyond_replicas(surplus, replicas))
-    free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in waiting]
+        return Due(held=_beyond_replicas(surplus, replicas))
+    free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in undone.waiting]
     left = budget_left(pool, machines, "Drifted", now)
     if left == 0:
-        return StaticDrift(held=NO_BUDGET)
+        return Due(held=NO_BUDGET)
     kept = {
-        one.claim.name: one.blocked_eventually or f"{WAITS}: {waiting[one.claim.uid]}"
+        one.claim.name: one.blocked_eventually or f"{WAITS}: {undone.waiting[one.claim.uid]}"
         for one in drifted
         if one not in free
     }
-    limit = node_limit(pool, default=len(machines) + len(free))
-    room = limit - len(machines)
+    # One of which the command has just been decided will have a replacement, which may not exist yet.
+    count = len(machines) + sum(one.leaving for one in machines)
+    limit = node_limit(pool, default=count + len(free))
+    room = limit - count
     if room <= 0 and free:
-        return StaticDrift(held=_at_limit(limit, replicas), kept=kept)
+        return Due(held=_at_limit(limit, replicas), kept=kept)
     if max_new is not None and max_new <= 0 and free:
-        return StaticDrift(held=NO_AGENT_POOL, kept=kept)
-    counts = [count for count in (room, left, max_new) if count is not None]
+        return Due(held=NO_AGENT_POOL, kept=kept)
+    most = min(one for one in (room, left, max_new) if one is not None)
     proved = [one for one in free if is_proved(one, machines)]
     first = [one for one in free if one not in proved][: first_left(machines)]
     chosen = [one for one in free if one in proved or one in first]
-    return StaticDrift(replace=tuple(chosen[: max(0, min(counts))]), kept=kept)
+    return Due(replace=tuple(chosen[: max(0, most)]), kept=kept)
 
 
 def _beyond_replicas(surplus: int, replicas: int) -> str:

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 import structlog
 
 from controllers.actuator.actuator import Actuator
+from controllers.disruption.commands_under_way import replaced_by
 from controllers.disruption.marks import bears_marks, command_of, is_abandoned
-from controllers.disruption.queue import replaced_by
 from controllers.model.results import ReadClaim, answer
 from controllers.model.steps import Event, LookUpClaim
 from controllers.state.indexes import UID

@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloudprovider.interface import QuotaLeft
-from controllers.disruption.queue import replaced, replaced_by, replaces
+from controllers.disruption.commands_under_way import replaced, replaced_by, replaces
 from controllers.model.storage import Storage
 from controllers.nodeclaim.lifecycle.dra import publishes_gpus
 from controllers.provisioning.brake import Brake

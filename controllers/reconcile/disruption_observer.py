@@ -5,7 +5,7 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from controllers.disruption.command import Command
-from controllers.disruption.queue import Replacement
+from controllers.disruption.commands_under_way import Replacement
 from provisioner.api.causes import Reason
 from provisioner.runtime.compute import Compute
 

@@ -11,12 +11,12 @@ import msgspec
 from cloudprovider.interface import QuotaLeft
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.machine import Machine, budget_left
+from controllers.disruption.methods import CONDITIONS
 from controllers.disruption.view import View
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.launchable import Refusals
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import CachedPod
-from provisioner.api.conditions import CONSOLIDATABLE, DISRUPTION_REASON, DRIFTED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.isolation import Isolation
@@ -101,8 +101,15 @@ class DisruptionReader:
         observed = self._caches.observed(
             self._caches.claims.items(), read.max_new, storage, read.refused, quotas=read.quotas
         )
-        now = self._clock.now()
-        return View(observed=observed, types=read.types, machines=read.machines, budgets=read.budgets, now=now), read
+        view = View(
+            observed=observed,
+            types=read.types,
+            node_pools=tuple(pool for pool in observed.node_pools if not why_unusable(pool)),
+            machines=read.machines,
+            budgets=read.budgets,
+            now=self._clock.now(),
+        )
+        return view, read
 
     def _pods(self) -> list[CachedPod]:
         """The pods whose volumes and devices are read: those of machines that may be replaced, and pending ones."""
@@ -115,6 +122,4 @@ class DisruptionReader:
 
 def is_concerned(claim: NodeClaim) -> bool:
     """Whether something may have to be done about this machine."""
-    if claim.deleting:
-        return False
-    return any(claim.condition(kind, "True") is not None for kind in (DRIFTED, DISRUPTION_REASON, CONSOLIDATABLE))
+    return not claim.deleting and any(claim.condition(kind, "True") is not None for kind in CONDITIONS)

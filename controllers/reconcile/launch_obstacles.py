@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from cloudprovider.errors import Rejected
 from cloudprovider.interface import ON_DEMAND, SPOT, Failure, Offering, QuotaLeft
-from controllers.disruption.queue import replaced_by
+from controllers.disruption.commands_under_way import replaced_by
 from controllers.model.offering_scope import LaunchTemplate
 from controllers.model.policy import Policy
 from controllers.provisioning.launch_templates import of_pool

@@ -16,8 +16,7 @@ import msgspec
 
 from controllers.disruption.blockers import REFUSED, protected, with_blockers
 from controllers.disruption.candidates import why_unwanted
-from controllers.disruption.emptiness import consolidate_after
-from controllers.disruption.machine import Machine
+from controllers.disruption.machine import Machine, consolidate_after
 from controllers.disruption.pod_budgets import PodBudgets
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod

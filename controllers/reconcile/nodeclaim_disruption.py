@@ -18,7 +18,7 @@ from controllers.model.ownership import held_by, pool_of
 from controllers.model.results import Fenced, KubeFailed
 from controllers.model.steps import Event, PatchStatus
 from controllers.nodeclaim.disruption.consolidatable import consolidatable_in
-from controllers.nodeclaim.disruption.drift import Drift, DriftFacts, drift
+from controllers.nodeclaim.disruption.drift_reason import DriftFacts, DriftReason, drift_reason
 from controllers.provisioning.instances import InstanceTypes
 from controllers.state.indexes import NODEPOOL, Indexes
 from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED, ConditionSet
@@ -128,7 +128,7 @@ class NodeClaimDisruption:
         if pool is None or any(field.startswith("status") for field in claim.metadata.unreadable):
             return None
         now = self._clock.now()
-        found = drift(self._facts(claim, pool, now))
+        found = drift_reason(self._facts(claim, pool, now))
         seconds = consolidatable_in(claim, pool, self._machines.quiet_since(claim.status.node_name), now)
         before = ConditionSet.of(claim, now)
         after = _with_drift(before, found, now)
@@ -164,7 +164,7 @@ class NodeClaimDisruption:
             self._kubernetes = Newest(version, now)
         return self._kubernetes
 
-    async def _write(self, claim: NodeClaim, after: ConditionSet, found: Drift | None) -> float | None:
+    async def _write(self, claim: NodeClaim, after: ConditionSet, found: DriftReason | None) -> float | None:
         """Seconds to wait if the write was not possible."""
         was, events = claim.condition(DRIFTED, "True"), tuple[Event, ...]()
         if found is not None and found.reason and (was is None or was.reason != found.reason):
@@ -187,7 +187,7 @@ class NodeClaimDisruption:
                 return None
 
 
-def _with_drift(conditions: ConditionSet, found: Drift | None, now: datetime) -> ConditionSet:
+def _with_drift(conditions: ConditionSet, found: DriftReason | None, now: datetime) -> ConditionSet:
     if found is None:
         return conditions
     if not found.reason:
@@ -195,7 +195,7 @@ def _with_drift(conditions: ConditionSet, found: Drift | None, now: datetime) ->
     return conditions.set(DRIFTED, "True", reason=found.reason, message=_message(found), now=now)
 
 
-def _message(found: Drift) -> str:
+def _message(found: DriftReason) -> str:
     return f"{found.reason} ({found.detail})"
 
 

@@ -6,7 +6,7 @@ Only the ages of NodeClaims that existed when the process began come from the wa
 import asyncio
 from collections.abc import Iterable, Mapping
 
-from controllers.disruption.queue import Age
+from controllers.disruption.commands_under_way import Age
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 

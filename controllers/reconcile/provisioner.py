@@ -14,7 +14,7 @@ import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.queue import replaced
+from controllers.disruption.commands_under_way import replaced
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed

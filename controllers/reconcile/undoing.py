@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.queue import Replacement, Undo, under_way
+from controllers.disruption.commands_under_way import Replacement, Undo, under_way
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed

@@ -12,12 +12,11 @@ from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.reconcile.abandoned_commands import AbandonedCommands
 from controllers.reconcile.demand_caches import DemandCaches
-from controllers.reconcile.disruption import KEY, DisruptionController
+from controllers.reconcile.disruption_controller import KEY, DisruptionController
 from controllers.reconcile.disruption_events import disruption_event
-from controllers.reconcile.emptiness import EmptinessController
-from controllers.reconcile.expiration import ExpirationController
+from controllers.reconcile.emptiness_controller import EmptinessController
+from controllers.reconcile.expiration_controller import ExpirationController
 from controllers.reconcile.launch_obstacles import LaunchObstacles
-from controllers.reconcile.leftovers import Leftovers
 from controllers.reconcile.machines import Machines
 from controllers.reconcile.nodeclaim_disruption import NodeClaimDisruption
 from controllers.reconcile.static_capacity import StaticCapacity
@@ -95,19 +94,14 @@ def build_emptiness(
         demand,
         actuator,
         machines=machines,
-        leftovers=Leftovers(
-            demand,
-            actuator,
-            machines=machines,
-            instance_types=instance_types,
-            compute=clients.compute,
-            clock=clients.clock,
-        ),
+        instance_types=instance_types,
         undecided=undecided,
         disrupted=observer.disrupted,
         observer=metrics,
+        isolation=Isolation(clients.metrics.object_errors),
         wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
         clock=clients.clock,
+        compute=clients.compute,
     )
     caches.node_pools.add_event_handler(emptiness.pool_changed)
     caches.claims.add_event_handler(emptiness.claim_changed)

@@ -10,7 +10,8 @@ from itertools import islice, repeat
 
 import msgspec
 
-from controllers.disruption.consolidation import Consolidation, consolidate
+from controllers.disruption.command import Evaluation
+from controllers.disruption.consolidation import consolidate
 from controllers.disruption.offline import DisruptionScenario, one_pass
 from provisioner.api.time import parse_rfc3339
 from tests.oracle.disruption_cluster import apply, price
@@ -44,7 +45,7 @@ def _decision(name: str, drawn: Callable[[random.Random], tuple[str, list[tuple[
     for number in range(MACHINES):
         fleet.add(f"node-{number:04}", *drawn(rng))
     view = fleet.view()
-    took, found = [], Consolidation()
+    took, found = [], Evaluation()
     for _ in range(REPEATS):
         began = time.process_time()
         found = consolidate(view)

@@ -10,10 +10,9 @@ import pytest
 
 from controllers.disruption import drift as drift_rule
 from controllers.reconcile import scheduling_events
-from controllers.reconcile.disruption import DisruptionController
-from controllers.reconcile.drift import DriftMethod
+from controllers.reconcile.disruption_controller import DisruptionController
+from controllers.reconcile.disruption_queue import DisruptionQueue
 from controllers.reconcile.provisioner import Provisioner
-from controllers.reconcile.replacements import Replacements
 from controllers.reconcile.static_capacity import StaticCapacity
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
@@ -57,12 +56,12 @@ def nothing_is_replaced(patch: Patch) -> None:
 
 def no_dynamic_drift(patch: Patch) -> None:
     """No drifted machine of a dynamic NodePool is replaced."""
-    patch.setattr(DriftMethod, "dynamic", _nothing)
+    patch.setattr(drift_rule, "_first", lambda *_: (None, {}))
 
 
 def no_command_ends(patch: Patch) -> None:
     """The old machine is not deleted after its replacement is Initialized."""
-    patch.setattr(Replacements, "_finish", _later)
+    patch.setattr(DisruptionQueue, "_finish", _later)
 
 
 def a_cause_is_stated_once(patch: Patch) -> None:

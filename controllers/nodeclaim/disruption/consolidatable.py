@@ -7,7 +7,7 @@ Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/refer
 
 from datetime import datetime
 
-from controllers.disruption.emptiness import consolidate_after
+from controllers.disruption.machine import consolidate_after
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool

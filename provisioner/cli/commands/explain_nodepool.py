@@ -1,7 +1,5 @@
 """`explain` of a NodePool: what each machine costs, why it stays, and what disruption would do now."""
 
-import msgspec
-
 from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine, budget_use
 from controllers.disruption.offline import CommandOutput, PassOutput, pass_over
@@ -59,10 +57,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
 async def _decided(world: World) -> PassOutput:
     """One pass over the NodePools that are used."""
     view, _ = await world.disruption.view(world.disruption.read(world.types, world.provisioning.max_new()))
-    usable = tuple(pool for pool in view.observed.node_pools if not why_unusable(pool))
-    observed = msgspec.structs.replace(view.observed, node_pools=usable)
-    machines = [one for pool in usable for one in world.provisioning.machines.of(pool)]
-    return pass_over(observed, world.types, machines, world.now)
+    return pass_over(view)
 
 
 def _machine(world: World, one: Machine, commands: dict[str, CommandOutput], decided: PassOutput) -> Entry:

@@ -11,10 +11,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from prometheus_client import Counter
 
 from controllers.disruption.command import Command
+from controllers.disruption.commands_under_way import Replacement
 from controllers.disruption.drift import is_drifted
-from controllers.disruption.emptiness import consolidate_after
-from controllers.disruption.machine import Machine, budget_use
-from controllers.disruption.queue import Replacement
+from controllers.disruption.machine import Machine, budget_use, consolidate_after
 from provisioner.api.causes import CAUSE_OF, CAUSES, REASONS, Reason
 from provisioner.api.nodepool import NodePool
 from provisioner.metrics.definitions import LABELS, karpenter, own

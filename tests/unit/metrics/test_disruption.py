@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from controllers.disruption.command import Command
+from controllers.disruption.commands_under_way import Replacement
 from controllers.disruption.machine import Machine
-from controllers.disruption.queue import Replacement
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api.causes import REASONS, Reason
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED

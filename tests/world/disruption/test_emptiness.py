@@ -184,7 +184,7 @@ async def test_an_error_that_a_nodepool_causes_is_its_own(sim: Sim, monkeypatch:
             raise OverflowError("odd value")
         return decide(pool, *others)
 
-    monkeypatch.setattr("controllers.reconcile.emptiness.decide", fail)
+    monkeypatch.setattr("controllers.disruption.emptiness.decide", fail)
     await sim.apply(node_pool("bad", limits={"nodes": "0"}, disruption=disruption("30s")))
     await fleet(sim, 1)
     sim.store.delete("pods", "p0", "default")

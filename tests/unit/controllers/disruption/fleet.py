@@ -157,5 +157,6 @@ class Fleet:
             pods=self.pods,
             max_new=changed.pop("max_new", 90),
         )
-        parts: Json = {"machines": machines, "budgets": budgets, "now": NOW, "types": self.types, **changed}
+        parts: Json = {"machines": machines, "budgets": budgets, "now": NOW, "types": self.types}
+        parts |= {"node_pools": self.pools, **changed}
         return View(observed=observed, **parts)

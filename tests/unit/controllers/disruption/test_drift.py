@@ -4,7 +4,10 @@ from datetime import timedelta
 
 import pytest
 
-from controllers.disruption.drift import NO_BUDGET, Drift, drift
+from controllers.disruption.command import Evaluation
+from controllers.disruption.drift import NO_BUDGET, drift
+from controllers.disruption.retries import Undone
+from controllers.disruption.search import WAITS
 from provisioner.api.nodepool import NodePool
 
 from .fleet import A100, D4, D8, NOW, T4, UP, Fleet, pod, pool
@@ -66,11 +69,13 @@ def test_what_keeps_a_drifted_machine(fleet: Fleet, why: str) -> None:
 def test_budgets_and_waits() -> None:
     """A NodePool whose budget is used up is named; one that waits after a failure is not looked at."""
     fleet = Fleet(budget("0")).add("a", T4, [(1, 1)], up=DRIFTED)
-    assert drift(fleet.view()).no_budget == ("gpu",)
+    assert drift(fleet.view()).held == {"gpu": NO_BUDGET}
     assert NO_BUDGET.startswith("No allowed disruptions")
     fleet = Fleet(budget("1")).add("a", T4, [(1, 1)], up=DRIFTED)
     assert drift(fleet.view()).command is not None
-    assert drift(fleet.view(), waits=lambda _: True).command is None
+    found = drift(fleet.view(undone={"Drifted": Undone(pools={"gpu": "sold out"})}))
+    assert (found.command, found.held) == (None, {"gpu": f"{WAITS}: sold out"})
+    assert drift(fleet.view(node_pools=())).command is None
 
 
 def stuck(number: int) -> Fleet:
@@ -100,11 +105,11 @@ def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
     """It waits first; when it may be tried again, the others come before it."""
     fleet = Fleet().add("a", T4, [(1, 1)], up=DRIFTED).add("b", A100, [(1, 1)], up=DRIFTED)
 
-    def first(found: Drift) -> str:
+    def first(found: Evaluation) -> str:
         return found.command.machines[0].claim.name if found.command is not None else ""
 
     assert first(drift(fleet.view())) == "a"
-    found = drift(fleet.view(waiting={"uid-a": "sold out"}))
+    found = drift(fleet.view(undone={"Drifted": Undone(waiting={"uid-a": "sold out"})}))
     assert (first(found), found.kept["a"].endswith("undone: sold out")) == ("b", True)
-    assert first(drift(fleet.view(), undone={"uid-a": 1})) == "b"
-    assert first(drift(fleet.view(), undone={"uid-a": 1, "uid-b": 2})) == "a"
+    for numbers, expected in (({"uid-a": 1}, "b"), ({"uid-a": 1, "uid-b": 2}, "a")):
+        assert first(drift(fleet.view(undone={"Drifted": Undone(numbers=numbers)}))) == expected

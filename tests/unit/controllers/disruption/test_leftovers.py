@@ -2,7 +2,7 @@
 
 import pytest
 
-from controllers.disruption.leftovers import kept_by_pods
+from controllers.disruption.emptiness import kept_by_pods
 from provisioner.api.nodepool import NodePool
 
 from .fleet import D4, Fleet, pod, pool

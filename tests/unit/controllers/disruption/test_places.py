@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from controllers.disruption.command import Command
+from controllers.disruption.commands_under_way import Places, Replacement
 from controllers.disruption.places import UNKNOWN, for_pods, places
-from controllers.disruption.queue import Places, Replacement
 from controllers.provisioning.solver.model import NewMachine
 
 from .fleet import D4, T4, UP, Fleet, pod, pool

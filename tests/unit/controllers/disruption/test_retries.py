@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from controllers.disruption.queue import Replacement
+from controllers.disruption.commands_under_way import Replacement
 from controllers.disruption.retries import FIRST_SECONDS, MOST_SECONDS, Retries, concerns_pool
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
@@ -46,7 +46,7 @@ def test_whom_a_failure_concerns(found: Replacement, *, static: bool, expected: 
     assert concerns_pool(found, static=static) == expected
     retries = Retries()
     retries.failed(found, "why", 0.0, static=static)
-    assert retries.waiting((OLD, OTHER), 1.0) == ({"old": "why", "other": "why"} if expected else {"old": "why"})
+    assert retries.undone((OLD, OTHER), 1.0).waiting == ({"old": "why", "other": "why"} if expected else {"old": "why"})
 
 
 def test_each_wait_is_longer() -> None:
@@ -55,16 +55,16 @@ def test_each_wait_is_longer() -> None:
     for number in range(12):
         retries.failed(command(SHORT), "sold out", now, static=False)
         seconds = min(FIRST_SECONDS * 2**number, MOST_SECONDS)
-        assert retries.waits("old", now + seconds - 1) == "sold out"
+        assert retries.undone((OLD,), now + seconds - 1).waiting == {"old": "sold out"}
         now += seconds
-        assert retries.waits("old", now) == ""
-    assert retries.numbers == {"old": 12}
+        assert retries.undone((OLD,), now).waiting == {}
+    assert retries.undone((OLD,), now).numbers == {"old": 12}
     retries.succeeded(command(BOOTED))
-    assert retries.numbers == {}
+    assert retries.undone((OLD,), now).numbers == {}
 
 
 def test_failures_of_machines_that_are_gone_are_dropped() -> None:
     retries = Retries()
     retries.failed(command(SHORT), "sold out", 0.0, static=False)
     retries.failed(Replacement(id="c", old=(OTHER,), new=(SHORT,)), "sold out", 2 * MOST_SECONDS, static=False)
-    assert retries.numbers.keys() == {"other"}
+    assert retries.undone((OTHER,), 2 * MOST_SECONDS).numbers.keys() == {"other"}

@@ -7,8 +7,9 @@ import pytest
 
 from controllers.disruption.drift import NO_BUDGET
 from controllers.disruption.machine import Machine
+from controllers.disruption.retries import Undone
 from controllers.disruption.search import WAITS
-from controllers.disruption.static_drift import NO_AGENT_POOL, static_drift
+from controllers.disruption.static_drift import NO_AGENT_POOL, due_now
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import BORN, NOW, claim, node
@@ -82,8 +83,8 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         (pool(), [msgspec.structs.replace(A, leaving=True), B, FINE], "b", ""),
     ],
 )
-def test_static_drift(node_pool: NodePool, machines: list[Machine], replaced: str, held: str) -> None:
-    found = static_drift(node_pool, machines, NOW)
+def test_due_now(node_pool: NodePool, machines: list[Machine], replaced: str, held: str) -> None:
+    found = due_now(node_pool, machines, NOW)
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
 
 
@@ -116,24 +117,24 @@ LAST_WEEK = since(machine("fine"), 0)
     ],
 )
 def test_each_drift_needs_its_own_proof(machines: list[Machine], replaced: str) -> None:
-    found = static_drift(pool(len(machines)), machines, NOW)
+    found = due_now(pool(len(machines)), machines, NOW)
     assert " ".join(one.claim.name for one in found.replace) == replaced
 
 
 @pytest.mark.parametrize(("max_new", "replaced", "held"), [(None, "a b", ""), (1, "a", ""), (0, "", NO_AGENT_POOL)])
 def test_room_under_the_limit_on_agent_pools(max_new: int | None, replaced: str, held: str) -> None:
-    found = static_drift(pool(3), [A, B, FINE], NOW, max_new=max_new)
+    found = due_now(pool(3), [A, B, FINE], NOW, max_new=max_new)
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
 
 
 def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
     def names(**known: object) -> str:
-        found = static_drift(pool(3, nodes="2"), [A, B, FINE], NOW, **known)  # type: ignore[arg-type]
+        found = due_now(pool(3, nodes="2"), [A, B, FINE], NOW, **known)  # type: ignore[arg-type]
         return " ".join(one.claim.name for one in found.replace)
 
     assert names() == "a b"
-    assert names(undone={"a": 1}) == "b a"
-    assert names(undone={"a": 1}, waiting={"a": "no place"}) == "b"
+    assert names(undone=Undone(numbers={"a": 1})) == "b a"
+    assert names(undone=Undone(numbers={"a": 1}, waiting={"a": "no place"})) == "b"
 
 
 @pytest.mark.parametrize(
@@ -148,5 +149,5 @@ def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
     ],
 )
 def test_why_machines_are_kept(machines: list[Machine], budget: str, kept: dict[str, str]) -> None:
-    found = static_drift(pool(len(machines), nodes=budget), machines, NOW, waiting={"a": "no place"})
+    found = due_now(pool(len(machines), nodes=budget), machines, NOW, undone=Undone(waiting={"a": "no place"}))
     assert found.kept == kept

@@ -2,7 +2,7 @@
 
 import pytest
 
-from controllers.disruption.queue import (
+from controllers.disruption.commands_under_way import (
     FAILED_LAUNCH_SECONDS,
     Age,
     Await,

@@ -1,31 +1,32 @@
-"""Replaces drifted machines and consolidates NodePools: one pass over all of them, one new command a pass.
+"""Carries out what the methods of disruption decide: one pass over all NodePools, one new command a pass.
 
-A pass first continues the commands under way, then looks for machines to replace in the order of Karpenter: drift of
-static NodePools, drift of dynamic ones, consolidation. Nothing is decided while pending pods wait for a decision. A
-consolidation is validated after 15 seconds, before anything of it is written.
+A pass first continues the commands under way, and then runs the methods in their order until one of them has a command
+(`controllers.disruption.methods`). Emptiness has a controller of its own. Nothing is decided while pending pods wait
+for a decision. A consolidation is validated after 15 seconds, before anything of it is written.
 
 Source: docs/references/karpenter.md#disruption-queue, https://karpenter.sh/docs/concepts/disruption/.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 
 import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.command import Command
+from controllers.disruption.command import Command, Evaluation
+from controllers.disruption.commands_under_way import Places, Replacement, replaced_by
+from controllers.disruption.consolidation import validated
 from controllers.disruption.destinations import lost, rooms
 from controllers.disruption.machine import Machine, budget_left
-from controllers.disruption.places import for_pods, places
-from controllers.disruption.queue import Places, Replacement, replaced_by
+from controllers.disruption.methods import CONSOLIDATION, EMPTINESS, METHODS, Method, Pass
+from controllers.disruption.places import places
 from controllers.disruption.retries import Retries
 from controllers.disruption.view import View
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.provisioning.pods import BY_NODE
 from provisioner.api.causes import REASONS, Cause, Reason
-from provisioner.api.conditions import DRIFTED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -36,22 +37,22 @@ from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
 
 from .claim_creator import STALE_SECONDS, ClaimCreator
-from .consolidation import ConsolidationMethod
+from .consolidation_searches import POLL_SECONDS, ConsolidationSearches
 from .demand_caches import DemandCaches
-from .disruption_observer import DisruptionObserver
-from .disruption_read import DisruptionReader, is_concerned
-from .drift import DriftMethod
+from .disruption_events import EvaluationEvents
+from .disruption_observer import DisruptionObserver, timed
+from .disruption_queue import DisruptionQueue
+from .disruption_read import DisruptionReader, Read, is_concerned
 from .launch_obstacles import LaunchObstacles
 from .machines import Machines, nodes_used
 from .removals import Removals
-from .replacements import Replacements
 from .request_errors import RequestErrors
 
 # The one key of the work queue.
 KEY = "disruption"
 BUSY_SECONDS = 1.0
-# Schedules of budgets and deadlines end without an event.
-POLL_SECONDS = 10.0
+# A command of these begins when it is found. Empty machines have a controller of their own, see there.
+AT_ONCE = tuple(one for one in METHODS if one not in (EMPTINESS, CONSOLIDATION))
 
 log = structlog.get_logger("disruption")
 
@@ -94,7 +95,7 @@ class DisruptionController:
         self._observer = observer
         # What one method fails at does not delay the others.
         self._retries: dict[Reason, Retries] = {reason: Retries() for reason in REASONS}
-        self._replacements = Replacements(
+        self._queue = DisruptionQueue(
             caches,
             actuator,
             ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator),
@@ -108,25 +109,14 @@ class DisruptionController:
             limit_seconds=limit_seconds,
             clock=clock,
         )
-        self._drift = DriftMethod(
-            caches,
-            machines=machines,
-            retries=self._retries["Drifted"],
-            record_event=actuator.record_event,
-            observer=observer,
-            isolation=isolation,
-            clock=clock,
-            compute=compute,
-        )
-        self._consolidation = ConsolidationMethod(
-            caches, record_event=actuator.record_event, observer=observer, compute=compute
-        )
+        self._events = EvaluationEvents(caches, actuator.record_event, isolation)
+        self._searches = ConsolidationSearches()
         self._reader = DisruptionReader(
             caches,
             actuator,
             machines=machines,
             obstacles=obstacles,
-            changes=lambda: self._consolidation.changes,
+            changes=lambda: self._searches.changes,
             isolation=isolation,
             clock=clock,
         )
@@ -145,12 +135,12 @@ class DisruptionController:
     def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """Subscribe this to the cache of pods: room has changed, which the next pass looks at."""
         if nodes_used(old, new):
-            self._consolidation.search_again()
+            self._searches.search_again()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """Subscribe this to the cache of Nodes: what pods can be placed there."""
         if old is None or new is None or _room(old) != _room(new):
-            self._consolidation.search_again()
+            self._searches.search_again()
 
     async def reconcile(self, _: str) -> float | None:
         """One pass; returns the seconds until the next one, None: when a NodePool or a NodeClaim changes.
@@ -163,7 +153,7 @@ class DisruptionController:
             return STALE_SECONDS
         claims = [one for one in self._caches.claims.items() if not why_foreign(one)]
         errors = RequestErrors()
-        under_way = await self._replacements.advance(claims, errors)
+        under_way = await self._queue.advance(claims, errors)
         if under_way is None and not errors.any and not any(is_concerned(one) for one in claims):
             self._observer.candidates("Underutilized", 0)
             return None
@@ -171,52 +161,67 @@ class DisruptionController:
         errors.raise_first()
         return min(under_way if under_way is not None else POLL_SECONDS, decided)
 
-    async def _decide(self, claims: Iterable[NodeClaim]) -> float:
+    async def _decide(self, claims: Sequence[NodeClaim]) -> float:
         """Begin at most one command; returns the seconds until the next pass."""
         if self._undecided():
             return BUSY_SECONDS
-        drifted = any(one.condition(DRIFTED, "True") is not None for one in claims)
-        if not drifted and (seconds := self._consolidation.due_in) > 0:
+        due = [one for one in AT_ONCE if any(claim.condition(one.condition, "True") for claim in claims)]
+        if not due and (seconds := self._searches.due_in) > 0:
             return min(seconds, POLL_SECONDS)
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        if drifted and (command := self._drift.static(types, max_new)) is not None:
-            return await self._begin_static(command, types, max_new)
         read = self._reader.read(types, max_new)
-        if not drifted and self._consolidation.has_searched(read):
+        if not due and self._searches.has_searched(read):
             return POLL_SECONDS
         view, read = await self._reader.view(read)
-        if drifted and (command := await self._drift.dynamic(view)) is not None:
-            return await self._begin(command, types, view)
+        current, now = [one.claim for one in view.machines], _now()
+        undone = {reason: retries.undone(current, now) for reason, retries in self._retries.items()}
+        one_pass = Pass(msgspec.structs.replace(view, undone=undone))
+        for method in due:
+            if (command := (await self._evaluate(one_pass, method)).command) is not None:
+                return await self._begin(command, types, view)
         # A machine can stay drifted for weeks: nothing else is searched again because of that.
-        if (seconds := self._consolidation.due_in) > 0:
+        if (seconds := self._searches.due_in) > 0:
             return min(seconds, POLL_SECONDS)
-        waiting = self._retries["Underutilized"].waiting((one.claim for one in view.machines), _now())
-        view = msgspec.structs.replace(view, waiting=waiting)
-        command, seconds = await self._consolidation.decide(view, read)
+        command, seconds = await self._consolidate(one_pass, read)
         return await self._begin(command, types, view) if command is not None else seconds
 
-    async def _begin_static(self, command: Command, types: InstanceTypes, max_new: int) -> float:
-        """Carry out a command of a static NodePool, unless a pod would have no place; others have their turn then."""
-        view, _ = await self._reader.view(self._reader.read(types, max_new))
-        found = await self._compute(lambda: for_pods(view, command))
-        if isinstance(found, str):
-            self._drift.keep(command, found)
-            return BUSY_SECONDS
-        return await self._begin(found, types, view)
+    async def _evaluate(self, one_pass: Pass, method: Method) -> Evaluation:
+        """What the method finds, with Events about what it keeps."""
+        found = await timed(self._observer, self._compute, method.reason, lambda: one_pass.run(method))
+        self._events.record(method, found)
+        for uid, why in found.unplaced.items():
+            self._retries[method.reason].delay(uid, why, _now())
+        if found.unplaced:
+            self._wake()  # others have their turn
+        return found
 
-    async def _begin(self, command: Command, types: InstanceTypes, view: View | None) -> float:
+    async def _consolidate(self, one_pass: Pass, read: Read) -> tuple[Command | None, float]:
+        """The command that was proposed 15 seconds ago, if it still holds; or the seconds until the next pass."""
+        if (command := self._searches.proposal()) is not None:
+            current = await self._compute(lambda: validated(command, one_pass.view))
+            if isinstance(current, Command):
+                return current, 0.0
+            self._observer.rejected(command)
+            log.info("consolidation rejected", NodeClaims=_names(command), cause=current)
+        found = await self._evaluate(one_pass, CONSOLIDATION)
+        self._observer.candidates(CONSOLIDATION.reason, found.eligible)
+        if (proposed := found.command) is not None:
+            log.debug("consolidation proposed", NodeClaims=_names(proposed), saving=round(proposed.saving, 3))
+        return None, self._searches.searched(read, found)
+
+    async def _begin(self, command: Command, types: InstanceTypes, view: View) -> float:
         """Carry out a command, unless its machines, budgets or destinations have changed since the decision."""
         current = self._current(command)
         if current is None or self._undecided():
             return BUSY_SECONDS
-        if view is not None and (why := self._lost(command, view)):
-            log.info("disruption rejected", NodeClaims=[one.claim.name for one in command.machines], cause=why)
+        if why := self._lost(command, view):
+            log.info("disruption rejected", NodeClaims=_names(command), cause=why)
             self._observer.rejected(command)
             return BUSY_SECONDS
-        seconds = await self._replacements.begin(current, types.well_known)
-        self._consolidation.search_again()
+        seconds = await self._queue.begin(current, types.well_known)
+        self._searches.search_again()
         return BUSY_SECONDS if seconds is None else seconds
 
     def _lost(self, command: Command, view: View) -> str:
@@ -255,7 +260,7 @@ class DisruptionController:
         return msgspec.structs.replace(command, machines=tuple(found)) if len(found) == len(uids) else None
 
     def _changed(self) -> None:
-        self._consolidation.search_again()
+        self._searches.search_again()
         self._wake()
 
     def _ended(self, command: Replacement, why: str) -> None:
@@ -270,6 +275,10 @@ class DisruptionController:
 def _room(node: Node) -> tuple[object, ...]:
     """What of a Node decides about the pods that can be placed there; its conditions change all the time."""
     return node.metadata.labels, node.spec.taints, node.status.allocatable, node.deleting
+
+
+def _names(command: Command) -> list[str]:
+    return [one.claim.name for one in command.machines]
 
 
 def _now() -> float:

@@ -1,4 +1,4 @@
-"""Drift: whether the machine of a NodeClaim differs from what its NodePool would create now, as a pure function.
+"""Why a machine has drifted: what differs from the machine that its NodePool would create now, as a pure function.
 
 Only NodeClaims that a NodePool of this controller owns can drift. What is not known is no drift, and does not end one
 either. A machine that was created when a newer version was known already does not drift because it lacks it: another
@@ -61,17 +61,17 @@ class DriftFacts(msgspec.Struct, frozen=True, kw_only=True):
     skus: Mapping[str, ResourceSku] | None = None
 
 
-class Drift(msgspec.Struct, frozen=True):
+class DriftReason(msgspec.Struct, frozen=True):
     """`reason` "": the machine has not drifted. `detail`: what differs."""
 
     reason: str = ""
     detail: str = ""
 
 
-NO_DRIFT = Drift()
+NO_DRIFT = DriftReason()
 
 
-def drift(f: DriftFacts) -> Drift | None:
+def drift_reason(f: DriftFacts) -> DriftReason | None:
     """The first drift; None: not known, so that the condition stays as it is."""
     if f.pool is None or not is_owned_by(f.claim, f.pool) or f.pool.metadata.deleting or f.pool.metadata.unreadable:
         return None
@@ -85,7 +85,7 @@ def drift(f: DriftFacts) -> Drift | None:
     for reason, check in CHECKS:
         detail = check(f, f.pool, f.instance)
         if detail:
-            return Drift(reason, detail)
+            return DriftReason(reason, detail)
         if detail is None and current is not None and current.reason == reason:
             return None
     return NO_DRIFT

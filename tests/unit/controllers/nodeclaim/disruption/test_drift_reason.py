@@ -7,7 +7,7 @@ import msgspec
 import pytest
 
 from cloudprovider.interface import Cluster, Instance, InstanceState, Newest, ResourceSku
-from controllers.nodeclaim.disruption.drift import NO_DRIFT, Drift, DriftFacts, drift
+from controllers.nodeclaim.disruption.drift_reason import NO_DRIFT, DriftFacts, DriftReason, drift_reason
 from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool import hash as node_pool_hash
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
@@ -298,13 +298,13 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
 @pytest.mark.parametrize(("changes", "reason"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
 def test_drift(changes: dict[str, Any], reason: str | None) -> None:
     """None: the condition stays as it is."""
-    found = drift(facts(**changes))
+    found = drift_reason(facts(**changes))
     assert (found.reason if found is not None else None) == reason
 
 
 def test_what_differs() -> None:
     """The detail names the objects and versions."""
-    assert drift(facts()) == NO_DRIFT
+    assert drift_reason(facts()) == NO_DRIFT
     newest = f"{IMAGE}-202603.01.0"
-    assert drift(facts(**NEWER)) == Drift("ImageDrift", f"{IMAGE}-202602.10.0, the newest is {newest}")
-    assert drift(facts(**UPGRADED)) == Drift("K8sVersionDrift", "1.33.2, the control plane has 1.34.0")
+    assert drift_reason(facts(**NEWER)) == DriftReason("ImageDrift", f"{IMAGE}-202602.10.0, the newest is {newest}")
+    assert drift_reason(facts(**UPGRADED)) == DriftReason("K8sVersionDrift", "1.33.2, the control plane has 1.34.0")

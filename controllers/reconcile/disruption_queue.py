@@ -1,7 +1,7 @@
 """Carries out disruption commands: replacements first, then the deletion of the old NodeClaims, or the way back.
 
 Everything that a command has done is in the objects: its marks are written before the replacements, so that a crash at
-any write is followed by one or the other (`controllers.disruption.queue`).
+any write is followed by one or the other (`controllers.disruption.commands_under_way`).
 
 Source: docs/references/karpenter.md#disruption-queue.
 """
@@ -15,7 +15,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.blockers import REFUSED
 from controllers.disruption.command import Command
-from controllers.disruption.queue import (
+from controllers.disruption.commands_under_way import (
     Await,
     Delete,
     Places,
@@ -57,7 +57,7 @@ LOOK_SECONDS = 10.0
 log = structlog.get_logger("disruption")
 
 
-class Replacements:
+class DisruptionQueue:
     """`ended(command, why)`: a command is complete, or was undone with this cause.
 
     `places(command)`: where the pods of its old machines go now; None if that is not known. `trying(claim)`: whether

@@ -1,0 +1,225 @@
+"""Carries out the method emptiness of `controllers.disruption.methods`, beside the controller of the other methods.
+
+That one computes for seconds in a large cluster and waits for the API server; an empty machine goes on time all the
+same. A key is the name of a NodePool, and only its machines are read unless pods run on those that are due.
+
+Nothing is removed while pending pods wait for a decision. The pods of a machine are listed from the API server right
+before its NodeClaim is deleted; the removal itself is the ordinary one. After a restart the time without pods begins
+anew, so that a machine is never removed too early. One whose pods have no place is kept for a while without another
+simulation.
+
+Source: docs/references/karpenter.md#emptiness.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import msgspec
+
+from controllers.actuator.actuator import Actuator
+from controllers.disruption.blockers import left_over
+from controllers.disruption.command import Command, Evaluation
+from controllers.disruption.emptiness import decide
+from controllers.disruption.machine import Machine, consolidate_after
+from controllers.disruption.methods import EMPTINESS
+from controllers.disruption.view import View
+from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.nodepools import why_unusable
+from controllers.provisioning.observed import Observed
+from provisioner.api import labels
+from provisioner.api.causes import Cause
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import nodepool_of
+from provisioner.api.schedulable import SchedulablePod
+from provisioner.runtime.clock import Clock
+from provisioner.runtime.compute import Compute
+from provisioner.runtime.isolation import Isolation
+
+from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_deletion import Deletion
+from .demand_caches import DemandCaches
+from .disruption_events import EvaluationEvents
+from .disruption_observer import DisruptionObserver
+from .machines import Machines, nodes_used
+from .removals import Removals
+from .request_errors import RequestErrors
+from .volumes import volumes_of
+
+# Nothing changes at a time of its own but schedules of budgets.
+RESYNC_SECONDS = 60.0
+BUSY_SECONDS = 1.0
+# So long a machine is kept whose pods have no place.
+KEPT_SECONDS = 30.0
+
+NO_TYPES = InstanceTypes(types=(), well_known=frozenset())
+
+
+class EmptinessController:
+    """`instance_types` returns None while they are unknown: machines with pods are kept as long.
+
+    `undecided()`: whether pending pods wait for a decision. `disrupted(claim, reason)`: metrics of removals.
+    """
+
+    def __init__(
+        self,
+        caches: DemandCaches,
+        actuator: Actuator,
+        *,
+        machines: Machines,
+        instance_types: Callable[[], InstanceTypes | None],
+        undecided: Callable[[], bool],
+        disrupted: Callable[[NodeClaim, Cause], None],
+        observer: DisruptionObserver,
+        isolation: Isolation,
+        wake: Callable[[str], None],
+        clock: Clock,
+        compute: Compute,
+    ) -> None:
+        self._caches = caches
+        self._machines = machines
+        self._instance_types = instance_types
+        self._actuator = actuator
+        self._undecided = undecided
+        self._removals = Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock)
+        self._observer = observer
+        self._events = EvaluationEvents(caches, actuator.record_event, isolation)
+        self._wake = wake
+        self._clock = clock
+        self._compute = compute
+        # Why machines are kept, and until when (loop times), by the UID of the NodeClaim.
+        self._kept: dict[str, tuple[str, float]] = {}
+
+    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
+        """Subscribe this to the cache of NodePools."""
+        if new is not None:
+            self._wake(new.name)
+
+    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """Subscribe this to the cache of NodeClaims."""
+        claim = new or old
+        if claim is not None and (owner := nodepool_of(claim)) is not None:
+            self._wake(owner.name)
+
+    def node_changed(self, _: Node | None, new: Node | None) -> None:
+        """Subscribe this to the cache of Nodes."""
+        if new is None:
+            return
+        if name := new.metadata.labels.get(labels.NODEPOOL):
+            self._wake(name)
+
+    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """Subscribe this to the cache of pods: one was bound, or ended."""
+        for name in nodes_used(old, new):
+            node = self._caches.nodes.get(name)
+            if node is not None and (pool := node.metadata.labels.get(labels.NODEPOOL)):
+                self._wake(pool)
+
+    async def reconcile(self, name: str) -> float | None:
+        """One pass over one NodePool; returns the seconds until the next one, None: when something changes.
+
+        Raises KubeError for a request that can succeed when it is repeated.
+        """
+        pool = next((one for one in self._caches.node_pools() if one.name == name), None)
+        if pool is None or consolidate_after(pool) is None:
+            return None  # nothing need be counted
+        if why_unusable(pool):
+            return None  # what it loses it could not buy again; its conditions state the cause
+        if not self._machines.current:
+            return STALE_SECONDS
+        began = _now()
+        view = self._alone(pool)
+        found = EMPTINESS.compute(view)
+        self._observer.evaluated("Empty", _now() - began)
+        self._observer.candidates("Empty", found.eligible, name)
+        if (found.command is not None or found.unplaced) and self._undecided():
+            return BUSY_SECONDS
+        if found.unplaced:
+            used = tuple(one for one in view.machines if one.claim.uid in found.unplaced)
+            found = await self._in_cluster(pool, used, found)
+        if found.command is not None and (seconds := await self._remove(found.command)) is not None:
+            return seconds
+        self._events.record(EMPTINESS, found)
+        return BUSY_SECONDS if found.unplaced else min(found.after, RESYNC_SECONDS)
+
+    def _alone(self, pool: NodePool) -> View:
+        """The NodePool without the rest of the cluster, in which pods have no place."""
+        return View(
+            observed=Observed(node_pools=(pool,), nodes=(), claims=(), pods=()),
+            types=NO_TYPES,
+            node_pools=(pool,),
+            machines=self._of(pool),
+            budgets={},
+            now=self._clock.now(),
+        )
+
+    async def _in_cluster(self, pool: NodePool, used: tuple[Machine, ...], alone: Evaluation) -> Evaluation:
+        """The same, with the other machines, on which the pods of those `used` may have a place.
+
+        `alone` if that is not known.
+        """
+        types = self._instance_types()
+        if types is None:
+            self._observer.rejected(Command(reason="Empty", machines=used))
+            return alone
+        pods = [pod for one in used for pod in left_over(one)]
+        storage = await volumes_of(self._actuator, lambda: pods, of_drivers=self._caches.of_drivers)
+        machines = {**self._machines.by_pool(), pool.name: self._of(pool)}
+        view = View(
+            observed=self._caches.observed(self._caches.claims.items(), None, storage),
+            types=types,
+            node_pools=(pool,),
+            machines=[one for found in machines.values() for one in found],
+            budgets={},
+            now=self._clock.now(),
+        )
+        found = await self._compute(lambda: EMPTINESS.compute(view))
+        self._kept |= {uid: (why, _now() + KEPT_SECONDS) for uid, why in found.unplaced.items()}
+        if kept := tuple(one for one in used if one.claim.uid in found.unplaced):
+            self._observer.rejected(Command(reason="Empty", machines=kept))
+        if found.command is None:
+            return found
+        # Other controllers, and kube-scheduler, went on meanwhile.
+        still = {one.claim.uid for one in decide(pool, self._of(pool), self._clock.now()).remove}
+        left = tuple(one for one in found.command.machines if one.claim.uid in still)
+        command = msgspec.structs.replace(found.command, machines=left) if left else None
+        return msgspec.structs.replace(found, command=command)
+
+    def _of(self, pool: NodePool) -> tuple[Machine, ...]:
+        """The machines; those whose pods had no place shortly before are blocked."""
+        now = _now()
+        self._kept = {uid: (why, until) for uid, (why, until) in self._kept.items() if until > now}
+        return tuple(
+            msgspec.structs.replace(one, blocked=self._kept[one.claim.uid][0])
+            if one.claim.uid in self._kept and left_over(one) and not one.blocked
+            else one
+            for one in self._machines.of(pool)
+        )
+
+    async def _remove(self, command: Command) -> float | None:
+        """Remove the machines one by one; seconds to wait if that was not possible."""
+        errors, removed, others = RequestErrors(), list[Machine](), False
+        with self._machines.leaving.reserved(one.claim for one in command.machines):
+            try:
+                for machine in command.machines:
+                    with errors.kept():
+                        if await self._removals.is_used(machine):
+                            self._observer.rejected(Command(reason="Empty", machines=(machine,)))
+                            continue
+                        match await self._removals.delete(machine.claim, "Empty"):
+                            case Deletion.FENCED:
+                                return FENCED_SECONDS
+                            case Deletion.DELETED:
+                                removed.append(machine)
+                            case Deletion.REFUSED:
+                                others = True
+                errors.raise_first()
+            finally:
+                if removed:
+                    self._observer.decided(msgspec.structs.replace(command, machines=tuple(removed)))
+        return BUSY_SECONDS if others else None  # others may go in place of these
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
