@@ -51,7 +51,7 @@ from .request_errors import RequestErrors
 # The one key of the work queue.
 KEY = "disruption"
 BUSY_SECONDS = 1.0
-# A command of these begins when it is found. Empty machines have a controller of their own, see there.
+# A command of these begins when it is found. Emptiness has a controller of its own, which states why.
 AT_ONCE = tuple(one for one in METHODS if one not in (EMPTINESS, CONSOLIDATION))
 
 log = structlog.get_logger("disruption")

@@ -141,8 +141,7 @@ class Fleet:
                 claim=claim,
                 node=node,
                 pods=tuple(one for one in self.pods if one.spec.node_name == node.name and one.own),
-                quiet_since=NOW,
-                **self.changed[claim.name],
+                **{"quiet_since": NOW, **self.changed[claim.name]},
             )
             for claim, node in zip(self.claims, self.nodes, strict=True)
         )
