@@ -1,43 +1,17 @@
 """The limits and switches of the rules, as one frozen value, each with its unit and the reason for its size."""
 
-from typing import Literal
-
-import msgspec
-
-from provisioner.api.readiness import SelectedReadinessRule
-from provisioner.api.repair_policy import RepairPolicy
+from provisioner.settings import RuleSettings
 
 
-class Policy(msgspec.Struct, frozen=True, kw_only=True):
-    """Durations are in seconds."""
+class Policy(RuleSettings, frozen=True, kw_only=True):
+    """The settings that rules read, and what is not configurable. Durations are in seconds."""
 
-    gpu_readiness: Literal["require", "report"] = "require"
-    legacy_pools: Literal["collect", "report"] = "collect"
-    # For claims of any node class, after the rules of an AgentPoolNodeClass.
-    readiness_rules: tuple[SelectedReadinessRule, ...] = ()
-
-    # Limits on cost (docs/references/rules.md#limits-on-cost-and-privilege). None: the cluster's own limit minus
-    # `pool_headroom`, and no rate limit.
-    max_agent_pools: int | None = None
+    # What `max_agent_pools` None leaves of the cluster's own limit.
     pool_headroom: int = 10
-    max_creates_per_minute: int | None = None
 
-    # Deadlines: their end is reported by a condition, an Event and a metric. The one of a drain also ends the drain of
-    # a machine without a claim and of a failed launch, which is then deleted
-    # (docs/references/rules.md#every-state-has-a-deadline). AKS itself gives a pool's nodes about 45 min
-    # (docs/references/agent-pools.md#durations); a recorded MIG pool took 26.
-    launch_seconds: float = 300.0
-    creating_seconds: float = 2700.0
     # A pool that is created for so long counts no longer as a machine that pods may wait for: longer than a recorded
     # MIG pool took.
     replace_creating_seconds: float = 1800.0
-    registration_seconds: float = 900.0
-    initialization_seconds: float = 1200.0
-    draining_seconds: float = 900.0
-    # Kubernetes force-detaches a volume after 6 min.
-    detaching_seconds: float = 360.0
-    deleting_seconds: float = 1800.0
-    releasing_seconds: float = 600.0
 
     # A new Node is Ready within about a minute, and its device plugin, whose image is pulled then, serves within two
     # more; until then, what the Node lacks is reported as its usual start.
@@ -72,10 +46,6 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     # replaced. AKS auto-repair starts after 5 min and has 20 min for each remedy; after the end of one it has the 5 min
     # after which it would start the next; after an hour it has stopped.
     node_repair: bool = True
-    # Report what repair would do, and delete nothing.
-    repair_dry_run: bool = False
-    # Rows that replace built-in rows of the same signal (`controllers/node/health/repair_policy.py`).
-    repair_policies: tuple[RepairPolicy, ...] = ()
     repair_seconds: float = 600.0
     # A Node that is gone while its pool is at rest: longer than AKS takes for a remedy that makes it register again.
     node_lost_seconds: float = 1800.0

@@ -188,7 +188,7 @@ class ClusterState:
         cluster = self._inventory.cluster
         room = cluster is not None and cluster.max_nodes is None and all_pools + len(queue) <= cluster.max_pools
         plenty = room and limit is not None and pools + len(queue) <= limit
-        if plenty and (rate is None or recent + len(queue) <= rate):
+        if plenty and recent + len(queue) <= rate:
             return 1, len(queue)
         place = self._places.get(claim.uid, len(queue) + 1)
         return place, max(len(queue), place)

@@ -24,7 +24,7 @@ from provisioner.runtime.compute import Compute
 from provisioner.runtime.connection import SERVICE_ACCOUNT
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
-from provisioner.settings import Settings, SettingsError, bounded_yaml
+from provisioner.settings import RuleSettings, Settings, SettingsError, bounded_yaml
 
 from . import holders
 
@@ -107,25 +107,9 @@ def config_from(settings: Settings, *, service_account: Path = SERVICE_ACCOUNT) 
 
 
 def policy_from(settings: Settings) -> Policy:
-    """The limits, deadlines and feature gates of the controllers."""
-    return Policy(
-        gpu_readiness=settings.gpu_readiness,
-        legacy_pools=settings.legacy_pools,
-        node_repair=settings.node_repair,
-        repair_dry_run=settings.repair_dry_run,
-        repair_policies=settings.repair_policies,
-        readiness_rules=settings.readiness_rules,
-        max_agent_pools=settings.max_agent_pools,
-        max_creates_per_minute=settings.max_creates_per_minute,
-        launch_seconds=settings.launch_seconds,
-        creating_seconds=settings.creating_seconds,
-        registration_seconds=settings.registration_seconds,
-        initialization_seconds=settings.initialization_seconds,
-        draining_seconds=settings.draining_seconds,
-        detaching_seconds=settings.detaching_seconds,
-        deleting_seconds=settings.deleting_seconds,
-        releasing_seconds=settings.releasing_seconds,
-    )
+    """What the rules read of the settings."""
+    rules = {name: getattr(settings, name) for name in RuleSettings.__struct_fields__}
+    return Policy(node_repair=settings.node_repair, **rules)
 
 
 def azure_config(settings: Settings) -> AzureConfig:

@@ -10,8 +10,10 @@ docs/references/agent-pools.md#identity-and-clouds.
 
 from .files import read_file
 from .loading import load, load_all
-from .model import Described, Settings, SettingsError, assignment, masked
-from .options import BY_FLAG, IGNORED, OPTIONS, Option
+from .model import OPTIONS, RuleSettings, Settings
+from .option import Option
+from .options import BY_FLAG, IGNORED
+from .shown import Described, SettingsError, assignment, masked, shown
 
 __all__ = [
     "BY_FLAG",
@@ -19,6 +21,7 @@ __all__ = [
     "OPTIONS",
     "Described",
     "Option",
+    "RuleSettings",
     "Settings",
     "SettingsError",
     "assignment",
@@ -26,4 +29,5 @@ __all__ = [
     "load_all",
     "masked",
     "read_file",
+    "shown",
 ]

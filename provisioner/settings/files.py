@@ -5,7 +5,7 @@ from typing import Any
 
 from provisioner.api.field_error import FieldError
 
-from .model import SettingsError
+from .shown import SettingsError
 
 
 def read_file(path: str) -> Mapping[str, Any]:

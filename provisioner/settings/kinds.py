@@ -15,7 +15,6 @@ from urllib.parse import urlsplit
 import durationpy
 import msgspec
 
-from . import repair_policies
 from .clouds import CLOUDS, find_cloud
 
 TRUE = frozenset({"1", "t", "true"})
@@ -172,10 +171,19 @@ def _region(written: str) -> str:
 DURATION = Kind(read=_duration, expects="a duration such as 90s, 15m or 1h30m, at most 7 days", lenient=True)
 BOOLEAN = Kind(read=_boolean, expects="true or false", lenient=True)
 PRICES = Kind(read=_prices, expects="a list such as Standard_NC24ads_A100_v4=3.67,Standard_NC24ads_A100_v4/spot=1.47")
-REPAIR_POLICIES = Kind(read=repair_policies.read, expects=repair_policies.EXPECTS)
 GATES = Kind(read=_gates, expects="a list such as NodeRepair=true,StaticCapacity=false")
 CLOUD = Kind(read=_cloud, expects=f"one of {', '.join(cloud.name for cloud in CLOUDS)}")
 ADDRESS = Kind(read=_address, expects="an address such as https://management.azure.com")
 AUTHORITY = Kind(read=_authority, expects="an address such as https://login.microsoftonline.com")
 PROXY = Kind(read=_proxy, expects="an address such as http://proxy.example.com:3128")
 REGION = Kind(read=_region, expects="a region such as eastus")
+ID = text("an ID such as 00000000-0000-0000-0000-000000000000", r"[A-Za-z0-9-]{1,64}")
+GROUP = text("the name of a resource group: letters, digits, -_.(), at most 90", r"[\w().-]{0,89}[\w()-]")
+CLUSTER = text("the name of an AKS cluster", r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
+NAME = text("a Kubernetes name: lower-case letters, digits, '-' and '.'", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+PATH = text("the path of a file")
+HOSTS = text("hosts, separated by commas")
+TENANT = text("the ID or the domain of a tenant", r"[A-Za-z0-9.-]{1,253}")
+API_VERSION = text("a version such as 2026-08-01", r"20\d\d-\d\d-\d\d(-preview)?")
+PORT = whole(0, 65535)
+COUNT = whole(1, 10_000)

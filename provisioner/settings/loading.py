@@ -16,8 +16,10 @@ from provisioner.api.field_error import FieldError
 from .checks import check
 from .clouds import PUBLIC, find_cloud
 from .kinds import MalformedError
-from .model import Described, Settings, SettingsError, describe_values, masked
-from .options import BY_FLAG, IGNORED, OPTIONS, Option
+from .model import OPTIONS, Settings
+from .option import Option
+from .options import BY_FLAG, IGNORED
+from .shown import Described, SettingsError, describe_values, masked
 
 FILE = "the file of --config"
 # The kubelet sets it in every Pod.
@@ -66,7 +68,7 @@ def load_all(
     values, found = _load(argv_flags, env, file, acts=True)
     wrong = {error.field: error for error in found.errors}
     rows = []
-    for row in describe_values(values, dict(values["origins"])):
+    for row in describe_values(OPTIONS, values, dict(values["origins"])):
         names = (f"--{row.setting}", row.setting, *row.env)
         error = next((wrong[name] for name in names if name in wrong), None)
         rows.append(row if error is None else msgspec.structs.replace(row, error=error.message, remedy=error.remedy))

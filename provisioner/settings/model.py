@@ -1,93 +1,166 @@
-"""The settings as values, and the error of invalid settings.
+"""The settings: one row each, with flag, environment variables, chart value, default and help.
 
-`Settings` is frozen and complete. Its `repr`, `describe_values` and all errors mask credentials in addresses.
+The name of a flag is also its key in the file. `Settings` is frozen and complete. A default that differs from
+Azure/gpu-provisioner's has a comment with the reason.
+
+Source: docs/references/kaito.md#environment-variables, docs/references/karpenter.md#process,
+docs/references/karpenter.md#timers.
 """
 
-import re
 from collections.abc import Mapping
 from decimal import Decimal
-from typing import Any, Literal
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
-from provisioner.api.field_error import FieldError
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.api.readiness import SelectedReadinessRule
 from provisioner.api.repair_policy import RepairPolicy
-from provisioner.api.text import printable
-from provisioner.api.time import format_duration
-from provisioner.runtime.redaction import MASK, redact
 
-from . import repair_policies
-from .options import OPTIONS, Option
+from . import kinds
+from .nvsentinel import NVSENTINEL
+from .option import Row, options_of
+from .readiness_rules import READINESS_RULES
+from .repair_policies import REPAIR_POLICIES
+from .shown import describe_values
+from .tags import TAGS
 
-SHOWN_CHARACTERS = 200
-_CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", re.DOTALL)
-
-
-def masked(value: str) -> str:
-    """The text without user information before an `@` (passwords of proxies), and without tokens."""
-    return redact(_CREDENTIALS.sub(rf"\1{MASK}@", value))[:SHOWN_CHARACTERS]
+LogLevel = Literal["debug", "info", "warning", "error"]
+# fmt: off
 
 
-class Settings(msgspec.Struct, frozen=True, kw_only=True):
+class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings that rules read: each is a field of `Settings` and of `controllers.model.policy.Policy`."""
+
+    gpu_readiness: Annotated[Literal["require", "report"], Row(
+        "require: Initialized waits for the GPUs; report: an Event reports missing GPUs")] = "require"
+    legacy_pools: Annotated[Literal["collect", "report"], Row(
+        "agent pools of Azure/gpu-provisioner without a NodeClaim: remove them, or only report them")] = "collect"
+    # Limits on cost (docs/references/rules.md#limits-on-cost-and-privilege).
+    max_agent_pools: Annotated[int | None, Row("the maximum number of agent pools in the cluster", kinds.COUNT,
+        unset="the cluster's limit minus 10")] = None
+    # A cluster has at most 100 agent pools: creating all of them at once is legitimate, continuing at that rate is not.
+    max_creates_per_minute: Annotated[int, Row("the maximum rate of created agent pools", kinds.COUNT)] = 100
+    # For claims of any node class, after the rules of an AgentPoolNodeClass.
+    readiness_rules: Annotated[tuple[SelectedReadinessRule, ...], Row(
+        "startup taints of new Nodes, and what must be ready before each is removed", READINESS_RULES,
+        chart="readinessRules", unset="none")] = ()
+    # Rows that replace built-in rows of the same signal (`controllers/node/health/repair_policy.py`).
+    repair_policies: Annotated[tuple[RepairPolicy, ...], Row(
+        "rows of the repair policy, in JSON or YAML; each replaces the built-in rows of its signal", REPAIR_POLICIES,
+        unset="the built-in rows")] = ()
+    repair_dry_run: Annotated[bool, Row("report by Events and metrics what repair would do, and do nothing")] = False
+
+    # Deadlines: their end is reported by a condition, an Event and a metric. The one of a drain also ends the drain of
+    # a machine without a claim and of a failed launch, which is then deleted
+    # (docs/references/rules.md#every-state-has-a-deadline). AKS fails an agent pool whose nodes do not start within
+    # about 45 min (docs/references/agent-pools.md#durations), and a recorded MIG pool took 26; the GPU driver may take
+    # another 20 min.
+    launch_seconds: Annotated[float, Row("until Azure accepts the request for an agent pool")] = 300.0
+    creating_seconds: Annotated[float, Row("until an accepted agent pool is running")] = 2700.0
+    registration_seconds: Annotated[float, Row("until the Node of a running agent pool is registered")] = 900.0
+    initialization_seconds: Annotated[float, Row("until the Node is ready, without startup taints, with its GPUs")] = (
+        1200.0
+    )
+    draining_seconds: Annotated[float, Row(
+        "until a drain is reported as slow; it continues, but without a claim or after a failed launch it ends"
+    )] = 900.0
+    # Kubernetes force-detaches a volume after 6 min.
+    detaching_seconds: Annotated[float, Row("until attached volumes are reported")] = 360.0
+    deleting_seconds: Annotated[float, Row("until an agent pool that is not deleted is reported")] = 1800.0
+    releasing_seconds: Annotated[float, Row("until the finalizers of a Node without a machine are reported")] = 600.0
+
+
+class Settings(RuleSettings, frozen=True, kw_only=True):
     """All settings: durations in seconds, addresses without a trailing slash, "" for unset text.
 
     `warnings` and `notes` are logged at startup, notes at debug level; `origins` names the source of each value.
     """
 
-    subscription_id: str
-    resource_group: str
-    cluster_name: str
-    location: str = ""
-    deployment_mode: Literal["self-hosted", "managed"] = "self-hosted"
-    tenant_id: str = ""
-    client_id: str = ""
-    federated_token_file: str = ""
-    authority_host: str = "https://login.microsoftonline.com"
-    cloud: str = "AzurePublicCloud"
-    arm_endpoint: str = "https://management.azure.com"
-    arm_audience: str = "https://management.azure.com"
-    arm_api_version: str = ""
+    # Azure.
+    subscription_id: Annotated[str, Row("the subscription of the cluster", kinds.ID,
+        env="ARM_SUBSCRIPTION_ID AZURE_SUBSCRIPTION_ID", chart="azure.subscriptionId")] = ""
+    resource_group: Annotated[str, Row("the cluster's resource group", kinds.GROUP,
+        env="ARM_RESOURCE_GROUP AZURE_RESOURCE_GROUP", chart="azure.resourceGroup")] = ""
+    cluster_name: Annotated[str, Row("the name of the cluster in Azure", kinds.CLUSTER,
+        env="AZURE_CLUSTER_NAME CLUSTER_NAME", chart="azure.clusterName")] = ""
+    location: Annotated[str, Row("the region of the cluster", kinds.REGION, chart="azure.location",
+        unset="read from the cluster")] = ""
+    deployment_mode: Annotated[Literal["self-hosted", "managed"], Row(
+        "self-hosted: workload identity; managed: the default credential chain of azure-identity; outside a Pod the"
+        " default is your own login (az login)", chart="deploymentMode")] = "self-hosted"
+    # The webhook of workload identity sets these in the Pod.
+    tenant_id: Annotated[str, Row("the tenant that issues tokens", kinds.TENANT, env="AZURE_TENANT_ID",
+        chart="workloadIdentity.tenantId")] = ""
+    client_id: Annotated[str, Row("the client ID of the managed identity", kinds.ID, env="AZURE_CLIENT_ID",
+        chart="workloadIdentity.clientId")] = ""
+    federated_token_file: Annotated[str, Row("the service account token that is exchanged for tokens of Azure",
+        kinds.PATH, env="AZURE_FEDERATED_TOKEN_FILE", chart="")] = ""
+    authority_host: Annotated[str, Row("the address that issues tokens", kinds.AUTHORITY, env="AZURE_AUTHORITY_HOST",
+        chart="", unset="that of the cloud")] = ""
+    cloud: Annotated[str, Row("the cloud", kinds.CLOUD, flag="azure-environment", chart="azure.environment")] = (
+        "AzurePublicCloud"
+    )
+    arm_endpoint: Annotated[str, Row("the address of Azure Resource Manager", kinds.ADDRESS, chart="",
+        unset="that of the cloud")] = ""
+    arm_api_version: Annotated[str, Row("the version of the API of AKS", kinds.API_VERSION, chart="azure.apiVersion",
+        unset="the one that this program was written for")] = ""
+    arm_audience: Annotated[str, Row("the audience of its tokens", kinds.ADDRESS, chart="",
+        unset="that of the cloud")] = ""
 
-    https_proxy: str = ""
-    no_proxy: str = ""
-    ssl_cert_file: str = ""
-    kubeconfig: str = ""
+    # Connections.
+    https_proxy: Annotated[str, Row("the proxy for https", kinds.PROXY, env="HTTPS_PROXY https_proxy", chart="")] = ""
+    no_proxy: Annotated[str, Row("hosts that are reached without the proxy", kinds.HOSTS, env="NO_PROXY no_proxy",
+        chart="")] = ""
+    ssl_cert_file: Annotated[str, Row("the trusted CA certificates", kinds.PATH, chart="",
+        unset="those of the system")] = ""
+    kubeconfig: Annotated[str, Row("the kubeconfig", kinds.PATH, chart="",
+        unset="the service account of the Pod, elsewhere ~/.kube/config")] = ""
 
-    metrics_port: int = 8080
-    health_probe_port: int = 8081
-    metrics_authentication: bool = False
-    agent_pool_tags: Mapping[str, str] = {}
-    disable_leader_election: bool = False
-    leader_election_name: str = "gpu-provisioner-leader-election"
-    leader_election_namespace: str = ""
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
-    log_encoding: Literal["auto", "json", "console"] = "auto"
-    strict_config: bool = False
+    # The process.
+    metrics_port: Annotated[int, Row("the port of /metrics; 0: any free port", kinds.PORT,
+        chart="controller.metrics.port")] = 8080
+    metrics_authentication: Annotated[bool, Row(
+        "serve /metrics only to tokens whose user the API server allows to get this path",
+        chart="controller.metrics.authentication")] = False
+    health_probe_port: Annotated[int, Row("the port of /healthz and /readyz; 0: any free port", kinds.PORT,
+        chart="controller.healthProbe.port")] = 8081
+    # Azure/gpu-provisioner disables it by default. It is enabled here, because two replicas need the Lease to be safe.
+    disable_leader_election: Annotated[bool, Row("run without a Lease, with a single replica only",
+        chart="leaderElection.enabled")] = False
+    # Karpenter's name would make both wait for one Lease in a cluster that runs Karpenter too. The chart of
+    # Azure/gpu-provisioner grants access to this one.
+    leader_election_name: Annotated[str, Row("the name of the Lease", kinds.NAME, chart="leaderElection.name")] = (
+        "gpu-provisioner-leader-election"
+    )
+    leader_election_namespace: Annotated[str, Row("the namespace of the Lease, the same for all releases of a cluster",
+        kinds.NAME, chart="leaderElection.namespace", unset="kube-system")] = ""
+    log_level: Annotated[LogLevel, Row("the minimum level of the log",
+        kinds.choice(*get_args(LogLevel), warn="warning"), chart="logLevel")] = "info"
+    log_encoding: Annotated[Literal["auto", "json", "console"], Row("auto: console on a terminal, json elsewhere",
+        chart="logEncoding")] = "auto"
+    strict_config: Annotated[bool, Row("report malformed environment variables as errors, not as warnings")] = False
 
-    gpu_readiness: Literal["require", "report"] = "require"
-    legacy_pools: Literal["collect", "report"] = "collect"
-    max_agent_pools: int | None = None
-    max_creates_per_minute: int = 100
-    node_pools: bool = True
-    feature_gates: tuple[tuple[str, bool], ...] = (("NodeRepair", True),)
-    prices: tuple[tuple[str, Decimal], ...] = ()
-    repair_policies: tuple[RepairPolicy, ...] = ()
-    repair_dry_run: bool = False
-    readiness_rules: tuple[SelectedReadinessRule, ...] = ()
-    gkm_cleanup: bool = False
-    nvsentinel: NVSentinel | None = None
+    # Controllers.
+    node_pools: Annotated[bool, Row(
+        "create NodeClaims for pending Pods by NodePools whose node class is an AgentPoolNodeClass",
+        chart="nodePools.enabled")] = True
+    gkm_cleanup: Annotated[bool, Row("delete what the GPU Kernel Manager leaves of Nodes that are gone",
+        chart="gkm.cleanup")] = False
+    nvsentinel: Annotated[NVSentinel | None, Row(
+        "replace machines whose TerminateNodes NVSentinel creates; the names of its resources", NVSENTINEL,
+        chart="nvsentinel.enabled", unset="disabled")] = None
+    agent_pool_tags: Annotated[Mapping[str, str], Row(
+        "tags of all agent pools, such as an Azure Policy demands; those of a node class take precedence", TAGS,
+        unset="none")] = {}
+    prices: Annotated[tuple[tuple[str, Decimal], ...], Row("price of a machine per hour by VM size, for metrics",
+        kinds.PRICES)] = ()
+    # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
+    feature_gates: Annotated[tuple[tuple[str, bool], ...], Row("optional features", kinds.GATES)] = (
+        ("NodeRepair", True),
+    )
 
-    launch_seconds: float = 300.0
-    creating_seconds: float = 2700.0
-    registration_seconds: float = 900.0
-    initialization_seconds: float = 1200.0
-    draining_seconds: float = 900.0
-    detaching_seconds: float = 360.0
-    deleting_seconds: float = 1800.0
-    releasing_seconds: float = 600.0
-
+    # fmt: on
     # Whether tokens come from the Azure CLI: outside a Pod, unless the settings name an identity.
     azure_cli: bool = False
 
@@ -111,75 +184,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return self.arm_endpoint.startswith("http://")
 
     def __repr__(self) -> str:
-        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self._described())})"
-
-    def _described(self) -> list[tuple[str, str]]:
-        return [(row.setting, row.value) for row in describe_values(msgspec.structs.asdict(self), {})]
+        described = describe_values(OPTIONS, msgspec.structs.asdict(self), {})
+        return f"Settings({', '.join(f'{row.setting}={row.value!r}' for row in described)})"
 
 
-class SettingsError(Exception):
-    """All invalid settings, in `errors`; values are masked. As text: two lines for each, the second is the remedy."""
-
-    def __init__(self, errors: list[FieldError]) -> None:
-        super().__init__(errors)
-        self.errors = errors
-
-    def __str__(self) -> str:
-        count = len(self.errors)
-        head = "1 setting is invalid:" if count == 1 else f"{count} settings are invalid:"
-        return "\n".join(
-            (head, *(f"  {printable(f'{assignment(e)}: {e.message}')}\n    {e.remedy}" for e in self.errors))
-        )
-
-
-def assignment(error: FieldError) -> str:
-    """The setting and its value as `name=value`."""
-    return f"{error.field}={error.value}" if error.value else error.field
-
-
-class Described(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting as text, with credentials masked. `env`: its variables; `error`: why it is missing or invalid."""
-
-    setting: str
-    value: str
-    source: str
-    env: tuple[str, ...]
-    error: str = ""
-    remedy: str = ""
-
-
-def describe_values(values: Mapping[str, Any], origins: Mapping[str, str]) -> list[Described]:
-    """Every setting in the order of `OPTIONS`; `values` and `origins` are by field."""
-    return [
-        Described(
-            setting=option.flag,
-            value=_value_of(option, values),
-            source=origins.get(option.field, "default"),
-            env=option.env,
-        )
-        for option in OPTIONS
-    ]
-
-
-def _value_of(option: Option, values: Mapping[str, Any]) -> str:
-    if option.field == "deployment_mode" and values["azure_cli"]:
-        return "(your own login, az login, because the process runs outside a Pod)"
-    return shown(values[option.field]) or f"({option.unset or 'none'})"
-
-
-def shown(value: Any) -> str:
-    """A value as text, with credentials masked."""
-    match value:
-        case None:
-            return ""
-        case bool():
-            return str(value).lower()
-        case float():
-            return format_duration(value)
-        case (RepairPolicy(), *_):
-            return repair_policies.text_of(value)
-        case msgspec.Struct() | (msgspec.Struct(), *_):
-            return msgspec.json.encode(value).decode()[:SHOWN_CHARACTERS]
-        case tuple():
-            return ",".join(f"{name}={shown(on)}" for name, on in value)
-    return masked(str(value))
+# Settings of the process first, then those of the rules.
+OPTIONS = tuple(sorted(options_of(Settings), key=lambda option: option.field in RuleSettings.__struct_fields__))

@@ -19,11 +19,8 @@ from provisioner.api.repair_policy import ACTIONS, AGREEMENTS, PODS_SECONDS, SIG
 from provisioner.api.time import format_duration, parse_duration
 
 from . import bounded_yaml
+from .kinds import Kind
 
-EXPECTS = (
-    "a list of rows such as {condition: AcceleratedHardwareReady, status: 'False', toleration: 10m, action: Replace} or"
-    " {signal: GpuGone, toleration: 30m, action: Replace}"
-)
 KEYS = ("signal", "condition", "status", "toleration", "action", "agreement", "waitForPods")
 STATUSES = ("True", "False", "Unknown")
 MOST_ROWS = 100
@@ -127,3 +124,10 @@ def _written(row: RepairPolicy) -> dict[str, str]:
     agreement = {"agreement": row.agreement} if row.agreement else {}
     waits = {"waitForPods": format_duration(row.pods_seconds)} if row.pods_seconds != PODS_SECONDS else {}
     return {**subject, "toleration": format_duration(row.seconds), "action": row.action, **agreement, **waits}
+
+
+REPAIR_POLICIES = Kind(
+    read=read,
+    expects="a list of rows such as {condition: AcceleratedHardwareReady, status: 'False', toleration: 10m,"
+    " action: Replace} or {signal: GpuGone, toleration: 30m, action: Replace}",
+)

@@ -2,8 +2,7 @@
 
 from itertools import groupby
 
-from provisioner.settings import OPTIONS
-from provisioner.settings.model import shown
+from provisioner.settings import OPTIONS, shown
 
 from .explained import REASONS, Reason
 from .markdown import code, page, table

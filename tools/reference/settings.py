@@ -1,16 +1,15 @@
-"""`docs/reference/settings.md`: every setting with its flag, environment variables and default."""
+"""`docs/reference/settings.md`: every setting with its flag, environment variables, chart value and default."""
 
-from provisioner.settings import OPTIONS, Option
+from provisioner.settings import IGNORED, OPTIONS, Option, shown
 from provisioner.settings.clouds import CLOUDS
-from provisioner.settings.model import shown
-from provisioner.settings.options import IGNORED
 
 from .markdown import code, page, table
 
 INTRODUCTION = """\
 The order of precedence is: flag, environment variable, the file named by `--config`, default. A flag can have one
 dash or two, and its value follows `=` or a space. In the file (YAML), a setting has the name of its flag. If a
-setting has two variables, the first one that is set applies.
+setting has two variables, the first one that is set applies. The chart sets a variable by the
+[chart value](values.md); it has no value for the others, which `controller.extraEnv` can set.
 
 All errors are reported together, each with its remedy, with exit code 2. `gpu-provisioner config` prints every value
 and its source; credentials in addresses are masked."""
@@ -25,16 +24,23 @@ table cause a warning at startup, and an error with `--strict-config`."""
 def render() -> str:
     """The page."""
     rows = [
-        [code(f"--{option.flag}"), _variables(option), _default(option), option.help, option.kind.expects]
+        [
+            code(f"--{option.flag}"),
+            _variables(option),
+            code(option.chart) if option.chart else "",
+            _default(option),
+            option.help,
+            option.kind.expects,
+        ]
         for option in OPTIONS
     ]
     ignored = [[_variables(option), "yes" if option.warn else ""] for option in IGNORED]
     clouds = [[code(c.name), c.endpoint, c.audience, c.authority] for c in CLOUDS]
     return page(
         "Settings",
-        "provisioner/settings/options.py",
+        "provisioner/settings/model.py",
         INTRODUCTION,
-        table(["Flag", "Variable", "Default", "Meaning", "Value"], rows),
+        table(["Flag", "Variable", "Chart value", "Default", "Meaning", "Value"], rows),
         "## Clouds\n\n`AZURE_ENVIRONMENT` sets three addresses; a separate setting can override each of them.",
         table(["Cloud", "ARM", "Audience", "Authority"], clouds),
         IGNORED_HEAD,

@@ -33,7 +33,7 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
             recheck=60.0,
         )
     rate = f.policy.max_creates_per_minute
-    if rate is not None and counts.creates_last_minute + counts.place > rate:
+    if counts.creates_last_minute + counts.place > rate:
         return ConditionUpdate(
             status="Unknown",
             reason=reasons.CREATE_RATE_LIMITED,

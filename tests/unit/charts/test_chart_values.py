@@ -16,7 +16,7 @@ import yaml
 from provisioner.api.crd import VALUES
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.runtime.permissions import GKM_PERMISSIONS, nvsentinel_permissions
-from provisioner.settings import OPTIONS
+from provisioner.settings import OPTIONS, Option
 from tests.cluster import rights
 
 from .chart_values import (
@@ -44,15 +44,6 @@ from .chart_values import (
 ACCEPTED = {
     "global", "namespace", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths",
     "controller.webhook.port", "controller.webhookMetrics.port",
-}  # fmt: skip
-# Settings with other keys than `settings.*`; the webhook of workload identity or extraEnv sets those of the last lines.
-BY_OTHER_KEYS = {
-    "subscription-id", "resource-group", "cluster-name", "location", "azure-environment", "deployment-mode",
-    "tenant-id", "client-id", "metrics-port", "metrics-authentication", "health-probe-port", "disable-leader-election", "leader-election-name",
-    "leader-election-namespace", "log-level", "log-encoding", "node-pools", "readiness-rules", "gkm-cleanup",
-    "nvsentinel",
-    "federated-token-file", "authority-host", "arm-endpoint", "arm-audience", "arm-api-version",
-    "https-proxy", "no-proxy", "ssl-cert-file", "kubeconfig",
 }  # fmt: skip
 
 
@@ -131,24 +122,42 @@ def test_every_object_of_the_schema_rejects_unknown_keys() -> None:
     assert closed(schema()) == []
 
 
-def test_each_setting_of_the_program_has_a_key() -> None:
-    """A key of `settings` with the same name, or an entry of BY_OTHER_KEYS."""
-    own = {name: name.lower() for name in defaults()["settings"]}
-    flags = {option.flag: option for option in OPTIONS}
-    by_name = {flag.replace("-", ""): flag for flag in flags}
-    assert {by_name[name] for name in own.values()} == set(flags) - BY_OTHER_KEYS
+def test_the_section_settings_has_the_settings_of_the_program() -> None:
+    """A key for each that no other part of the values sets."""
+    assert {f"settings.{name}" for name in defaults()["settings"]} == {
+        option.chart for option in OPTIONS if option.chart.startswith("settings.")
+    }
 
 
-@pytest.mark.parametrize("path", [path for path in leaves() if path.startswith("settings.")])
-def test_a_setting_is_passed_in_its_environment_variable(path: str) -> None:
-    values = before_and_after(path)[1]
-    flag = next(o for o in OPTIONS if o.flag.replace("-", "") == path.removeprefix("settings.").lower())
-    written = value_at(values, path)
-    passed = environment(render(values))[flag.env[0]]
-    if isinstance(written, list | dict):
-        assert json.loads(passed) == written
-    else:
-        assert passed == (str(written).lower() if written is True else str(written))
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.chart], ids=lambda option: option.chart)
+def test_a_setting_is_passed_in_its_environment_variable(option: Option) -> None:
+    """As the program reads it; the webhook of workload identity passes the annotations of the service account."""
+    before, after = (render(values) for values in before_and_after(option.chart))
+    if option.chart.startswith("workloadIdentity."):
+        assert environment(before) == environment(after)
+        return
+    passed = [environment(objects).get(option.env[0], "") for objects in (before, after)]
+    assert passed[0] != passed[1]
+    for text in filter(None, passed):
+        option.kind.read(text)
+    written = value_at(before_and_after(option.chart)[1], option.chart)
+    if option.chart.startswith("settings."):
+        is_json = isinstance(written, list | dict | bool)
+        assert (json.loads(passed[1]) if is_json else passed[1]) == (written if is_json else str(written))
+
+
+def accepted(known: Json) -> list[str]:
+    """Texts that the schema of a value accepts: what it lists, and the ends of its range."""
+    given = [*known.get("enum", ()), *known.get("examples", ()), *(known[end] for end in ("minimum", "maximum") if end in known)]
+    return [json.dumps(one) if isinstance(one, list | dict) else str(one) for one in given if one not in (None, "")]
+
+
+@pytest.mark.parametrize("option", [option for option in OPTIONS if option.chart], ids=lambda option: option.chart)
+def test_the_program_reads_what_the_schema_of_the_chart_accepts(option: Option) -> None:
+    """Helm would render another value, and the controller would not start."""
+    if "boolean" not in schema_of(option.chart)["type"]:
+        for text in accepted(schema_of(option.chart)):
+            option.kind.read(text)
 
 
 # --- rejected values -------------------------------------------------------------------------------------------------

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from provisioner.settings.options import OPTIONS
+from provisioner.settings import OPTIONS
 from provisioner.version import own_version
 from tests.unit.charts import chart_values
 

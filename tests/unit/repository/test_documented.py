@@ -29,8 +29,7 @@ from provisioner.api.schedulable import SchedulablePod
 from provisioner.cli.descriptions import COMMANDS
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
-from provisioner.settings import OPTIONS
-from provisioner.settings.options import IGNORED
+from provisioner.settings import IGNORED, OPTIONS
 from tests.unit.charts.chart_values import NEEDED, defaults, render
 from tests.world.kaito_nodepools import node_classes
 

@@ -3,7 +3,7 @@
 import pytest
 
 from provisioner.api.nvsentinel import NVSentinel
-from provisioner.settings.model import shown
+from provisioner.settings import shown
 from tests.unit.settings.test_settings import loaded, the_error
 
 

@@ -1,0 +1,94 @@
+"""Settings as text, and the error of invalid settings. All of it masks credentials in addresses."""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from provisioner.api.field_error import FieldError
+from provisioner.api.repair_policy import RepairPolicy
+from provisioner.api.text import printable
+from provisioner.api.time import format_duration
+from provisioner.runtime.redaction import MASK, redact
+
+from . import repair_policies
+from .option import Option
+
+SHOWN_CHARACTERS = 200
+_CREDENTIALS = re.compile(r"^([a-zA-Z][a-zA-Z0-9+.-]*://)?.*@", re.DOTALL)
+
+
+class SettingsError(Exception):
+    """All invalid settings, in `errors`; values are masked. As text: two lines for each, the second is the remedy."""
+
+    def __init__(self, errors: list[FieldError]) -> None:
+        super().__init__(errors)
+        self.errors = errors
+
+    def __str__(self) -> str:
+        count = len(self.errors)
+        head = "1 setting is invalid:" if count == 1 else f"{count} settings are invalid:"
+        return "\n".join(
+            (head, *(f"  {printable(f'{assignment(e)}: {e.message}')}\n    {e.remedy}" for e in self.errors))
+        )
+
+
+def assignment(error: FieldError) -> str:
+    """The setting and its value as `name=value`."""
+    return f"{error.field}={error.value}" if error.value else error.field
+
+
+class Described(msgspec.Struct, frozen=True, kw_only=True):
+    """One setting as text, with credentials masked. `env`: its variables; `error`: why it is missing or invalid."""
+
+    setting: str
+    value: str
+    source: str
+    env: tuple[str, ...]
+    error: str = ""
+    remedy: str = ""
+
+
+def describe_values(
+    options: Iterable[Option], values: Mapping[str, Any], origins: Mapping[str, str]
+) -> list[Described]:
+    """Every setting in the order of the options; `values` and `origins` are by field."""
+    return [
+        Described(
+            setting=option.flag,
+            value=_value_of(option, values),
+            source=origins.get(option.field, "default"),
+            env=option.env,
+        )
+        for option in options
+    ]
+
+
+def _value_of(option: Option, values: Mapping[str, Any]) -> str:
+    if option.field == "deployment_mode" and values["azure_cli"]:
+        return "(your own login, az login, because the process runs outside a Pod)"
+    return shown(values[option.field]) or f"({option.unset or 'none'})"
+
+
+def shown(value: Any) -> str:
+    """A value as text, with credentials masked."""
+    match value:
+        case None:
+            return ""
+        case bool():
+            return str(value).lower()
+        case float():
+            return format_duration(value)
+        case (RepairPolicy(), *_):
+            return repair_policies.text_of(value)
+        case msgspec.Struct() | (msgspec.Struct(), *_):
+            return msgspec.json.encode(value).decode()[:SHOWN_CHARACTERS]
+        case tuple():
+            return ",".join(f"{name}={shown(on)}" for name, on in value)
+    return masked(str(value))
+
+
+def masked(value: str) -> str:
+    """The text without user information before an `@` (passwords of proxies), and without tokens."""
+    return redact(_CREDENTIALS.sub(rf"\1{MASK}@", value))[:SHOWN_CHARACTERS]
