@@ -1,6 +1,6 @@
 """Names of the tree are the standard terms of Kubernetes, Karpenter, Cluster API and Azure: replaced names stay away.
 
-docs/adr/0002-names-and-folders.md lists the sources of the names.
+docs/adr/0082-queues-and-keys.md lists the sources of the names.
 """
 
 import io
