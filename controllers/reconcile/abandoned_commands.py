@@ -7,6 +7,7 @@ Source: docs/references/karpenter.md#disruption-queue.
 """
 
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import structlog
 
@@ -20,6 +21,7 @@ from provisioner.api import reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.reflector import Reflector
 
@@ -31,15 +33,21 @@ log = structlog.get_logger("disruption")
 
 
 class AbandonedCommands:
-    """`node_pools()`: all that exist; None while they are not known. `wake(name)` adds a NodeClaim to the queue."""
+    """`known_node_pools()`: all that exist; None while they are not known.
+
+    `wake(name)` adds a NodeClaim to the queue.
+    """
+
+    name: ClassVar[Queue] = "abandoned-commands"
 
     def __init__(
         self,
         claims: Reflector[NodeClaim],
         nodes: Reflector[Node],
+        node_pools: Reflector[NodePool],
         actuator: Actuator,
         *,
-        node_pools: Callable[[], Sequence[NodePool] | None],
+        known_node_pools: Callable[[], Sequence[NodePool] | None],
         wake: Callable[[str], None],
         clock: Clock,
     ) -> None:
@@ -47,20 +55,24 @@ class AbandonedCommands:
         self._nodes = nodes
         self._actuator = actuator
         self._node_pools = node_pools
+        self._known_node_pools = known_node_pools
         self._wake = wake
         self._marks = CommandMarks(nodes, actuator, clock)
         self._refusals = RefusedMarks(actuator.record_event)
 
-    def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._claims.add_event_handler(self._claim_changed)
+        self._node_pools.add_event_handler(self._pool_changed)
+
+    def _claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
         if new is not None and bears_marks(new):
             self._wake(new.name)
 
-    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
-        """Subscribe this to the cache of NodePools."""
+    def _pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         if new is None:
             for claim in self._claims.items():
-                self.claim_changed(None, claim)
+                self._claim_changed(None, claim)
 
     async def reconcile(self, name: str) -> float | None:
         """Remove the marks of one NodeClaim; returns the seconds until the next pass, None: when something changes.
@@ -70,7 +82,7 @@ class AbandonedCommands:
         claim = self._claims.get(name)
         if claim is None or claim.deleting or not bears_marks(claim):
             return None
-        pools = self._node_pools()
+        pools = self._known_node_pools()
         if pools is None or not (self._claims.synced and self._nodes.synced):
             return STALE_SECONDS
         if not is_abandoned(claim, pools):

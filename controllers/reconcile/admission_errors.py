@@ -10,6 +10,7 @@ Source: docs/references/kubernetes.md#pods-that-the-kubelet-rejects.
 
 from collections.abc import Callable, Iterable
 from datetime import datetime
+from typing import ClassVar
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.ownership import managed
@@ -24,6 +25,7 @@ from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.reflector import Reflector
 
 
@@ -33,11 +35,14 @@ class AdmissionErrors:
     `now`: the time of the wall clock.
     """
 
+    name: ClassVar[Queue] = "admission-errors"
+
     def __init__(
         self,
         *,
         indexes: Indexes,
         nodes: Reflector[Node],
+        pods: Reflector[SchedulablePod],
         now: Callable[[], datetime],
         policy: Policy,
         actuator: Actuator,
@@ -46,6 +51,7 @@ class AdmissionErrors:
     ) -> None:
         self._indexes = indexes
         self._nodes = nodes
+        self._pods = pods
         self._now = now
         self._ran_at: dict[str, datetime] = {}
         self._returned_at: dict[str, datetime] = {}
@@ -54,8 +60,12 @@ class AdmissionErrors:
         self._wake = wake
         self._seen = seen
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """Subscribe this to the cache of pods."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._pods.add_event_handler(self._pod_changed)
+        self._nodes.add_event_handler(self._node_changed)
+
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         if (
             isinstance(new, CachedPod)
             and new.ready
@@ -68,8 +78,8 @@ class AdmissionErrors:
         if old.eviction.gpus and not old.ready and not old.metadata.deleting:
             self._wake(old.spec.node_name)
 
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Subscribe this to the cache of Nodes: a new process looks at those that are cordoned."""
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        """A new process looks at those that are cordoned."""
         if new is None:
             for times in (self._ran_at, self._returned_at):
                 times.pop(old.name if old is not None else "", None)

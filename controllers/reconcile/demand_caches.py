@@ -1,7 +1,8 @@
 """The caches that decisions about machines of NodePools read."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from cloudprovider.interface import QuotaLeft
 from controllers.disruption.commands_under_way import replaced, replaced_by, replaces
@@ -19,6 +20,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec, ObservedDaemonSet, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.runtime.reflector import Reflector
@@ -29,21 +31,34 @@ NO_QUOTAS: Mapping[str, QuotaLeft] = {}
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DemandCaches:
-    """The caches that a decision reads. `node_pools`: those of this controller. `slices` is empty while not needed.
+    """`every_node_pool`: also those of other controllers. `slices` is empty while not needed.
 
-    `node_class(name)`: None if it does not exist or is not known. `gpus_required`: machines are not initialized without
-    their GPUs.
+    `gpus_required`: machines are not initialized without their GPUs.
     """
 
-    node_pools: Callable[[], Sequence[NodePool]]
-    node_class: Callable[[str], AgentPoolNodeClass | None]
+    every_node_pool: Reflector[NodePool]
+    node_classes: Reflector[AgentPoolNodeClass]
     claims: Reflector[NodeClaim]
     nodes: Reflector[Node]
     pods: Reflector[SchedulablePod]
     daemon_sets: Reflector[DaemonSet]
     namespaces: Reflector[Namespace]
+    pod_budgets: Reflector[PodDisruptionBudget]
     slices: Reflector[ResourceSlice]
     gpus_required: bool = True
+
+    @property
+    def while_needed(self) -> tuple[Reflector[Any], ...]:
+        """Those that are filled only while there is a NodePool, Namespaces first: they bound what is kept of others."""
+        return self.namespaces, self.daemon_sets, self.pods, self.pod_budgets
+
+    def node_pools(self) -> tuple[NodePool, ...]:
+        """The NodePools of this controller."""
+        return tuple(one for one in self.every_node_pool.items() if is_own(one.spec.template.spec.node_class_ref))
+
+    def node_class(self, name: str) -> AgentPoolNodeClass | None:
+        """None if it does not exist or is not known."""
+        return self.node_classes.get(name)
 
     @property
     def current(self) -> bool:

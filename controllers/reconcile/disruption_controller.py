@@ -9,6 +9,7 @@ Source: docs/references/karpenter.md#disruption-queue, https://karpenter.sh/docs
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import ClassVar
 
 import msgspec
 import structlog
@@ -32,6 +33,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of, why_foreign
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
@@ -63,6 +65,8 @@ class DisruptionController:
     Both return None while they are unknown. `undecided()`: whether pending pods wait for a decision. `compute` runs a
     decision. `disrupted(claim, cause)`: metrics of removals. `limit_seconds`: how long a replacement may take.
     """
+
+    name: ClassVar[Queue] = "disruption"
 
     def __init__(
         self,
@@ -121,24 +125,29 @@ class DisruptionController:
             clock=clock,
         )
 
-    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
-        """Subscribe this to the cache of NodePools."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.every_node_pool.add_event_handler(self._pool_changed)
+        self._caches.claims.add_event_handler(self._claim_changed)
+        self._caches.nodes.add_event_handler(self._node_changed)
+        self._caches.pods.add_event_handler(self._pod_changed)
+
+    def _pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         if new is not None:
             self._changed()
 
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims."""
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         found = [one for one in (old, new) if one is not None and not why_foreign(one)]
         if any(is_concerned(one) or replaced_by(one) for one in found):
             self._changed()
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """Subscribe this to the cache of pods: room has changed, which the next pass looks at."""
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """Room has changed, which the next pass looks at."""
         if nodes_used(old, new):
             self._searches.search_again()
 
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Subscribe this to the cache of Nodes: what pods can be placed there."""
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        """Other pods may be placed there."""
         if old is None or new is None or _room(old) != _room(new):
             self._searches.search_again()
 

@@ -13,6 +13,7 @@ Source: docs/references/karpenter.md#emptiness.
 
 import asyncio
 from collections.abc import Callable
+from typing import ClassVar
 
 import msgspec
 
@@ -33,6 +34,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
@@ -61,6 +63,8 @@ class EmptinessController:
 
     `undecided()`: whether pending pods wait for a decision. `disrupted(claim, reason)`: metrics of removals.
     """
+
+    name: ClassVar[Queue] = "emptiness"
 
     def __init__(
         self,
@@ -91,26 +95,30 @@ class EmptinessController:
         # Why machines are kept, and until when (loop times), by the UID of the NodeClaim.
         self._kept: dict[str, tuple[str, float]] = {}
 
-    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
-        """Subscribe this to the cache of NodePools."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.every_node_pool.add_event_handler(self._pool_changed)
+        self._caches.claims.add_event_handler(self._claim_changed)
+        self._caches.nodes.add_event_handler(self._node_changed)
+        self._caches.pods.add_event_handler(self._pod_changed)
+
+    def _pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         if new is not None:
             self._wake(new.name)
 
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims."""
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         claim = new or old
         if claim is not None and (owner := nodepool_of(claim)) is not None:
             self._wake(owner.name)
 
-    def node_changed(self, _: Node | None, new: Node | None) -> None:
-        """Subscribe this to the cache of Nodes."""
+    def _node_changed(self, _: Node | None, new: Node | None) -> None:
         if new is None:
             return
         if name := new.metadata.labels.get(labels.NODEPOOL):
             self._wake(name)
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """Subscribe this to the cache of pods: one was bound, or ended."""
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """One was bound, or ended."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)
             if node is not None and (pool := node.metadata.labels.get(labels.NODEPOOL)):

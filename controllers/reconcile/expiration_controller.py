@@ -9,6 +9,7 @@ Source: docs/references/karpenter.md#expiration.
 
 from collections.abc import Callable
 from datetime import datetime
+from typing import ClassVar
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.expiration import expires_at, why_delayed
@@ -19,6 +20,7 @@ from provisioner.api.causes import Cause
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
 from provisioner.api.time import rfc3339
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
@@ -34,6 +36,8 @@ REPLACED_SECONDS = 10.0
 
 class ExpirationController:
     """`disrupted(claim, reason)`: metrics of removals. `wake(name)` adds a NodeClaim to the work queue."""
+
+    name: ClassVar[Queue] = "expiration"
 
     def __init__(
         self,
@@ -53,8 +57,11 @@ class ExpirationController:
         self._clock = clock
         self._wall = WallClock(clock)
 
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims: one appeared."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the cache of NodeClaims."""
+        self._caches.claims.add_event_handler(self._claim_changed)
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         if old is None and new is not None and not why_foreign(new):
             self._wake(new.name)
 

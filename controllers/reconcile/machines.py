@@ -29,7 +29,6 @@ from provisioner.api.owner import is_member
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
-from provisioner.runtime.reflector import Reflector
 
 from .demand_caches import DemandCaches
 
@@ -70,20 +69,12 @@ class Leaving:
 
 
 class Machines:
-    """Subscribe its handlers before those of the controllers that read it."""
+    """Add its event handlers before those of the controllers that read it."""
 
-    def __init__(
-        self,
-        caches: DemandCaches,
-        pod_budgets: Reflector[PodDisruptionBudget],
-        *,
-        nominations: Nominations,
-        clock: Clock,
-    ) -> None:
+    def __init__(self, caches: DemandCaches, *, nominations: Nominations, clock: Clock) -> None:
         self.leaving = Leaving(_now)
         self._refused: dict[str, float] = {}
         self._caches = caches
-        self._pod_budgets = pod_budgets
         self._read: PodBudgets | None = None
         self._nominations = nominations
         self._clock = clock
@@ -93,26 +84,30 @@ class Machines:
     @property
     def current(self) -> bool:
         """Whether all caches were listed and are being watched. Otherwise disrupt nothing."""
-        return self._caches.current and self._pod_budgets.synced and self._pod_budgets.last_error is None
+        budgets = self._caches.pod_budgets
+        return self._caches.current and budgets.synced and budgets.last_error is None
 
-    def pod_budget_changed(self, *_: PodDisruptionBudget | None) -> None:
-        """Subscribe this to the cache of PodDisruptionBudgets."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.pod_budgets.add_event_handler(self._pod_budget_changed)
+        self._caches.nodes.add_event_handler(self._node_changed)
+        self._caches.pods.add_event_handler(self._pod_changed, on_synced=self._pods_synced)
+
+    def _pod_budget_changed(self, *_: PodDisruptionBudget | None) -> None:
         self._read = None
 
-    def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """Subscribe this to the cache of Nodes."""
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if new is None and old is not None:
             self._pod_events.pop(old.name, None)
         elif old is None and new is not None:
             self.pods_seen(new.name)
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """Subscribe this to the cache of pods."""
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         for name in nodes_used(old, new):
             self.pods_seen(name)
 
-    def pods_synced(self) -> None:
-        """Subscribe this to the cache of pods: what happened before its first list is not known."""
+    def _pods_synced(self) -> None:
+        """What happened before the first list of pods is not known."""
         self._began, self._pod_events = _now(), {}
 
     def pods_seen(self, node: str) -> None:
@@ -151,7 +146,7 @@ class Machines:
             leaving=claim.uid in self.leaving,
         )
         if self._read is None:
-            self._read = PodBudgets(self._pod_budgets.items())
+            self._read = PodBudgets(self._caches.pod_budgets.items())
         found = with_blockers(found, bound, self._read, self._clock.now())
         if found.blocked or self._refused.get(claim.uid, 0.0) <= now:
             return found

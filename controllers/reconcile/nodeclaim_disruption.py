@@ -8,6 +8,7 @@ Source: docs/references/karpenter.md#drift, docs/references/karpenter.md#consoli
 
 from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime
+from typing import ClassVar
 
 import structlog
 
@@ -27,6 +28,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_member, why_foreign
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS
@@ -46,6 +48,8 @@ class NodeClaimDisruption:
 
     `wake(name)` adds a NodeClaim to the work queue.
     """
+
+    name: ClassVar[Queue] = "nodeclaim-disruption"
 
     def __init__(
         self,
@@ -76,24 +80,28 @@ class NodeClaimDisruption:
         # Conflicts in a row, by the name of the NodeClaim.
         self._conflicts: dict[str, int] = {}
 
-    def claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.claims.add_event_handler(self._claim_changed)
+        self._caches.every_node_pool.add_event_handler(self._pool_changed)
+        self._caches.node_classes.add_event_handler(self._node_class_changed)
+        self._caches.pods.add_event_handler(self._pod_changed)
+
+    def _claim_changed(self, _: NodeClaim | None, new: NodeClaim | None) -> None:
         if new is not None and not why_foreign(new):
             self._wake(new.name)
 
-    def pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
-        """Subscribe this to the cache of NodePools."""
+    def _pool_changed(self, old: NodePool | None, new: NodePool | None) -> None:
         if new is None or (old is not None and _content(old) == _content(new)):
             return
         self._wake_all(self._caches.claims.by_index(NODEPOOL, new.metadata.uid))
 
-    def node_class_changed(self, _: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:
-        """Subscribe this to the cache of AgentPoolNodeClasses."""
+    def _node_class_changed(self, _: AgentPoolNodeClass | None, new: AgentPoolNodeClass | None) -> None:
         if new is not None:
             self.all_changed()
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """Subscribe this to the cache of pods: one was bound, or ended."""
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+        """One was bound, or ended."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)
             if node is not None and (key := pool_of(node)):

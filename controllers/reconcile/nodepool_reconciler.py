@@ -9,6 +9,7 @@ A NodeClaim whose NodePool was deleted without it is kept and gets an Event: onl
 from collections import deque
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from typing import ClassVar
 
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.pool_steps import PoolStep
@@ -23,6 +24,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
@@ -39,6 +41,8 @@ ORPHANED_SECONDS = 1800.0
 
 class NodePoolReconciler:
     """`known_size`: whether a VM size is in the catalogue."""
+
+    name: ClassVar[Queue] = "nodepool"
 
     def __init__(
         self,

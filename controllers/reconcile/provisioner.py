@@ -8,7 +8,7 @@ Source: docs/references/rules.md#no-machine-is-bought-twice, docs/references/kar
 import asyncio
 import math
 from collections.abc import Callable, Sequence, Set
-from typing import Protocol
+from typing import ClassVar, Protocol
 
 import msgspec
 import structlog
@@ -36,6 +36,7 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import nodepool_of
 from provisioner.api.schedulable import SchedulablePod
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 
@@ -78,6 +79,8 @@ class Provisioner:
     Both return None while they are unknown. `wake(key)` adds the key to the work queue. `compute` runs a decision.
     `on_demand()`: a pod has become provisionable.
     """
+
+    name: ClassVar[Queue] = "provisioner"
 
     def __init__(
         self,
@@ -125,7 +128,13 @@ class Provisioner:
         waiting = self._retry_at is not None or self._batch.remaining(_now()) is not None
         return waiting and bool(self._caches.node_pools())
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.claims.add_event_handler(self._claim_changed)
+        self._caches.pods.add_event_handler(self._pod_changed)
+        self._caches.pods.add_event_handler(self._brake.machines.pod_changed)
+
+    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
         """A pod that became provisionable, or whose constraints changed, joins the batch."""
         if not isinstance(new, CachedPod) or new.spec.node_name or new.waits_for:
             return
@@ -135,7 +144,7 @@ class Provisioner:
         self._on_demand()
         self._wake(KEY)
 
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """Pods of a deleting NodeClaim need another. One that cannot be launched may be to delete, or to replace."""
         starts = new is not None and new.deleting and (old is None or not old.deleting)
         if new is not None and starts and nodepool_of(new) is not None:

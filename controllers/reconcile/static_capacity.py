@@ -9,6 +9,7 @@ Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar
 
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.blockers import MOVABLE
@@ -27,6 +28,7 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_member
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
 from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
@@ -46,6 +48,8 @@ class StaticCapacity:
     Both return None while they are unknown. `wake(name)` adds a NodePool to the work queue.
     """
 
+    name: ClassVar[Queue] = "static-capacity"
+
     def __init__(
         self,
         caches: DemandCaches,
@@ -64,13 +68,17 @@ class StaticCapacity:
         self._clock = clock
         self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
 
-    def pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
-        """Subscribe this to the cache of NodePools."""
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._caches.every_node_pool.add_event_handler(self._pool_changed)
+        self._caches.claims.add_event_handler(self._claim_changed)
+
+    def _pool_changed(self, _: NodePool | None, new: NodePool | None) -> None:
         if new is not None and new.spec.replicas is not None:
             self._wake(new.name)
 
-    def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """Subscribe this to the cache of NodeClaims: one appeared, is being deleted, or is gone."""
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        """One appeared, is being deleted, or is gone."""
         claim = new or old
         if claim is None or (old is not None and new is not None and old.deleting == new.deleting):
             return

@@ -10,7 +10,11 @@ from dataclasses import dataclass
 from cloudprovider.azure.agentpool import pool_name
 from controllers.model.crd_deletion import CRD_NAMES
 from controllers.nodeclaim.lifecycle import dra
+from controllers.provisioning.pods import PodDigest, pod_indexes
+from controllers.reconcile.demand_caches import DemandCaches
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes, slice_indexes
+from provisioner.api.bounded_digest import BoundedDigest
+from provisioner.api.namespace import Namespace, NamespaceDigest
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
@@ -20,10 +24,25 @@ from provisioner.runtime.named import NamedReflectors
 from provisioner.runtime.needed import WhileNeeded
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import CRDS, NODECLAIMS, NODECLASSES, NODEPOOLS, NODES, RESOURCESLICES, crd_name
+from provisioner.runtime.resources import (
+    CRDS,
+    DAEMONSETS,
+    NAMESPACES,
+    NODECLAIMS,
+    NODECLASSES,
+    NODEPOOLS,
+    NODES,
+    PODDISRUPTIONBUDGETS,
+    RESOURCESLICES,
+    SCHEDULABLE_PODS,
+    crd_name,
+)
 from provisioner.runtime.served import WhileServed
 
 from .config import Clients
+
+# A pod that has ended uses nothing of its Node.
+LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -100,6 +119,63 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         node_classes=classes,
         slices=slices,
         optional=(*served, of_slices),
+    )
+
+
+def build_demand_caches(clients: Clients, caches: Caches, *, gpus_required: bool) -> DemandCaches:
+    """What decisions about pods and machines of NodePools read. Those in `while_needed` are filled by their `run`."""
+    kube, rng, metrics = clients.kube, clients.rng, clients.metrics
+    of_namespaces = NamespaceDigest()
+    namespaces: Reflector[Namespace] = Reflector(
+        kube,
+        NAMESPACES,
+        rng=rng,
+        indexes={},
+        digest=of_namespaces,
+        refusals=of_namespaces.refusals,
+        metrics=metrics.reflector("namespaces"),
+    )
+
+    def number() -> int:
+        return len(namespaces.items())
+
+    of_pods, of_daemon_sets, of_budgets = PodDigest(number), BoundedDigest(number), BoundedDigest(number)
+    return DemandCaches(
+        every_node_pool=caches.node_pools,
+        node_classes=caches.node_classes,
+        claims=caches.claims,
+        nodes=caches.nodes,
+        pods=Reflector(
+            kube,
+            SCHEDULABLE_PODS,
+            rng=rng,
+            indexes=pod_indexes(),
+            field_selector=LIVE_PODS,
+            digest=of_pods,
+            refusals=of_pods.refusals,
+            metrics=metrics.reflector("pods"),
+        ),
+        daemon_sets=Reflector(
+            kube,
+            DAEMONSETS,
+            rng=rng,
+            indexes={},
+            digest=of_daemon_sets,
+            refusals=of_daemon_sets.refusals,
+            metrics=metrics.reflector("daemonsets"),
+        ),
+        namespaces=namespaces,
+        pod_budgets=Reflector(
+            kube,
+            PODDISRUPTIONBUDGETS,
+            rng=rng,
+            indexes={},
+            digest=of_budgets,
+            refusals=of_budgets.refusals,
+            metrics=metrics.reflector("poddisruptionbudgets"),
+        ),
+        slices=caches.slices,
+        gpus_required=gpus_required,
     )
 
 

@@ -54,12 +54,13 @@ from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.fence import Fence
 from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.leaderelection import LeaderElector
+from provisioner.runtime.manager import Manager
 from provisioner.runtime.watched_objects import Fields, Watched, WatchedObject, WatchedObjects
 from provisioner.runtime.workqueue import WorkQueue
 
 from .caches import Caches, known_node_pools
 from .config import Clients, Config
-from .disruption import build_abandoned_commands
+from .disruption import add_abandoned_commands
 from .offerings import build_offering_tracker, offerings_in
 from .provisioning import Provisioning, Supply, build_provisioning
 
@@ -72,8 +73,9 @@ RECONCILE_TIMEOUT_SECONDS = 60.0
 class Controllers:
     """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers.
 
-    `node_pools` is the controller of NodePools and AgentPoolNodeClasses; None if they are disabled. `objects`: the
-    caches of what readiness rules name. `nvsentinel` None: it is disabled.
+    `controller` is the one of NodeClaims, whose `event_handlers` the inventory and the Lease call too. `manager` has
+    those of NodePools and of abandoned commands. `objects`: the caches of what readiness rules name. `provisioning`
+    None: NodePools are disabled, `nvsentinel` None: it is.
     """
 
     cluster_state: ClusterState
@@ -81,12 +83,11 @@ class Controllers:
     reconciler: Reconciler
     queue: WorkQueue
     controller: Controller
+    manager: Manager
     event_handlers: EventHandlers
     observer: Observer
     quota_watch: QuotaWatch
     provisioning: Provisioning | None
-    abandoned_commands: Controller
-    node_pools: Controller | None
     readiness: ReadinessRules
     objects: WatchedObjects
     cache_nodes: CacheNodes
@@ -112,13 +113,13 @@ class Controllers:
         self.event_handlers.pool_changed(key)
         self.observer.pool_changed(key)
         if self.provisioning is not None:
-            self.provisioning.disruption_conditions.conditions.instance_changed(key)
+            self.provisioning.conditions.instance_changed(key)
 
     def pools_changed(self) -> None:
         """The managed cluster changed, or the agent pools were listed for the first time or cannot be listed."""
         self.event_handlers.all_changed()
         if self.provisioning is not None:
-            self.provisioning.disruption_conditions.conditions.all_changed()
+            self.provisioning.conditions.all_changed()
 
 
 def build_controllers(
@@ -187,6 +188,7 @@ def build_controllers(
         deletes=config.gkm_cleanup,
         isolation=Isolation(clients.metrics.object_errors),
     )
+    records = NodePoolActuator(clients.kube, events, fence)
     removal_records = RemovalRecords(
         cluster_state=cluster_state, repairs=unhealthy_nodes.history, clock=clients.clock, save=build_save(elector)
     )
@@ -258,38 +260,54 @@ def build_controllers(
             caches=caches,
             inventory=inventory,
             actuator=actuator,
-            records=NodePoolActuator(clients.kube, events, fence),
+            records=records,
             supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
             launches=launches,
             observer=observer,
         )
         if config.node_pools
         else None,
-        abandoned_commands=build_abandoned_commands(clients, caches, actuator, node_pools_enabled=config.node_pools),
-        node_pools=build_node_pools(clients, caches, events, fence, observer.errors) if config.node_pools else None,
+        manager=build_manager(
+            clients,
+            caches,
+            actuator=actuator,
+            records=records,
+            leads=lambda: fence.leads,
+            errors=observer.errors,
+            node_pools=config.node_pools,
+        ),
     )
 
 
-def build_node_pools(
-    clients: Clients, caches: Caches, events: EventRecorder, fence: Fence, errors: Counter
-) -> Controller:
-    """The controller of NodePools and AgentPoolNodeClasses, subscribed to its caches."""
-    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("nodepool"))
+def build_manager(
+    clients: Clients,
+    caches: Caches,
+    *,
+    actuator: Actuator,
+    records: NodePoolActuator,
+    leads: Callable[[], bool],
+    errors: Counter,
+    node_pools: bool,
+) -> Manager:
+    """The controllers of abandoned commands, and of NodePools and AgentPoolNodeClasses if they are enabled."""
+    manager = Manager(clients.rng, clients.metrics)
+    add_abandoned_commands(manager, clients, caches, actuator, node_pools_enabled=node_pools)
+    if not node_pools:
+        return manager
+    queue = manager.queue(NodePoolReconciler)
     reconciler = NodePoolReconciler(
         queue=queue,
         node_pools=caches.node_pools,
         node_classes=caches.node_classes,
         claims=caches.claims,
         nodes=caches.nodes,
-        actuator=NodePoolActuator(clients.kube, events, fence),
+        actuator=records,
         now=clients.clock.now,
         known_size=is_known_size,
     )
-    reconciler.add_event_handlers()
-    register_nodepool_metrics(clients.metrics, caches.node_pools.items, lambda: fence.leads, errors)
-    return Controller(
-        "nodepool", queue, reconciler.reconcile, workers=1, metrics=clients.metrics.controller("nodepool")
-    )
+    manager.add(reconciler, queue)
+    register_nodepool_metrics(clients.metrics, caches.node_pools.items, leads, errors)
+    return manager
 
 
 def build_save(elector: LeaderElector | None) -> Callable[[str, str], Awaitable[None]]:

@@ -89,11 +89,9 @@ class Operator:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
                 tasks.create_task(self._controllers.controller.run(), name="controller")
-                if self._controllers.node_pools is not None:
-                    tasks.create_task(self._controllers.node_pools.run(), name="node pools")
+                self._controllers.manager.start(tasks)
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
                 tasks.create_task(self._controllers.cache_nodes.run(), name="cache nodes")
-                tasks.create_task(self._controllers.abandoned_commands.run(), name="abandoned commands")
                 if self._controllers.nvsentinel is not None:
                     tasks.create_task(self._controllers.nvsentinel.run(), name="nvsentinel")
                 if self._controllers.provisioning is not None:

@@ -10,6 +10,7 @@ from typing import Never
 
 import structlog
 
+from cloudprovider.image_watch import ImageWatch
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
@@ -21,44 +22,25 @@ from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.cluster_facts import cluster_facts
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
-from controllers.provisioning.pods import PodDigest, pod_indexes
 from controllers.reconcile.admission_errors import AdmissionErrors
 from controllers.reconcile.demand_caches import DemandCaches
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.launch_obstacles import LaunchObstacles
 from controllers.reconcile.machines import Machines
+from controllers.reconcile.nodeclaim_disruption import NodeClaimDisruption
 from controllers.reconcile.provisioner import Provisioner
 from controllers.reconcile.purchase_brake import PurchaseBrake
 from controllers.state.offering_tracker import OfferingTracker
-from provisioner.api.bounded_digest import BoundedDigest
-from provisioner.api.namespace import Namespace, NamespaceDigest
 from provisioner.api.node import Node
-from provisioner.api.nodeclass import is_own
-from provisioner.api.nodepool import NodePool
-from provisioner.api.poddisruptionbudget import PodDisruptionBudget
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.metrics.observers.disruption import DisruptionMetrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
-from provisioner.runtime.controller import Controller
-from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import DAEMONSETS, NAMESPACES, PODDISRUPTIONBUDGETS, SCHEDULABLE_PODS
-from provisioner.runtime.workqueue import WorkQueue
+from provisioner.runtime.manager import Manager
 
-from .caches import Caches
+from .caches import Caches, build_demand_caches
 from .config import Clients, Config
-from .disruption import (
-    DisruptionConditions,
-    build_disruption,
-    build_disruption_conditions,
-    build_emptiness,
-    build_expiration,
-    build_machines,
-    build_static_capacity,
-)
+from .disruption import Shared, add_conditions, add_controllers, build_image_watch
 
-# A pod that has ended uses nothing of its Node.
-LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 # A pass ends by itself: decisions end after a number of steps, and each request has its own timeout. This one is for
 # what nobody thought of; it is far above the time of a decision on a slow processor, because a cancelled one is lost.
 RECONCILE_TIMEOUT_SECONDS = 150.0
@@ -79,30 +61,21 @@ class Supply:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Provisioning:
-    """`node_pools()`: the NodePools of this controller.
+    """`instance_types()` and `max_new()` return None while they are unknown.
 
-    `instance_types()` and `max_new()` return None while they are unknown.
+    `conditions`: to be called when the inventory changes. `changed`: a NodePool was.
     """
 
-    node_pools: Callable[[], tuple[NodePool, ...]]
-    pods: Reflector[SchedulablePod]
-    daemon_sets: Reflector[DaemonSet]
-    namespaces: Reflector[Namespace]
-    pod_budgets: Reflector[PodDisruptionBudget]
+    demand: DemandCaches
+    manager: Manager
     sku_watch: SkuWatch
+    image_watch: ImageWatch
     provisioner: Provisioner
     instance_types: Callable[[], InstanceTypes | None]
     max_new: Callable[[], int | None]
-    demand: DemandCaches
     machines: Machines
     obstacles: LaunchObstacles
-    controller: Controller
-    static_capacity: Controller
-    emptiness: Controller
-    disruption: Controller
-    expiration: Controller
-    admission_errors: Controller
-    disruption_conditions: DisruptionConditions
+    conditions: NodeClaimDisruption
     changed: asyncio.Event
     scheduling_metrics: SchedulingMetrics
 
@@ -112,33 +85,22 @@ class Provisioning:
             await self._until(exists=True)
             log.info("started to watch pods: a NodePool exists")
             async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self.pods.run(), name="pods"),
-                    tasks.create_task(self.daemon_sets.run(), name="daemonsets"),
-                    tasks.create_task(self.namespaces.run(), name="namespaces"),
-                    tasks.create_task(self.pod_budgets.run(), name="poddisruptionbudgets"),
+                running: list[asyncio.Task[Never]] = [
+                    *(tasks.create_task(one.run(), name="cache") for one in self.demand.while_needed),
                     tasks.create_task(self.sku_watch.run(), name="skus"),
-                    tasks.create_task(self.controller.run(), name="provisioner"),
-                    tasks.create_task(self.static_capacity.run(), name="static-capacity"),
-                    tasks.create_task(self.emptiness.run(), name="emptiness"),
-                    tasks.create_task(self.disruption.run(), name="disruption"),
-                    tasks.create_task(self.expiration.run(), name="expiration"),
-                    tasks.create_task(self.admission_errors.run(), name="admission-errors"),
-                    tasks.create_task(self.disruption_conditions.controller.run(), name="nodeclaim-disruption"),
-                    tasks.create_task(self.disruption_conditions.image_watch.run(), name="images"),
+                    tasks.create_task(self.image_watch.run(), name="images"),
+                    *self.manager.start(tasks),
                 ]
                 await self._until(exists=False)
                 for task in running:
                     task.cancel()
             log.info("stopped to watch pods: no NodePool exists")
-            self.pods.reset()
-            self.daemon_sets.reset()
-            self.namespaces.reset()
-            self.pod_budgets.reset()
+            for cache in self.demand.while_needed:
+                cache.reset()
             self.scheduling_metrics.stopped()
 
     async def _until(self, *, exists: bool) -> None:
-        while bool(self.node_pools()) is not exists:
+        while bool(self.demand.node_pools()) is not exists:
             self.changed.clear()
             await self.changed.wait()
 
@@ -156,82 +118,21 @@ def build_provisioning(
     observer: Observer,
 ) -> Provisioning:
     """Subscribes to the caches, which must not run yet. `records` writes what node classes record of machines."""
-    kube, rng, metrics = clients.kube, clients.rng, clients.metrics
-    queue = WorkQueue(rng, metrics=metrics.workqueue("provisioner"))
-    of_namespaces = NamespaceDigest()
-    namespaces: Reflector[Namespace] = Reflector(
-        kube,
-        NAMESPACES,
-        rng=rng,
-        indexes={},
-        digest=of_namespaces,
-        refusals=of_namespaces.refusals,
-        metrics=metrics.reflector("namespaces"),
-    )
-
-    def number() -> int:
-        return len(namespaces.items())
-
-    digest, of_daemon_sets, of_budgets = PodDigest(number), BoundedDigest(number), BoundedDigest(number)
-    pods: Reflector[SchedulablePod] = Reflector(
-        kube,
-        SCHEDULABLE_PODS,
-        rng=rng,
-        indexes=pod_indexes(),
-        field_selector=LIVE_PODS,
-        digest=digest,
-        refusals=digest.refusals,
-        metrics=metrics.reflector("pods"),
-    )
-    daemon_sets: Reflector[DaemonSet] = Reflector(
-        kube,
-        DAEMONSETS,
-        rng=rng,
-        indexes={},
-        digest=of_daemon_sets,
-        refusals=of_daemon_sets.refusals,
-        metrics=metrics.reflector("daemonsets"),
-    )
-    pod_budgets: Reflector[PodDisruptionBudget] = Reflector(
-        kube,
-        PODDISRUPTIONBUDGETS,
-        rng=rng,
-        indexes={},
-        digest=of_budgets,
-        refusals=of_budgets.refusals,
-        metrics=metrics.reflector("poddisruptionbudgets"),
-    )
+    metrics, manager = clients.metrics, Manager(clients.rng, clients.metrics)
     changed = asyncio.Event()
-
-    def node_pools() -> tuple[NodePool, ...]:
-        found = caches.node_pools.items()
-        return tuple(pool for pool in found if is_own(pool.spec.template.spec.node_class_ref))
-
+    demand = build_demand_caches(clients, caches, gpus_required=config.policy.gpu_readiness == "require")
     scheduling = SchedulingMetrics(metrics, observer.errors, clients.clock)
-    demand = DemandCaches(
-        node_pools=node_pools,
-        node_class=caches.node_classes.get,
-        claims=caches.claims,
-        nodes=caches.nodes,
-        pods=pods,
-        daemon_sets=daemon_sets,
-        namespaces=namespaces,
-        slices=caches.slices,
-        gpus_required=config.policy.gpu_readiness == "require",
-    )
     instance_types = build_instance_types(inventory, supply, caches.nodes.items)
     nominations = Nominations()
     max_new = build_max_new(caches, inventory, config.policy)
     obstacles = LaunchObstacles(
         supply.tracker,
         key_of=caches.indexes.key_of,
-        node_class=caches.node_classes.get,
+        node_class=demand.node_class,
         policy=config.policy,
         clock=clients.clock,
     )
-    brake = PurchaseBrake(
-        demand, records, actuator.record_event, clock=clients.clock, compute=clients.compute, observer=scheduling
-    )
+    queue = manager.queue(Provisioner)
     provisioner = Provisioner(
         demand,
         actuator,
@@ -245,115 +146,78 @@ def build_provisioning(
         nominations=nominations,
         launches=launches,
         obstacles=obstacles,
-        brake=brake,
+        brake=PurchaseBrake(
+            demand, records, actuator.record_event, clock=clients.clock, compute=clients.compute, observer=scheduling
+        ),
     )
     supply.quota_watch.add_user(lambda: provisioner.pending)
     caches.node_pools.add_event_handler(lambda *_: changed.set())
-    caches.claims.add_event_handler(provisioner.claim_changed)
-    pods.add_event_handler(provisioner.pod_changed)
-    pods.add_event_handler(brake.machines.pod_changed)
-    pods.add_event_handler(scheduling.pod_changed)
-    controller = Controller(
-        "provisioner",
-        queue,
-        provisioner.reconcile,
-        workers=1,
-        reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS,
-        metrics=metrics.controller("provisioner"),
+    manager.add(provisioner, queue, reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS)
+    demand.pods.add_event_handler(scheduling.pod_changed)
+    machines = Machines(demand, nominations=nominations, clock=clients.clock)
+    machines.add_event_handlers()
+    shared = Shared(
+        clients=clients,
+        demand=demand,
+        actuator=actuator,
+        machines=machines,
+        nominations=nominations,
+        obstacles=obstacles,
+        instance_types=instance_types,
+        max_new=max_new,
+        undecided=provisioner.undecided,
+        disrupted=observer.disrupted,
+        metrics=DisruptionMetrics(
+            metrics,
+            observer.errors,
+            clients.clock,
+            node_pools=lambda: demand.node_pools() if demand.pods.synced else (),
+            machines=machines.of,
+        ),
+        policy=config.policy,
     )
-    machines = build_machines(clients, caches, demand, pod_budgets, nominations)
-    disruption_metrics = DisruptionMetrics(
-        metrics,
-        observer.errors,
-        clients.clock,
-        node_pools=lambda: node_pools() if pods.synced else (),
-        machines=machines.of,
-    )
+    add_controllers(manager, shared)
+    add_admission_errors(manager, shared, caches, observer)
+    image_watch = build_image_watch(clients, caches, inventory)
     return Provisioning(
-        node_pools=node_pools,
-        pods=pods,
-        daemon_sets=daemon_sets,
-        namespaces=namespaces,
-        pod_budgets=pod_budgets,
+        demand=demand,
+        manager=manager,
         sku_watch=supply.sku_watch,
+        image_watch=image_watch,
         provisioner=provisioner,
         instance_types=instance_types,
         max_new=max_new,
-        demand=demand,
         machines=machines,
         obstacles=obstacles,
-        controller=controller,
-        static_capacity=build_static_capacity(
-            clients, caches, demand, actuator, instance_types=instance_types, max_new=max_new
-        ),
-        emptiness=build_emptiness(
-            clients,
-            caches,
-            demand,
-            actuator,
-            machines=machines,
-            instance_types=instance_types,
-            undecided=provisioner.undecided,
-            observer=observer,
-            metrics=disruption_metrics,
-        ),
-        disruption=build_disruption(
-            clients,
-            caches,
-            demand,
-            actuator,
-            machines=machines,
-            obstacles=obstacles,
-            nominations=nominations,
-            instance_types=instance_types,
-            max_new=max_new,
-            undecided=provisioner.undecided,
-            observer=observer,
-            metrics=disruption_metrics,
-            policy=config.policy,
-        ),
-        expiration=build_expiration(clients, caches, demand, actuator, machines=machines, observer=observer),
-        admission_errors=build_admission_errors(
-            clients, caches, pods, actuator, policy=config.policy, observer=observer
-        ),
-        disruption_conditions=build_disruption_conditions(
-            clients,
-            caches,
-            demand,
-            actuator,
+        conditions=add_conditions(
+            manager,
+            shared,
+            caches=caches,
             inventory=inventory,
+            image_watch=image_watch,
             skus=lambda: supply.sku_watch.skus,
-            machines=machines,
         ),
         changed=changed,
         scheduling_metrics=scheduling,
     )
 
 
-def build_admission_errors(
-    clients: Clients,
-    caches: Caches,
-    pods: Reflector[SchedulablePod],
-    actuator: Actuator,
-    *,
-    policy: Policy,
-    observer: Observer,
-) -> Controller:
-    """The controller that reads the pods which the kubelet rejected, subscribed to the cache of pods."""
-    queue = WorkQueue(clients.rng, metrics=clients.metrics.workqueue("admission-errors"))
-    errors = AdmissionErrors(
-        indexes=caches.indexes,
-        nodes=caches.nodes,
-        now=clients.clock.now,
-        policy=policy,
-        actuator=actuator,
-        wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
-        seen=observer.rejected,
+def add_admission_errors(manager: Manager, shared: Shared, caches: Caches, observer: Observer) -> None:
+    """The controller that reads the pods which the kubelet rejected."""
+    queue = manager.queue(AdmissionErrors)
+    manager.add(
+        AdmissionErrors(
+            indexes=caches.indexes,
+            nodes=caches.nodes,
+            pods=shared.demand.pods,
+            now=shared.clients.clock.now,
+            policy=shared.policy,
+            actuator=shared.actuator,
+            wake=lambda name: queue.add_after(name, COLLECT_SECONDS),
+            seen=observer.rejected,
+        ),
+        queue,
     )
-    pods.add_event_handler(errors.pod_changed)
-    caches.nodes.add_event_handler(errors.node_changed)
-    metrics = clients.metrics.controller("admission-errors")
-    return Controller("admission-errors", queue, errors.reconcile, workers=1, metrics=metrics)
 
 
 def build_instance_types(

@@ -24,7 +24,7 @@ NAMES_MAX = 5
 
 async def explain_pod(world: World, name: str) -> Answer:
     """What happens to the pod `namespace/name`."""
-    pod = world.provisioning.pods.get(name)
+    pod = world.provisioning.demand.pods.get(name)
     if not isinstance(pod, CachedPod):
         return Answer(kind="Pod", name=name, answer="needs no machine: it has ended")
     if pod.spec.node_name:

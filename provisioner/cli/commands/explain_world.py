@@ -126,10 +126,8 @@ async def _read_cluster(caches: Caches, provisioning: Provisioning, *, pods: boo
     if any(map(dra.reads_slices, caches.node_classes.items())) or any(map(dra.needs_slices, claims)):
         await _list(caches.slices)
     if pods:
-        await provisioning.namespaces.list_once()
-        await provisioning.daemon_sets.list_once()
-        await provisioning.pods.list_once()
-        await provisioning.pod_budgets.list_once()
+        for cache in provisioning.demand.while_needed:
+            await cache.list_once()
         await _list(caches.node_pools)
 
 
