@@ -16,7 +16,7 @@ from provisioner.api.time import EARLIEST
 from .fleet import D8, NOW, T4, T4_16, UP, Fleet, pool
 
 DRIFTED = (*UP, "Drifted")
-QUIET = {"quiet_since": EARLIEST}
+QUIET: dict[str, Any] = {"quiet_since": EARLIEST}
 FULL = (
     "spec.limits[nodes] is 4 and counts NodeClaims that are being deleted or replaced: others are replaced after them"
 )
@@ -83,7 +83,7 @@ def test_a_cause_of_drift_comes_before_that_of_emptiness() -> None:
 
 def static(limit: str = "", names: str = "abc") -> Fleet:
     """A static NodePool of drifted machines, and of one that was created since."""
-    limits = {"limits": {"nodes": limit}} if limit else {}
+    limits: dict[str, Any] = {"limits": {"nodes": limit}} if limit else {}
     fleet = Fleet(pool(replicas=len(names), **limits))
     for name in names:
         fleet.add(name, T4, [(1, 1)], up=DRIFTED if name != "c" else UP)
