@@ -6,14 +6,16 @@ Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller.
 """
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 
 import msgspec
 
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api.causes import ConsolidationType, Decision, Reason
+from provisioner.api.nodepool import NodePool
 
-from .machine import Machine
+from .machine import Machine, budget_left
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,6 +46,24 @@ def consolidation_type(reason: Reason, machines: int) -> ConsolidationType:
     if reason == "Underutilized":
         return "multi" if machines > 1 else "single"
     return "empty" if reason == "Empty" else ""
+
+
+def renewed(command: Command, owned: Iterable[tuple[NodePool, Sequence[Machine]]], now: datetime) -> Command | None:
+    """The command with its machines as they are now; None if it is not allowed any more.
+
+    `owned`: the NodePools, each with all of its machines.
+    """
+    uids, found = {one.claim.uid for one in command.machines}, list[Machine]()
+    for pool, machines in owned:
+        own = [one for one in machines if one.claim.uid in uids]
+        if not own:
+            continue
+        left = budget_left(pool, machines, command.reason, now)
+        blocked = (one.blocked_eventually if command.reason == "Drifted" else one.blocked for one in own)
+        if any(blocked) or (left is not None and len(own) > left):
+            return None
+        found += own
+    return msgspec.structs.replace(command, machines=tuple(found)) if len(found) == len(uids) else None
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,18 +8,18 @@ Source: docs/references/karpenter.md#disruption-queue, https://karpenter.sh/docs
 """
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
 import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.command import Command, Evaluation
+from controllers.disruption.command import Command, Evaluation, renewed
 from controllers.disruption.commands_under_way import Places, Replacement, replaced_by
 from controllers.disruption.consolidation import validated
 from controllers.disruption.destinations import lost, rooms
-from controllers.disruption.machine import Machine, budget_left
+from controllers.disruption.machine import Machine
 from controllers.disruption.methods import CONSOLIDATION, EMPTINESS, METHODS, Method, Pass
 from controllers.disruption.places import places
 from controllers.disruption.retries import Retries
@@ -31,7 +31,7 @@ from provisioner.api.causes import REASONS, Cause, Reason
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of, why_foreign
+from provisioner.api.owner import why_foreign
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
@@ -222,10 +222,12 @@ class DisruptionController:
 
     async def _begin(self, command: Command, types: InstanceTypes, view: View) -> float:
         """Carry out a command, unless its machines, budgets or destinations have changed since the decision."""
-        current = self._current(command)
+        machines = self._machines.by_pool()
+        owned = [(pool, machines[pool.name]) for pool in self._caches.node_pools()]
+        current = renewed(command, owned, self._clock.now())
         if current is None or self._undecided():
             return BUSY_SECONDS
-        if why := self._lost(command, view):
+        if why := self._lost(command, view, (one for found in machines.values() for one in found)):
             log.info("disruption rejected", NodeClaims=_names(command), cause=why)
             self._observer.rejected(command)
             return BUSY_SECONDS
@@ -233,14 +235,13 @@ class DisruptionController:
         self._searches.search_again()
         return BUSY_SECONDS if seconds is None else seconds
 
-    def _lost(self, command: Command, view: View) -> str:
+    def _lost(self, command: Command, view: View, machines: Iterable[Machine]) -> str:
         """Why the destinations of a command have not the room any more that they had in the view."""
         names, caches = command.destinations, self._caches
         nodes = [node for name in names if (node := caches.nodes.get(name)) is not None]
         pods = [pod for name in names for pod in caches.pods.by_index(BY_NODE, name)]
         before = rooms(names, view.observed.nodes, view.observed.pods)
-        every = [one for machines in self._machines.by_pool().values() for one in machines]
-        return lost(before, rooms(names, nodes, pods), every)
+        return lost(before, rooms(names, nodes, pods), machines)
 
     async def _places(self, command: Replacement) -> Places | None:
         """Where the pods of the old machines of a command go now; None if that cannot be computed now."""
@@ -249,24 +250,6 @@ class DisruptionController:
             return None
         view, _ = await self._reader.view(self._reader.read(types, 0))
         return await self._compute(lambda: places(view, command))
-
-    def _current(self, command: Command) -> Command | None:
-        """The command with its machines as they are now; None if it is not allowed any more."""
-        uids = {one.claim.uid for one in command.machines}
-        owners = {owner.uid for one in command.machines if (owner := nodepool_of(one.claim)) is not None}
-        now = self._clock.now()
-        found = list[Machine]()
-        for pool in self._caches.node_pools():
-            if pool.metadata.uid not in owners:
-                continue
-            machines = self._machines.of(pool)
-            own = [one for one in machines if one.claim.uid in uids]
-            left = budget_left(pool, machines, command.reason, now)
-            blocked = (one.blocked_eventually if command.reason == "Drifted" else one.blocked for one in own)
-            if any(blocked) or (left is not None and len(own) > left):
-                return None
-            found += own
-        return msgspec.structs.replace(command, machines=tuple(found)) if len(found) == len(uids) else None
 
     def _changed(self) -> None:
         self._searches.search_again()
