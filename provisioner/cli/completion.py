@@ -1,4 +1,4 @@
-"""Shell completion: the script for a shell, and the words that the script requests from the program at each Tab."""
+"""The words that the script of `completion` requests from the program at each Tab."""
 
 import argparse
 from collections.abc import Iterable
@@ -6,17 +6,8 @@ from pathlib import Path
 
 import argcomplete
 from argcomplete.completers import BaseCompleter, FilesCompleter
-from argcomplete.shell_integration import shellcode
 
-from .parser import PROGRAM, build_parser
-
-# The variable by which the script marks its calls of the program.
-REQUEST = "_ARGCOMPLETE"
-
-
-def script(shell: str) -> str:
-    """The script that completes commands, flags, choices and files in this shell of `SHELLS`."""
-    return f"{shellcode([PROGRAM], shell=shell).strip()}\n"
+from .parser import build_parser
 
 
 def complete() -> None:

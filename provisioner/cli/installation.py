@@ -11,7 +11,12 @@ from importlib.util import find_spec
 from pathlib import Path
 
 PACKAGES = ("cloudprovider", "controllers")
-# The second distribution, and the libraries that only it needs.
+# The second distribution, which the image does not contain; no package is published.
+TRY_DISTRIBUTION = "aks-gpu-provisioner-try"
+INSTALL_TRY = (
+    "In a checkout of the same version: pip install ./provisioner, or pipx inject aks-gpu-provisioner ./provisioner"
+)
+# Its modules, and the libraries that only it needs.
 TRY_MODULES = ("provisioner.trial", "celpy", "jsonpatch", "jsonschema_rs", "rich")
 HOME = Path(__file__).resolve().parents[2]
 

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from packaging.utils import canonicalize_name
 
-from provisioner.cli.descriptions import INSTALL_TRY
+from provisioner.cli.installation import INSTALL_TRY
 from provisioner.version import DISTRIBUTION, own_version
 from tests.unit.repository.test_distribution import OF_TRY, TOP
 from tests.unit.repository.test_locks import IMAGE, pins

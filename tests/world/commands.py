@@ -20,11 +20,12 @@ from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, d
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
 from controllers.model.policy import Policy
+from provisioner.cli.command import Act
+from provisioner.cli.commands import adopt, gc, release, uninstall
 from provisioner.cli.commands.check import print_results
 from provisioner.cli.commands.check_azure import azure
 from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
-from provisioner.cli.commands.command import act
 from provisioner.cli.commands.console import Console
 from provisioner.cli.commands.doctor import run as run_doctor
 from provisioner.cli.commands.explain import explain as run_explain
@@ -49,6 +50,7 @@ from .harness import EPOCH, Sim
 from .program import kube_client
 
 WHO = "admin"
+ACTS: dict[str, Act] = {"gc": gc.run, "adopt": adopt.run, "release": release.run, "uninstall": uninstall.run}
 
 
 @dataclass(frozen=True)
@@ -84,7 +86,11 @@ async def command(
     wanted = parse([name, *words]).arguments
     async with AsyncExitStack() as sessions:
         tools = await _tools(sim, sessions, policy or Policy(), node_pools=node_pools)
-        code = await act(name, tools, wanted, Console(out, err, None if answer is None else ask))
+        try:
+            code = await ACTS[name](tools, wanted, Console(out, err, None if answer is None else ask))
+        except Refused as refused:
+            err.write(refused.printed(f"gpu-provisioner {name}"))
+            code = refused.code
     return Ended(code, out.getvalue(), err.getvalue(), tuple(questions))
 
 

@@ -7,14 +7,15 @@ import argparse
 import tempfile
 from pathlib import Path
 
-from provisioner.cli.descriptions import COMMANDS
-from provisioner.cli.parser import Parser, build_parser
+from provisioner.cli.arguments import Parser
+from provisioner.cli.definitions import COMMANDS
+from provisioner.cli.parser import build_parser
 from provisioner.trial.output.records import documented
 from provisioner.trial.scenarios import SCENARIOS
 
 from .markdown import block, code, page, table
 
-SOURCE = "provisioner/cli/descriptions.py and provisioner/cli/parser.py"
+SOURCE = "provisioner/cli/definitions"
 
 INTRODUCTION = """\
 `gpu-provisioner COMMAND --help` prints the same text. Without a command, the flags are those of `run`, as for

@@ -25,7 +25,9 @@ from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.workload import Job, WorkloadPod
 from provisioner.cli.output import encoded
-from provisioner.runtime.clock import Clock
+from provisioner.operator.clients import open_kube
+from provisioner.operator.config import policy_from
+from provisioner.runtime.clock import Clock, SystemClock
 from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
@@ -38,6 +40,7 @@ from provisioner.runtime.resources import (
     WORKLOAD_DAEMONSETS,
     WORKLOAD_PODS,
 )
+from provisioner.settings import Settings
 
 from .console import Console
 from .doctor_report import Machine, Report, is_open, lines, machine, source_of
@@ -47,6 +50,12 @@ CLOSED = 3
 # The pods of more Nodes than this are read in one LIST.
 SEPARATE_READS = 5
 SCHEDULED = "spec.nodeName!="
+
+
+async def connect(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+    """Report on the cluster of the settings, which need nothing of Azure; returns the exit code. Raises Refused."""
+    async with open_kube(settings) as kube:
+        return await run(kube, policy_from(settings), SystemClock(), wanted, console)
 
 
 async def run(kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespace, console: Console) -> int:

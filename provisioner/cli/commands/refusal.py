@@ -19,6 +19,15 @@ class Refused(Exception):
         self.remedy = printable(remedy)
         self.code = code
 
+    def printed(self, prefix: str) -> str:
+        """Two lines, which begin with the name of the program or the command."""
+        return f"{prefix}: {self.cause}\n    {self.remedy}\n"
+
+
+def bad_kubeconfig(error: Exception) -> Refused:
+    """The error for a kubeconfig that the SDK does not accept."""
+    return Refused(str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.", USAGE)
+
 
 def by_api_server(error: KubeError) -> Refused:
     """The error for a request that the API server refused or did not receive."""

@@ -19,7 +19,7 @@ from controllers.model.steps import Event, ReleaseFinalizer
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.cli.descriptions import RELEASE_FLAG
+from provisioner.cli.arguments import RELEASE_FLAG
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kept import whole
 from provisioner.runtime.kube_errors import KubeError

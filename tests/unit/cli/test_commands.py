@@ -13,7 +13,7 @@ import pytest
 from provisioner.cli.commands.console import Console, terminal_prompt
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.tables import counted, table
-from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.main import run_command
 
 ENV = {

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.main import run_command
 from provisioner.settings import OPTIONS
 

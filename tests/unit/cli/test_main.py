@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.installation import PACKAGES
 from provisioner.cli.main import main, run_command
 from provisioner.settings import OPTIONS

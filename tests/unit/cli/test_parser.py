@@ -4,8 +4,10 @@ import argparse
 
 import pytest
 
-from provisioner.cli.descriptions import COMMANDS
-from provisioner.cli.parser import CommandLine, UsageError, build_parser, parse
+from provisioner.cli.arguments import UsageError
+from provisioner.cli.command import CommandLine
+from provisioner.cli.definitions import COMMANDS
+from provisioner.cli.parser import build_parser, parse
 from provisioner.settings import IGNORED, OPTIONS, assignment
 
 

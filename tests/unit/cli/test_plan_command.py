@@ -17,7 +17,7 @@ from provisioner.cli.commands import plan as command
 from provisioner.cli.commands.console import Console
 from provisioner.cli.commands.planning import CREATED, DERIVED, PUT_TIME, UID
 from provisioner.cli.commands.refusal import Refused
-from provisioner.cli.descriptions import INSTALL_TRY
+from provisioner.cli.installation import INSTALL_TRY
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
 

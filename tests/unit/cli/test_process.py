@@ -9,7 +9,8 @@ import pytest
 
 from controllers.model.crd_deletion import NODECLAIM_CRD
 from provisioner.cli.commands.check import FAILED_CHECK
-from provisioner.cli.main import FAILED, INTERRUPTED, OK, USAGE
+from provisioner.cli.commands.refusal import FAILED
+from provisioner.cli.main import INTERRUPTED, OK, USAGE
 from provisioner.operator import controllers, health
 from provisioner.runtime import log_sampling, logs, server, signals
 from provisioner.runtime.leaderelection import LeaderElector

@@ -10,7 +10,7 @@ from pathlib import Path
 import helm_python
 import pytest
 
-from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.definitions import COMMANDS
 from tests.unit.charts.chart_values import EVERYTHING, Json, defaults, named, render, schema_of, with_value
 from tools.dashboards.alerts import ALERTS
 from tools.dashboards.panels import PREFIX, RUNBOOKS

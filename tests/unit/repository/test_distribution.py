@@ -17,8 +17,8 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from provisioner.api.crd import KARPENTER
-from provisioner.cli.descriptions import COMMANDS, INSTALL_TRY, TRY_DISTRIBUTION
-from provisioner.cli.installation import PACKAGES, TRY_MODULES
+from provisioner.cli.definitions import COMMANDS
+from provisioner.cli.installation import INSTALL_TRY, PACKAGES, TRY_DISTRIBUTION, TRY_MODULES
 from provisioner.version import DISTRIBUTION, own_version
 
 ROOT = Path(__file__).parents[3]

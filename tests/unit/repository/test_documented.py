@@ -26,7 +26,7 @@ from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import SchedulablePod
-from provisioner.cli.descriptions import COMMANDS
+from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
 from provisioner.settings import IGNORED, OPTIONS
