@@ -80,9 +80,11 @@ class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data.
 
     `slices`: the MIG profiles that the size supports, such as MIG1g, with the name of a slice, such as 1g.10gb.
+    `model` includes the memory, so that sizes of one model have equal GPUs; "" if it is not known.
     """
 
     resource: str = ""
+    model: str = ""
     count: int = 0
     known: bool = True
     slices: Mapping[str, str] = NO_LABELS

@@ -8,8 +8,12 @@ https://github.com/NVIDIA/k8s-device-plugin/blob/main/docs/gpu-feature-discovery
 """
 
 from collections.abc import Mapping
+from functools import cache
 
-from .instance_types import InstanceType
+from cloudprovider.cloud import DeviceTemplate
+from provisioner.vendors import BY_RESOURCE
+
+from .instance_types import InstanceType, gpu_sizes
 
 _MIB = 2**20
 # A10 machines report a GRID profile that depends on the driver.
@@ -41,7 +45,17 @@ def product(size: str, model: str) -> str:
     return _PRODUCTS.get(model, "")
 
 
-def memory_bytes(found: InstanceType) -> int | None:
-    """The memory of one GPU; None if it is not known."""
-    mib = _MEMORY_MIB.get(found.model)
-    return None if mib is None else mib * _MIB
+@cache
+def device_templates() -> Mapping[str, DeviceTemplate]:
+    """A GPU of each size, as its driver will publish it."""
+    return {one.name: _template(one) for one in gpu_sizes()}
+
+
+def _template(one: InstanceType) -> DeviceTemplate:
+    vendor, mib = BY_RESOURCE[one.resource], _MEMORY_MIB.get(one.model)
+    return DeviceTemplate(
+        driver=vendor.driver,
+        type=vendor.device_type,
+        product=product(one.name, one.model) or None,
+        memory=None if mib is None else mib * _MIB,
+    )

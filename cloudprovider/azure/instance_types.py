@@ -121,5 +121,5 @@ def gpus_of(size: str) -> Gpus:
     """The GPUs of a size; count 0 for a size without GPUs, `known` False for a GPU size without data."""
     sku = lookup(size)
     if sku is not None:
-        return Gpus(resource=sku.resource, count=sku.gpus, slices=sku.slices)
+        return Gpus(resource=sku.resource, model=sku.model, count=sku.gpus, slices=sku.slices)
     return Gpus(known=not is_gpu_size(size))

@@ -10,7 +10,7 @@ docs/references/nodes.md#labels-of-aks, docs/references/nodes.md#zones, docs/ref
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 from cloudprovider.interface import SPOT, CapacityType
 from provisioner.api import labels
@@ -25,6 +25,7 @@ from .pricing import Size
 DOMAIN = "karpenter.azure.com"
 AKS = "kubernetes.azure.com"
 ACCELERATOR = "accelerator"
+GPU_NAME = f"{DOMAIN}/sku-gpu-name"
 PLACEMENT_SCOPE = f"{DOMAIN}/placement-scope"
 SPOT_TAINT = Taint(key=labels.AKS_SPOT, value="spot", effect="NoSchedule")
 DEFAULTS = NodeClassSpec()
@@ -65,7 +66,7 @@ def machine_labels(size: Size) -> dict[str, str]:
         f"{DOMAIN}/sku-cpu": str(size.vcpus),
         f"{DOMAIN}/sku-memory": str(size.memory_gib * 1024),
         f"{DOMAIN}/sku-gpu-count": str(size.gpus),
-        f"{DOMAIN}/sku-gpu-name": size.gpu_model.split(" ")[0] if size.gpus else "",
+        GPU_NAME: size.gpu_model.split(" ")[0] if size.gpus else "",
         f"{DOMAIN}/sku-gpu-manufacturer": size.gpu_vendor if size.gpus else "",
         # In the name of a size, the letter s among the features stands for premium storage.
         f"{DOMAIN}/sku-storage-premium-capable": str("s" in series[3]).lower() if series else "",
@@ -99,6 +100,12 @@ def aks_labels(settings: NodeClassSpec = DEFAULTS) -> dict[str, str | None]:
     }
 
 
+def labels_of_node_class(known: Collection[str], settings: NodeClassSpec) -> dict[str, str | None]:
+    """Those of the labels that a node class with these settings changes; "" for one that the Node does not bear."""
+    own = {key: value for key, value in aks_labels(settings).items() if value != _DEFAULT_LABELS[key]}
+    return {key: value for key, value in own.items() if key in known} | of_subnet(known, settings.vnet_subnet_id)
+
+
 def of_subnet(keys: Iterable[str], subnet: str) -> dict[str, str | None]:
     """Those of the labels that have other values in a pool with this subnet; None for an unknown value.
 
@@ -128,9 +135,16 @@ def offering_taints(capacity_type: CapacityType) -> tuple[Taint, ...]:
     return (SPOT_TAINT,) if capacity_type == SPOT else ()
 
 
+_DEFAULT_LABELS = aks_labels()
 # The labels that depend on the pool, its size or its offering.
 _OF_POOL = frozenset(
-    {*aks_labels(), *offering_labels(SPOT, regional=True), f"{AKS}/sku-cpu", f"{AKS}/sku-memory", f"{AKS}/accelerator"}
+    {
+        *_DEFAULT_LABELS,
+        *offering_labels(SPOT, regional=True),
+        f"{AKS}/sku-cpu",
+        f"{AKS}/sku-memory",
+        f"{AKS}/accelerator",
+    }
 )
 
 

@@ -7,7 +7,10 @@ Source: docs/references/nodes.md#reserved-resources, docs/references/nodes.md#po
 docs/references/nodes.md#ephemeral-storage.
 """
 
+from collections.abc import Mapping
+
 from cloudprovider.interface import ResourceSku
+from provisioner.api.nodeclass import NodeClassSpec
 
 # What AKS sets if a pool does not state it, by network plugin; MAX_PODS for a cluster that is not known.
 MAX_PODS = 110
@@ -24,6 +27,8 @@ _VM_OVERHEAD = 0.075
 # The share of a disk that its file system has, and the part of that which is left before the kubelet evicts pods.
 _FILE_SYSTEM = 0.96
 _EVICTION_SHARE = 0.9
+_MILLI = 1000
+_MIB = 2**20 * _MILLI
 
 
 def default_max_pods(plugin: str, mode: str) -> int:
@@ -76,3 +81,34 @@ def ephemeral_storage(disk_gib: int) -> tuple[int, int]:
     """Capacity and allocatable ephemeral storage of an OS disk, in bytes."""
     size = int(disk_gib * 2**30 * _FILE_SYSTEM)
     return size, int(size * _EVICTION_SHARE)
+
+
+def of_node_class(
+    capacity: Mapping[str, int], allocatable: Mapping[str, int], settings: NodeClassSpec
+) -> tuple[dict[str, int], dict[str, int]]:
+    """The amounts of a machine that these settings change, in thousandths: its pods, their memory, and its OS disk."""
+    changed, left = dict[str, int](), dict[str, int]()
+    if settings.max_pods is not None:
+        memory = capacity.get("memory", 0) // _MIB
+        before = kube_reserved_mib(memory, capacity.get("pods", 0) // _MILLI)
+        more = (before - kube_reserved_mib(memory, settings.max_pods)) * _MIB
+        left["memory"] = max(0, allocatable.get("memory", 0) + more)
+        changed["pods"] = left["pods"] = settings.max_pods * _MILLI
+    if (gib := _disk_gib(capacity, settings)) is not None:
+        disk, usable = ephemeral_storage(gib)
+        changed["ephemeral-storage"], left["ephemeral-storage"] = disk * _MILLI, usable * _MILLI
+    return changed, left
+
+
+def _disk_gib(capacity: Mapping[str, int], settings: NodeClassSpec) -> int | None:
+    """The size of the OS disk in GiB where the settings determine it; None: as the size has it.
+
+    Of an ephemeral disk without a size only the least is known where the size has a managed one.
+    """
+    if settings.os_disk_size_gb or not settings.os_disk_type:
+        return settings.os_disk_size_gb or None
+    managed = managed_disk_gib(capacity.get("cpu", 0) // _MILLI)
+    if settings.os_disk_type == "Managed":
+        return managed
+    is_managed = capacity.get("ephemeral-storage") == ephemeral_storage(managed)[0] * _MILLI
+    return DISK_GIB if is_managed else None

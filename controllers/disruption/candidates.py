@@ -4,12 +4,10 @@ Source: docs/references/karpenter.md#consolidation.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from itertools import islice
 
 import msgspec
 
-from controllers.model.storage import Storage
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
@@ -101,12 +99,12 @@ def with_pods(
 
     `eventual`: a pod that is not created again does not keep a machine whose terminationGracePeriod bounds the drain.
     """
-    models, kept = GpuModels(view.types.types, GpuParts(view.observed)), dict[str, str]()
+    models, kept = GpuModels(view.types, GpuParts(view.observed, view.types.cloud)), dict[str, str]()
     known = list[tuple[Candidate, list[tuple[str, model.PodSpec, model.PodSpec]]]]()
     for one in found:
         try:
             bounded = one.machine.claim.spec.termination_grace_period is not None
-            specs = [*_moving(one, view.observed.storage, models, lose=eventual and bounded, now=view.now)]
+            specs = [*_moving(one, view, models, lose=eventual and bounded)]
         except ValueError as error:
             kept[one.machine.claim.name] = str(error)
             continue
@@ -219,7 +217,7 @@ def is_initialized(machine: Machine) -> bool:
 
 
 def _moving(
-    one: Candidate, storage: Storage, models: GpuModels, *, lose: bool, now: datetime
+    one: Candidate, view: View, models: GpuModels, *, lose: bool
 ) -> Iterator[tuple[str, model.PodSpec, model.PodSpec]]:
     """The pods that need another place, kept on their GPU model and as they are.
 
@@ -227,9 +225,9 @@ def _moving(
     """
     for pod in one.machine.pods:
         # A protection for a time can have passed, which `moves` does not tell.
-        if pod.recreated and not pod.protects(now):
+        if pod.recreated and not pod.protects(view.now):
             try:
-                spec = with_volumes(pod, storage)
+                spec = with_volumes(pod, view.observed.storage, view.types.cloud)
             except ValueError as error:
                 raise ValueError(f"not all pods would schedule, {pod.name} => {error}") from None
             yield pod.name, models.kept(spec, one.size, one.node) if pod.eviction.gpus else spec, spec

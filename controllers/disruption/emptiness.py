@@ -153,7 +153,7 @@ def _specs(machine: Machine, view: View) -> list[tuple[str, model.PodSpec]]:
         if not pod.recreated:
             raise ValueError(f"Pod would not be created again elsewhere (Pod={pod.name})")
         try:
-            found.append((pod.name, with_volumes(pod, view.observed.storage)))
+            found.append((pod.name, with_volumes(pod, view.observed.storage, view.types.cloud)))
         except ValueError as error:
             raise ValueError(f"not all pods would schedule, {pod.name} => {error}") from None
     return found

@@ -9,7 +9,8 @@ Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/agent-
 
 import msgspec
 
-from cloudprovider.azure.instance_types import gpus_of
+from cloudprovider.cloud import Cloud
+from cloudprovider.interface import Gpus
 from controllers.model.gpu_devices import declares_devices, expected_devices
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
@@ -33,14 +34,13 @@ def stated(settings: GpuSettings) -> str:
     return f"{settings.mig_profile} {settings.shared_replicas}" if declares_devices(settings) else WHOLE
 
 
-def shown(node: Node, size: str, settings: GpuSettings) -> str:
-    """The division that a Node of this size shows. `settings`: of the node class of its NodeClaim, or the defaults."""
+def shown(node: Node, gpus: Gpus, settings: GpuSettings) -> str:
+    """The division that a Node shows. `gpus`: of its size. `settings`: of its node class, or the defaults."""
     try:
         amounts = parse({name: amount for name, amount in node.status.capacity.items() if is_divisible(name)})
     except ValueError:
         return UNREADABLE
     found = {name: amount // 1000 for name, amount in amounts.items() if amount > 0}
-    gpus = gpus_of(size)
     if not found or not gpus.count:
         return stated(settings)
     expected, count = expected_devices(gpus, settings), found.get(gpus.resource, 0)
@@ -69,7 +69,7 @@ class GpuParts:
     Where all are equal, nothing is compared, so that simulations cost the same as without it.
     """
 
-    def __init__(self, observed: Observed) -> None:
+    def __init__(self, observed: Observed, cloud: Cloud) -> None:
         def of(reference: NodeClassReference) -> GpuSettings:
             return settings_of(reference, observed.node_classes).gpu
 
@@ -80,7 +80,7 @@ class GpuParts:
             claim = claims.get(node.name)
             settings = of(claim.spec.node_class_ref) if claim is not None else GpuSettings()
             size = node.metadata.labels.get(labels.INSTANCE_TYPE, "")
-            self._machines[node.name] = shown(node, size, settings)
+            self._machines[node.name] = shown(node, cloud.gpus_of(size), settings)
         self._differ = len({*self._pools.values(), *self._machines.values()}) > 1
 
     def of(self, machine: str) -> Requirements:

@@ -44,8 +44,8 @@ class Simulation:
     def __init__(self, view: View) -> None:
         self._view = view
         self.solves = self.spent = 0
-        found = cluster_snapshot(view.observed, view.types.types, view.types.well_known).snapshot
-        found = GpuParts(view.observed).labelled(found)
+        found = cluster_snapshot(view.observed, view.types).snapshot
+        found = GpuParts(view.observed, view.types.cloud).labelled(found)
         going = {name for one in view.machines if one.going for name in _names(one)}
         nodes = tuple(node for node in found.nodes if node.name not in going)
         self._solver = Solver(msgspec.structs.replace(found, pods=(), nodes=nodes))

@@ -20,6 +20,7 @@ from provisioner.api.nodepool import NodePool
 
 from .demand import Braked, check_namespaces, demand, with_volumes
 from .devices import note_of
+from .instances import InstanceTypes
 from .launchable import launchable
 from .learned import corrected, known_types
 from .machines import machines
@@ -52,11 +53,10 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
     notes: Mapping[str, str] = {}
 
 
-def cluster_snapshot(
-    observed: Observed, types: tuple[model.InstanceType, ...], well_known: frozenset[str]
-) -> ClusterSnapshot:
+def cluster_snapshot(observed: Observed, types: InstanceTypes) -> ClusterSnapshot:
     """The snapshot of the provisionable pods."""
-    everything, unreadable = machines(observed, types)
+    cloud = types.cloud
+    everything, unreadable = machines(observed, types.types, cloud)
     kept = tuple(machine for machine, leaving in everything if not leaving)
     pools, unusable = list[model.NodePool](), dict[str, str]()
     for one in observed.node_pools:
@@ -65,7 +65,7 @@ def cluster_snapshot(
             continue
         try:
             own = _types(one, observed, types)
-            pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything], own))
+            pools.append(node_pool(with_capacity_type(one), [machine for machine, _ in everything], cloud, own))
         except ValueError as error:
             unusable[one.name] = str(error)
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
@@ -75,7 +75,7 @@ def cluster_snapshot(
     for pod in demand(observed.pods, observed.nodes, observed.claims, observed.replaced):
         try:
             check_namespaces(pod, observed)
-            spec = braked(pod, with_volumes(pod, observed.storage))
+            spec = braked(pod, with_volumes(pod, observed.storage, cloud))
             users.admit(pod.name, pod.claims, observed.storage)
             specs.append((pod.name, spec))
             if named := tuple(one.claim for one in pod.devices if one.claim):
@@ -90,10 +90,10 @@ def cluster_snapshot(
     made = model.Snapshot(
         pods=interchangeable(specs, bound_specs.values()),
         node_pools=tuple(pools),
-        instance_types=types,
+        instance_types=types.types,
         daemons=observed.daemons,
         nodes=kept,
-        well_known=well_known,
+        well_known=types.well_known,
         max_new=observed.max_new,
         namespaces=None if observed.namespaces_error else observed.namespaces,
         quotas=observed.quotas,
@@ -133,19 +133,17 @@ def _waiting(snapshot: model.Snapshot, sharing: Mapping[str, tuple[str, ...]]) -
     return waiting
 
 
-def _types(
-    pool: NodePool, observed: Observed, types: tuple[model.InstanceType, ...]
-) -> tuple[model.InstanceType, ...] | None:
+def _types(pool: NodePool, observed: Observed, types: InstanceTypes) -> tuple[model.InstanceType, ...] | None:
     """The instance types as machines of the NodePool offer them, and as it can launch them; None: as they are."""
     reference = pool.spec.template.spec.node_class_ref
     node_class = observed.node_classes.get(reference.name) if is_own(reference) else None
-    offered = offered_types(types, settings_of(reference, observed.node_classes))
-    own = types if offered is None else offered
+    offered = offered_types(types.types, settings_of(reference, observed.node_classes), types.cloud)
+    own = types.types if offered is None else offered
     if node_class is not None:
         learned = observed.brake.learned.get(node_class.name, ()) if observed.brake else known_types(node_class)
         if learned:
             own = offered = corrected(own, learned)
-    return launchable(own, node_class, observed.refused.get(pool.name, ())) or offered
+    return launchable(own, node_class, observed.refused.get(pool.name, ()), types.cloud) or offered
 
 
 def _places(observed: Observed) -> dict[str, str]:

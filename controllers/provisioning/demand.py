@@ -7,6 +7,7 @@ from collections.abc import Sequence, Set
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
 from controllers.model.storage import Storage
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -48,7 +49,7 @@ def is_read(pod: CachedPod, storage: Storage) -> bool:
     return storage.requested.issuperset(pod.claims) and storage.devices.requested.issuperset(templates)
 
 
-def with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
+def with_volumes(pod: CachedPod, storage: Storage, cloud: Cloud) -> model.PodSpec:
     """The pod's constraints with those of its volumes and devices; one object for equal pods without devices.
 
     Raises ValueError if no machine would help the pod, TooLargeError if its constraints need too much work.
@@ -58,16 +59,16 @@ def with_volumes(pod: CachedPod, storage: Storage) -> model.PodSpec:
     if not is_read(pod, storage):
         raise ValueError("its volumes or its devices have not been read yet")
     volumes = volume_requirements(pod.claims, storage)
-    own, devices = pod.constraints, storage.devices
+    own, devices, gpus = pod.constraints, storage.devices, cloud.device_templates()
     extended = of_classes(own.requests, devices)
     if pod.devices:
         plugged = may_be_devices(own.requests)
-        found = claimed(pod.devices, devices, bound=bool(pod.spec.node_name), plugged=plugged, extended=extended)
+        found = claimed(pod.devices, devices, gpus, bound=bool(pod.spec.node_name), plugged=plugged, extended=extended)
         return _with_devices(own, volumes, found)
     if extended:
         key = "devices", id(own), id(volumes)
         return Made.of(storage).once(
-            key, lambda: _with_devices(own, volumes, claimed((), devices, extended=extended)), kept=(own, volumes)
+            key, lambda: _with_devices(own, volumes, claimed((), devices, gpus, extended=extended)), kept=(own, volumes)
         )
     if not volumes:
         return own

@@ -11,8 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from functools import lru_cache
 
-import msgspec
-
+from cloudprovider.cloud import DeviceTemplate
 from provisioner.api.quantity import parse_quantity
 from provisioner.api.text import quoted
 
@@ -21,16 +20,6 @@ REMEDY = (
     " size with a node selector"
 )
 EXPRESSION_BYTES = 2048
-
-
-class DeviceTemplate(msgspec.Struct, frozen=True, kw_only=True):
-    """A GPU of a VM size as its driver will publish it. `product` and `memory` (bytes) are None if not known."""
-
-    driver: str
-    type: str
-    product: str | None = None
-    memory: int | None = None
-
 
 Comparison = Callable[[DeviceTemplate], bool]
 _TEXT = r"(?:'(?P<single>[^'\\]*)'|\"(?P<double>[^\"\\]*)\")"

@@ -9,21 +9,18 @@ Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 
 import msgspec
 
-from cloudprovider.azure.gpu_products import memory_bytes, product
-from cloudprovider.azure.instance_types import gpu_sizes
+from cloudprovider.cloud import DeviceTemplate
 from controllers.model.device_claims import DeviceClaims
 from provisioner.api import labels
 from provisioner.api.deviceclaim import ALL, ClaimName, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaimSpec
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.text import quoted
 from provisioner.api.value_sets import one_of
-from provisioner.vendors import BY_RESOURCE
 
-from .device_selectors import DeviceTemplate, selector
+from .device_selectors import selector
 from .offered import ALL_DEVICES, DEVICES
 from .other_devices import concerns_others, note, options_of, other_driver, others, requests_of
 from .solver.requirements import Requirements
@@ -46,6 +43,8 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     instead: frozenset[str] = frozenset()
 
 
+# A GPU of each size that has some, by the name of the size.
+Templates = Mapping[str, DeviceTemplate]
 # How many devices of which driver, as pairs in order; and the sizes that have them.
 Devices = tuple[tuple[str, int], ...]
 Choices = Mapping[Devices, frozenset[str]]
@@ -54,6 +53,7 @@ Choices = Mapping[Devices, frozenset[str]]
 def claimed(
     names: Iterable[ClaimName],
     found: DeviceClaims,
+    gpus: Templates,
     *,
     bound: bool = False,
     plugged: bool = False,
@@ -68,20 +68,20 @@ def claimed(
     """
     if found.error:
         raise ValueError(f"the ResourceClaims of pods cannot be read: {found.error}")
-    total: Choices = {(): frozenset(templates())}
+    total: Choices = {(): frozenset(gpus)}
     specs = [_spec(name, found, bound=bound) for name in names]
     if not plugged and not any(True for _, spec in specs for one in requests_of(spec) if not other_driver(one, found)):
         for one in others(specs, found):
             raise ValueError(f"{one}: which VM sizes have such devices is not known; request GPUs as well")
     for what, spec in specs:
         try:
-            for choices in _of_claim(spec, found):
+            for choices in _of_claim(spec, found, gpus):
                 total = _together(total, choices)
         except ValueError as error:
             raise ValueError(f"{what}: {error}") from None
     if not total:
         raise ValueError("its claims select GPUs of different sizes, which no machine has together; change one of them")
-    return (*_alternatives(total), *_alternatives(_of_extended(total, extended, found), extended))
+    return (*_alternatives(total), *_alternatives(_of_extended(total, extended, found, gpus), extended))
 
 
 def _alternatives(total: Choices, instead: Iterable[str] = ()) -> Iterator[Claimed]:
@@ -93,11 +93,13 @@ def _alternatives(total: Choices, instead: Iterable[str] = ()) -> Iterator[Claim
         )
 
 
-def _of_extended(total: Choices, extended: Mapping[str, DeviceRequest], found: DeviceClaims) -> Choices:
+def _of_extended(
+    total: Choices, extended: Mapping[str, DeviceRequest], found: DeviceClaims, gpus: Templates
+) -> Choices:
     """The choices with devices for these resources; none if no size has such devices."""
     try:
         for name, request in extended.items():
-            total = _together(total, _choices(name, options_of(request), found))
+            total = _together(total, _choices(name, options_of(request), found, gpus))
     except ValueError:
         return {}
     return total if extended else {}
@@ -142,7 +144,7 @@ def _readable(what: str, meta: ObjectMeta) -> str:
     return what
 
 
-def _of_claim(spec: ResourceClaimSpec, found: DeviceClaims) -> Iterable[Choices]:
+def _of_claim(spec: ResourceClaimSpec, found: DeviceClaims, gpus: Templates) -> Iterable[Choices]:
     """The alternatives of each request."""
     for constraint in spec.devices.constraints:
         if concerns_others(constraint, spec, found):
@@ -155,16 +157,16 @@ def _of_claim(spec: ResourceClaimSpec, found: DeviceClaims) -> Iterable[Choices]
             )
     for request in requests_of(spec):
         if not other_driver(request, found):
-            yield _choices(request.name, options_of(request), found)
+            yield _choices(request.name, options_of(request), found, gpus)
 
 
-def _choices(name: str, options: Iterable[ExactRequest], found: DeviceClaims) -> Choices:
+def _choices(name: str, options: Iterable[ExactRequest], found: DeviceClaims, gpus: Templates) -> Choices:
     """The alternatives of a request that some size can serve."""
     error = ValueError(f"spec.devices.requests: {quoted(name)} names no devices; set exactly.deviceClassName")
     served = dict[Devices, frozenset[str]]()
     for option in options:
         try:
-            for devices, sizes in _requested(name, option, found):
+            for devices, sizes in _requested(name, option, found, gpus):
                 served[devices] = served.get(devices, frozenset()) | sizes
         except ValueError as why:
             error = why
@@ -173,7 +175,9 @@ def _choices(name: str, options: Iterable[ExactRequest], found: DeviceClaims) ->
     return served
 
 
-def _requested(name: str, request: ExactRequest, found: DeviceClaims) -> Iterable[tuple[Devices, frozenset[str]]]:
+def _requested(
+    name: str, request: ExactRequest, found: DeviceClaims, gpus: Templates
+) -> Iterable[tuple[Devices, frozenset[str]]]:
     """The devices of each driver that serves the request, with the sizes."""
     where = f"spec.devices.requests: {quoted(name)}"
     device_class = found.classes.get(request.device_class_name)
@@ -182,7 +186,7 @@ def _requested(name: str, request: ExactRequest, found: DeviceClaims) -> Iterabl
     if request.admin_access or request.capacity is not None:
         field = "adminAccess" if request.admin_access else "capacity"
         raise ValueError(f"{where}: {field} is not supported: machines are created for whole GPUs; remove it")
-    sizes = _matching((*device_class.spec.selectors, *request.selectors))
+    sizes = _matching((*device_class.spec.selectors, *request.selectors), gpus)
     if not sizes:
         raise ValueError(
             f"{where}: no VM size has GPUs that DeviceClass {quoted(request.device_class_name)} and the selectors"
@@ -196,21 +200,7 @@ def _requested(name: str, request: ExactRequest, found: DeviceClaims) -> Iterabl
             yield ((driver, max(1, request.count)),), allowed
 
 
-def _matching(selectors: Iterable[DeviceSelector]) -> Mapping[str, DeviceTemplate]:
+def _matching(selectors: Iterable[DeviceSelector], gpus: Templates) -> Templates:
     """The sizes whose GPUs all selectors select. Raises ValueError for a selector that is not supported."""
     compiled = [selector(one.cel.expression) for one in selectors if one.cel is not None]
-    return {size: device for size, device in templates().items() if all(compare(device) for compare in compiled)}
-
-
-@cache
-def templates() -> Mapping[str, DeviceTemplate]:
-    """A GPU of each size, as its driver will publish it."""
-    return {
-        one.name: DeviceTemplate(
-            driver=BY_RESOURCE[one.resource].driver,
-            type=BY_RESOURCE[one.resource].device_type,
-            product=product(one.name, one.model) or None,
-            memory=memory_bytes(one),
-        )
-        for one in gpu_sizes()
-    }
+    return {size: device for size, device in gpus.items() if all(compare(device) for compare in compiled)}

@@ -8,6 +8,7 @@ Source: docs/references/karpenter.md#scheduling, docs/adr/0063-purchase-brake.md
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from cloudprovider.cloud import Cloud
 from controllers.model.gpu_devices import declares_devices
 from controllers.model.readiness import recorded_taints
 from provisioner.api import labels
@@ -45,6 +46,7 @@ def existing_node(
     types: tuple[model.InstanceType, ...],
     settings: NodeClassSpec = DEFAULTS,
     *,
+    cloud: Cloud,
     keeps_gpus: bool = False,
     overdue: bool = False,
 ) -> model.ExistingNode:
@@ -64,19 +66,24 @@ def existing_node(
     if claim is not None and not initialized:
         # The cloud node manager sets size and zone of a new Node after it has registered.
         expected = requirements(
-            PoolRequirement(key=r.key, operator=r.operator, values=r.values)
-            for r in claim.spec.requirements
-            if r.key not in own_labels
+            (
+                PoolRequirement(key=r.key, operator=r.operator, values=r.values)
+                for r in claim.spec.requirements
+                if r.key not in own_labels
+            ),
+            cloud,
         )
     allowed = combine(of_labels(own_labels), expected)
     allowed.setdefault(labels.HOSTNAME, one_of((name,)))
     promise = NOTHING if claim is None or initialized else _promise(claim, own_labels)
-    capacity, allocatable = _size(node, claim, allowed, types, settings, promise=promise, initialized=initialized)
+    capacity, allocatable = _size(
+        node, claim, allowed, types, settings, cloud=cloud, promise=promise, initialized=initialized
+    )
     if keeps_gpus:
-        allocatable = _with_gpus(allocatable, allowed, types, settings)
+        allocatable = _with_gpus(allocatable, allowed, types, cloud, settings)
     taints: tuple[Taint, ...] = node.spec.taints if node is not None else claim.spec.taints if claim else ()
     if node is None:
-        possible = [offered(one, settings) for one in _types(allowed, types)]
+        possible = [offered(one, settings, cloud) for one in _types(allowed, types)]
         offerings = _offerings(possible, allowed)
         theirs = _common([one.requirements for one in possible]), _common([one.requirements for one in offerings])
         allowed = {**theirs[0], **theirs[1], **allowed}
@@ -113,13 +120,14 @@ def _size(
     types: tuple[model.InstanceType, ...],
     settings: NodeClassSpec,
     *,
+    cloud: Cloud,
     promise: Purchase,
     initialized: bool,
 ) -> tuple[dict[str, int], dict[str, int]]:
     """Capacity and allocatable of the Node; what it lacks or reports as 0 comes from the purchase or the size."""
     capacity, allocatable = dict[str, int](), dict[str, int]()
     if claim is not None:
-        size = _type(requirements, types, settings)
+        size = _type(requirements, types, cloud, settings)
         if size is not None:
             capacity, allocatable = dict(size.capacity), dict(size.allocatable)
         capacity |= parse(claim.status.capacity)
@@ -134,11 +142,11 @@ def _size(
 
 
 def _type(
-    requirements: dict[str, ValueSet], types: tuple[model.InstanceType, ...], settings: NodeClassSpec
+    requirements: dict[str, ValueSet], types: tuple[model.InstanceType, ...], cloud: Cloud, settings: NodeClassSpec
 ) -> model.InstanceType | None:
     """The cheapest instance type that the machine may have, as it offers it."""
     size = min(_types(requirements, types), key=_cheapest, default=None)
-    return None if size is None else offered(size, settings)
+    return None if size is None else offered(size, settings, cloud)
 
 
 def _types(requirements: Requirements, types: tuple[model.InstanceType, ...]) -> list[model.InstanceType]:
@@ -168,6 +176,7 @@ def _with_gpus(
     allocatable: dict[str, int],
     requirements: dict[str, ValueSet],
     types: tuple[model.InstanceType, ...],
+    cloud: Cloud,
     settings: NodeClassSpec,
 ) -> dict[str, int]:
     """The resources of a Node with the devices that it is to have.
@@ -178,7 +187,7 @@ def _with_gpus(
         is_other_device(name) and found for name, found in allocatable.items()
     ):
         return allocatable
-    size = _type(requirements, types, settings)
+    size = _type(requirements, types, cloud, settings)
     gpus = {} if size is None else {name: size.allocatable[name] for name in size.allocatable if is_plugged(name)}
     return {**allocatable, **{name: max(amount, allocatable.get(name, 0)) for name, amount in gpus.items()}}
 

@@ -1,35 +1,42 @@
 """The instance types that can be bought now, converted once for each set of unavailable offerings."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceTypeInput, Obstacle
 from cloudprovider.interface import Offering, ResourceSku
 
-from .catalogue import Obstacle, instance_types, label_keys
-from .cluster_facts import UNKNOWN_CLUSTER, ClusterFacts
 from .scenario import WELL_KNOWN, model_instance_type
 from .solver import model
 
 
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
-    """`well_known`: the labels that every type defines. `quotas`: those that any offering needs, by their names."""
+    """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name."""
 
     types: tuple[model.InstanceType, ...]
     well_known: frozenset[str]
+    cloud: Cloud
     quotas: frozenset[str] = frozenset()
+
+
+def label_keys(types: Iterable[InstanceTypeInput]) -> frozenset[str]:
+    """The labels that instance types or their offerings define; a NodePool need not."""
+    every = (part for kind in types for part in (kind.requirements, *(one.requirements for one in kind.offerings)))
+    return frozenset(one.key for part in every for one in part)
 
 
 class InstanceTypeCache:
     """`obstacle(offering)`: why it cannot be requested now, "" if it can."""
 
-    def __init__(self, obstacle: Obstacle) -> None:
+    def __init__(self, cloud: Cloud, obstacle: Obstacle) -> None:
+        self._cloud = cloud
         self._obstacle = obstacle
         self._region = ""
         self._skus: Mapping[str, ResourceSku] | None = None
         self._facts = UNKNOWN_CLUSTER
         self._answers: dict[Offering, str] = {}
-        self._types = InstanceTypes(types=(), well_known=WELL_KNOWN)
+        self._types = InstanceTypes(types=(), well_known=WELL_KNOWN, cloud=cloud)
 
     def in_region(
         self,
@@ -46,10 +53,11 @@ class InstanceTypeCache:
             answers[offering] = self._obstacle(offering)
             return answers[offering]
 
-        found = instance_types(region, obstacle, skus, facts)
+        found = self._cloud.instance_types(region, obstacle, skus, facts)
         self._types = InstanceTypes(
             types=tuple(model_instance_type(one) for one in found),
             well_known=WELL_KNOWN | label_keys(found),
+            cloud=self._cloud,
             quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )
         self._region, self._skus, self._facts, self._answers = region, skus, facts, answers

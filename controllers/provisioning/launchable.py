@@ -1,7 +1,7 @@
 """The instance types of one NodePool without what its launch template cannot have now.
 
-An offering that Azure or the API server refused for this launch template, or that the node class contradicts, is not
-available to the NodePool, with the cause. Other NodePools are not concerned.
+An offering that the cloud or the API server refused for this launch template, or that the node class contradicts, is
+not available to the NodePool, with the cause. Other NodePools are not concerned.
 
 Source: docs/references/rules.md#unavailable-offerings.
 """
@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cloudprovider.azure.class_properties import contradicts
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from controllers.model.offering_scope import OfferingScope
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
@@ -24,7 +24,7 @@ PLAIN = NodeClassSpec()
 
 
 def launchable(
-    types: Iterable[model.InstanceType], node_class: AgentPoolNodeClass | None, refused: Refusals
+    types: Iterable[model.InstanceType], node_class: AgentPoolNodeClass | None, refused: Refusals, cloud: Cloud
 ) -> tuple[model.InstanceType, ...] | None:
     """The types as this NodePool can launch them; None: as they are. `node_class`: its own, None if it is not known."""
     settings = node_class.spec if node_class is not None else PLAIN
@@ -32,19 +32,19 @@ def launchable(
         return None
     return tuple(
         msgspec.structs.replace(
-            kind, offerings=tuple(_launchable(kind, one, settings, refused) for one in kind.offerings)
+            kind, offerings=tuple(_launchable(kind, one, settings, refused, cloud) for one in kind.offerings)
         )
         for kind in types
     )
 
 
 def _launchable(
-    kind: model.InstanceType, one: model.Offering, settings: NodeClassSpec, refused: Refusals
+    kind: model.InstanceType, one: model.Offering, settings: NodeClassSpec, refused: Refusals, cloud: Cloud
 ) -> model.Offering:
     if not one.available:
         return one
     terms = SPOT if one.capacity_type == SPOT else ON_DEMAND
     offering = Offering(size=kind.name, zone=zone_number(one.zone), capacity_type=terms)
     causes = (cause for scope, cause in refused if scope.includes(offering))
-    cause = contradicts(offering, settings) or next(causes, "")
+    cause = cloud.contradicts(offering, settings) or next(causes, "")
     return msgspec.structs.replace(one, available=False, cause=f"{kind.name}: {cause}") if cause else one

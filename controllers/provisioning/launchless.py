@@ -13,6 +13,7 @@ from datetime import datetime
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
 from controllers.model.policy import Policy
 from controllers.state.offering_tracker import LaunchObstacle
 from provisioner.api import reasons
@@ -81,13 +82,17 @@ def launchless(
 
 
 def still_needed(
-    failed: Iterable[NodeClaim], snapshot: model.Snapshot, decision: model.Decision, node_classes: NodeClasses
+    failed: Iterable[NodeClaim],
+    snapshot: model.Snapshot,
+    decision: model.Decision,
+    node_classes: NodeClasses,
+    cloud: Cloud,
 ) -> frozenset[str]:
     """The names of those of `failed` that a pod waits for which the decision, made without them, cannot place."""
     unplaced = tuple(pod for pod in snapshot.pods if pod.name in decision.errors)
     if not unplaced:
         return frozenset()
     alone = Observed(node_pools=(), nodes=(), claims=tuple(failed), pods=(), node_classes=node_classes)
-    nodes = tuple(machine for machine, _ in machines(alone, snapshot.instance_types)[0])
+    nodes = tuple(machine for machine, _ in machines(alone, snapshot.instance_types, cloud)[0])
     placed = solve(msgspec.structs.replace(snapshot, pods=unplaced, node_pools=(), nodes=nodes))
     return frozenset(placed.existing)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
@@ -28,7 +29,7 @@ from .solver import model
 
 
 def machines(
-    observed: Observed, types: tuple[model.InstanceType, ...]
+    observed: Observed, types: tuple[model.InstanceType, ...], cloud: Cloud
 ) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
     """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
@@ -47,7 +48,14 @@ def machines(
             bound_pods, overdue = tuple(pods.get(node.name, ())), _is_overdue(observed, node)
             expected, kept = None if claim is None else _expected(claim, types), _keeps_gpus(observed, claim)
             machine = existing_node(
-                node, expected, bound_pods, types, settings, keeps_gpus=kept and not overdue, overdue=overdue
+                node,
+                expected,
+                bound_pods,
+                types,
+                settings,
+                cloud=cloud,
+                keeps_gpus=kept and not overdue,
+                overdue=overdue,
             )
             if claim is not None and settings.gpu.mode == DRA:
                 size = next((one for one in types if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
@@ -60,7 +68,8 @@ def machines(
         if claim.uid not in with_node:
             try:
                 settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
-                found.append((existing_node(None, _expected(claim, types), (), types, settings), claim.deleting))
+                coming = existing_node(None, _expected(claim, types), (), types, settings, cloud=cloud)
+                found.append((coming, claim.deleting))
             except ValueError as error:
                 unreadable.append((claim, str(error)))
     return tuple(found), tuple(unreadable)
@@ -86,10 +95,11 @@ def _keeps_gpus(observed: Observed, claim: NodeClaim | None) -> bool:
 
 
 def _expected(claim: NodeClaim, types: Sequence[model.InstanceType]) -> NodeClaim:
-    """The claim with what its Node will have, as `cloudprovider.azure.offerings` reads its requirements.
+    """The claim with what its Node will have, as the cloud reads its requirements.
 
-    Without a requirement on the zone, Azure places it outside all zones; of several zones the first one is requested
-    first, and pods that need another one must not count on it. Without one on the capacity type it is on demand.
+    Without a requirement on the zone, the cloud places it outside all zones; of several zones the first one is
+    requested first, and pods that need another one must not count on it. Without one on the capacity type it is on
+    demand.
     """
     required = {one.key for one in claim.spec.requirements}
     added = list[Requirement]()

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cloudprovider.azure.offerings import SKU_NAME
-from cloudprovider.azure.pricing import canonical_name
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
@@ -19,8 +18,6 @@ from provisioner.api.value_sets import ValueSet, value_set
 from .solver import model
 from .solver.requirements import combine, of_labels
 from .solver.resources import parse, total
-
-SIZES = frozenset({labels.INSTANCE_TYPE, SKU_NAME})
 
 
 def provisions(pool: NodePool) -> bool:
@@ -42,7 +39,10 @@ def why_unusable(pool: NodePool) -> str:
 
 
 def node_pool(
-    pool: NodePool, nodes: Iterable[model.ExistingNode], types: tuple[model.InstanceType, ...] | None = None
+    pool: NodePool,
+    nodes: Iterable[model.ExistingNode],
+    cloud: Cloud,
+    types: tuple[model.InstanceType, ...] | None = None,
 ) -> model.NodePool:
     """The NodePool as the solver reads it. `nodes`: all machines. Raises ValueError that names the field.
 
@@ -59,7 +59,7 @@ def node_pool(
     if reference.kind:
         fixed[f"{reference.group}/{reference.kind.lower()}"] = reference.name
     try:
-        allowed = combine(of_labels(fixed), requirements(template.spec.requirements))
+        allowed = combine(of_labels(fixed), requirements(template.spec.requirements, cloud))
         limits = parse(pool.spec.limits)
     except ValueError as error:
         raise ValueError(f"NodePool {pool.name}: {error}") from None
@@ -75,12 +75,12 @@ def node_pool(
     )
 
 
-def requirements(found: Iterable[PoolRequirement]) -> dict[str, ValueSet]:
+def requirements(found: Iterable[PoolRequirement], cloud: Cloud) -> dict[str, ValueSet]:
     """The intersection of requirements, key by key; VM sizes in any case. Raises ValueError for an invalid one."""
     combined: dict[str, ValueSet] = {}
     for one in found:
         key = normalise_key(one.key)
-        values = tuple(map(canonical_name, one.values)) if key in SIZES else one.values
+        values = tuple(map(cloud.canonical_name, one.values)) if key in cloud.size_labels else one.values
         try:
             wanted = value_set(one.operator, values, one.min_values or 0)
         except ValueError as error:

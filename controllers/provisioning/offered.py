@@ -1,7 +1,7 @@
 """What a machine of a node class offers to pods: its instance type, with what the node class changes of it.
 
-`offered` is the only place where properties of a node class become resources and labels: the number of pods
-and the memory that they reserve, the OS disk, the image family, and the devices that GPUs are offered as.
+`offered` is the only place where properties of a node class become resources and labels: those of which the cloud makes
+others (pods, disk, labels), and the devices that GPUs are offered as.
 
 A node class that partitions or shares GPUs offers other numbers, some under other names; a pod that requests such a
 device gets a machine only of a node class that states it. Sizes that lack a MIG profile are not offered with it.
@@ -15,10 +15,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cloudprovider.azure.instance_types import gpus_of
-from cloudprovider.azure.machine_labels import aks_labels, of_subnet
-from cloudprovider.azure.node_resources import DISK_GIB, ephemeral_storage, kube_reserved_mib, managed_disk_gib
-from cloudprovider.interface import Gpus
+from cloudprovider.cloud import Cloud
 from controllers.model.gpu_devices import declares_devices, expected_devices
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api.nodeclaim import NodeClassReference
@@ -27,14 +24,11 @@ from provisioner.api.value_sets import ABSENT, ANY, one_of
 from provisioner.vendors import BY_RESOURCE, division_of, driver_of
 
 from .solver import model
-from .solver.requirements import Requirements
 
 # The devices of a driver, and the right to all devices of a machine.
 DEVICES = "resource.kubernetes.io/"
 ALL_DEVICES = f"{DEVICES}all-devices"
 DEFAULTS = NodeClassSpec()
-MILLI = 1000
-MIB = 2**20 * MILLI
 
 NodeClasses = Mapping[str, AgentPoolNodeClass]
 
@@ -46,78 +40,43 @@ def settings_of(reference: NodeClassReference, node_classes: NodeClasses) -> Nod
 
 
 def offered_types(
-    types: tuple[model.InstanceType, ...], settings: NodeClassSpec
+    types: tuple[model.InstanceType, ...], settings: NodeClassSpec, cloud: Cloud
 ) -> tuple[model.InstanceType, ...] | None:
     """The instance types that machines with these settings can have, as they offer them; None: as they are."""
     if settings == DEFAULTS:
         return None
-    return tuple(offered(kind, settings) for kind in types if _supports(kind, settings.gpu))
+    return tuple(offered(kind, settings, cloud) for kind in types if _supports(kind, settings.gpu, cloud))
 
 
-def offered(kind: model.InstanceType, settings: NodeClassSpec) -> model.InstanceType:
+def offered(kind: model.InstanceType, settings: NodeClassSpec, cloud: Cloud) -> model.InstanceType:
     """An instance type as machines with these settings offer it."""
-    kind = _of_pool(kind, settings)
-    return _by_driver(kind) if settings.gpu.mode == DRA else _by_plugin(kind, settings.gpu)
+    kind = _of_pool(kind, settings, cloud)
+    return _by_driver(kind) if settings.gpu.mode == DRA else _by_plugin(kind, settings.gpu, cloud)
 
 
-def _of_pool(kind: model.InstanceType, settings: NodeClassSpec) -> model.InstanceType:
-    """With the pods, the disk and the labels of an agent pool with these settings."""
-    capacity, allocatable = dict(kind.capacity), dict(kind.allocatable)
-    if settings.max_pods is not None:
-        memory = kind.capacity.get("memory", 0) // MIB
-        before = kube_reserved_mib(memory, kind.capacity.get("pods", 0) // MILLI)
-        left = allocatable.get("memory", 0) + (before - kube_reserved_mib(memory, settings.max_pods)) * MIB
-        allocatable["memory"] = max(0, left)
-        capacity["pods"] = allocatable["pods"] = settings.max_pods * MILLI
-    if (gib := _disk_gib(kind, settings)) is not None:
-        disk, usable = ephemeral_storage(gib)
-        capacity["ephemeral-storage"], allocatable["ephemeral-storage"] = disk * MILLI, usable * MILLI
-    requirements = {**kind.requirements, **_labels(kind.requirements, settings)}
+def _of_pool(kind: model.InstanceType, settings: NodeClassSpec, cloud: Cloud) -> model.InstanceType:
+    """With the pods, the disk and the labels of a machine with these settings."""
+    found = cloud.of_node_class(kind.capacity, kind.allocatable, kind.requirements.keys(), settings)
+    own = {key: ANY if value is None else one_of((value,)) if value else ABSENT for key, value in found.labels.items()}
+    capacity, allocatable = {**kind.capacity, **found.capacity}, {**kind.allocatable, **found.allocatable}
+    requirements = {**kind.requirements, **own}
     if (capacity, allocatable, requirements) == (kind.capacity, kind.allocatable, kind.requirements):
         return kind
     return msgspec.structs.replace(kind, capacity=capacity, allocatable=allocatable, requirements=requirements)
 
 
-def _disk_gib(kind: model.InstanceType, settings: NodeClassSpec) -> int | None:
-    """The size of the OS disk in GiB where the settings determine it; None: as the instance type has it.
-
-    Of an ephemeral disk without a size only the least is known where the instance type has a managed one.
-    """
-    if settings.os_disk_size_gb or not settings.os_disk_type:
-        return settings.os_disk_size_gb or None
-    managed = managed_disk_gib(kind.capacity.get("cpu", 0) // MILLI)
-    if settings.os_disk_type == "Managed":
-        return managed
-    is_managed = kind.capacity.get("ephemeral-storage") == ephemeral_storage(managed)[0] * MILLI
-    return DISK_GIB if is_managed else None
-
-
-def _labels(known: Requirements, settings: NodeClassSpec) -> Requirements:
-    """The labels of AKS that depend on the settings, of those that the instance type has."""
-    own = {key: value for key, value in aks_labels(settings).items() if value != _DEFAULT_LABELS[key]}
-    own |= of_subnet(known, settings.vnet_subnet_id)
-    return {
-        key: ANY if value is None else one_of((value,)) if value else ABSENT
-        for key, value in own.items()
-        if key in known
-    }
-
-
-_DEFAULT_LABELS = aks_labels()
-
-
-def _supports(kind: model.InstanceType, settings: GpuSettings) -> bool:
-    """Whether AKS creates machines of this type: with a MIG profile, only if its GPUs support it."""
+def _supports(kind: model.InstanceType, settings: GpuSettings, cloud: Cloud) -> bool:
+    """Whether the cloud creates machines of this type: with a MIG profile, only if its GPUs support it."""
     has_gpus = any(kind.capacity.get(name) for name in BY_RESOURCE)
-    return not settings.mig_profile or not has_gpus or settings.mig_profile in gpus_of(kind.name).slices
+    return not settings.mig_profile or not has_gpus or settings.mig_profile in cloud.gpus_of(kind.name).slices
 
 
-def _by_plugin(kind: model.InstanceType, settings: GpuSettings) -> model.InstanceType:
+def _by_plugin(kind: model.InstanceType, settings: GpuSettings, cloud: Cloud) -> model.InstanceType:
     resource = next((name for name in kind.capacity if division_of(name) is not None), "")
     count = kind.capacity.get(resource, 0) // 1000
     if not count or not declares_devices(settings):
         return kind
-    gpus = Gpus(resource=resource, count=count, slices=gpus_of(kind.name).slices)
+    gpus = msgspec.structs.replace(cloud.gpus_of(kind.name), resource=resource, count=count)
     found = expected_devices(gpus, settings)
     devices = {found.resource: 1000 * found.count}
     return msgspec.structs.replace(

@@ -7,15 +7,15 @@ from collections.abc import Mapping
 
 import msgspec
 
+from cloudprovider.cloud import Cloud, InstanceTypeInput
 from provisioner.api import labels
-from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.requirements import normalise_key
-from provisioner.api.schedulable import Quantities, SchedulablePod, SelectorExpression
+from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
@@ -40,34 +40,6 @@ WELL_KNOWN = frozenset(
 )
 
 
-class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available.
-
-    `requirements` and `taints`: of its Nodes, besides those of the instance type. `order_price`: by which it is
-    compared if the price is not known; None: after all others. `quotas`: what a machine uses of each quota.
-    """
-
-    zone: str = msgspec.field(default="", name="Zone")
-    capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
-    price: float | None = msgspec.field(default=None, name="Price")
-    order_price: float | None = msgspec.field(default=None, name="OrderPrice")
-    available: bool = msgspec.field(default=True, name="Available")
-    cause: str = msgspec.field(default="", name="Cause")
-    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
-    taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
-    quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
-
-
-class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type; `overhead`: what system and kubelet reserve, whole or divided by purpose."""
-
-    name: str
-    requirements: tuple[SelectorExpression, ...] = ()
-    capacity: Quantities = EMPTY
-    overhead: Mapping[str, str | int | float | dict[str, str | int | float] | None] = {}
-    offerings: tuple[OfferingInput, ...] = ()
-
-
 class NodeInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     """A Node, its NodeClaim, or both, and the pods that run on it."""
 
@@ -90,12 +62,12 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_new_node_claims: int | None = None
 
 
-def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
+def snapshot(scenario: Scenario, cloud: Cloud) -> tuple[model.Snapshot, dict[str, str]]:
     """The snapshot, and an error for each pod that cannot be decoded. Raises ValueError for any other object."""
     well_known = well_known_labels(scenario)
     types = tuple(model_instance_type(one) for one in scenario.instance_types or ())
     classes = {one.name: one for one in scenario.node_classes or ()}
-    nodes = tuple(_node(one, types, classes) for one in scenario.nodes or ())
+    nodes = tuple(_node(one, types, classes, cloud) for one in scenario.nodes or ())
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
     for one in scenario.pods or ():
         try:
@@ -106,9 +78,7 @@ def snapshot(scenario: Scenario) -> tuple[model.Snapshot, dict[str, str]]:
     made = model.Snapshot(
         pods=interchangeable(specs, bound),
         node_pools=tuple(
-            node_pool(one, nodes, offered_types(types, settings_of(one.spec.template.spec.node_class_ref, classes)))
-            for one in scenario.node_pools or ()
-            if provisions(one)
+            _node_pool(one, nodes, types, classes, cloud) for one in scenario.node_pools or () if provisions(one)
         ),
         instance_types=types,
         daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
@@ -162,7 +132,20 @@ def _overhead(found: Mapping[str, str | int | float | dict[str, str | int | floa
     return total((*parts, flat))
 
 
-def _node(found: NodeInput, types: tuple[model.InstanceType, ...], classes: NodeClasses) -> model.ExistingNode:
+def _node_pool(
+    found: NodePool,
+    nodes: tuple[model.ExistingNode, ...],
+    types: tuple[model.InstanceType, ...],
+    classes: NodeClasses,
+    cloud: Cloud,
+) -> model.NodePool:
+    settings = settings_of(found.spec.template.spec.node_class_ref, classes)
+    return node_pool(found, nodes, cloud, offered_types(types, settings, cloud))
+
+
+def _node(
+    found: NodeInput, types: tuple[model.InstanceType, ...], classes: NodeClasses, cloud: Cloud
+) -> model.ExistingNode:
     if found.node is None and found.node_claim is None:
         raise ValueError("an entry of nodes has neither a node nor a nodeClaim")
     pods = tuple(
@@ -174,4 +157,4 @@ def _node(found: NodeInput, types: tuple[model.InstanceType, ...], classes: Node
     )
     claim = found.node_claim
     settings = settings_of(claim.spec.node_class_ref, classes) if claim is not None else DEFAULTS
-    return existing_node(found.node, claim, pods, types, settings)
+    return existing_node(found.node, claim, pods, types, settings, cloud=cloud)

@@ -42,8 +42,8 @@ def static_machine(pool: NodePool, types: InstanceTypes, settings: NodeClassSpec
 
     Raises ValueError that names an invalid field.
     """
-    template = node_pool(with_capacity_type(pool), ())
-    kinds = offered_types(types.types, settings)
+    template = node_pool(with_capacity_type(pool), (), types.cloud)
+    kinds = offered_types(types.types, settings, types.cloud)
     offered = candidates(
         model.Snapshot(
             pods=(),

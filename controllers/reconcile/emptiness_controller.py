@@ -17,6 +17,7 @@ from typing import ClassVar
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.blockers import left_over
 from controllers.disruption.command import Command, Evaluation
@@ -55,11 +56,9 @@ BUSY_SECONDS = 1.0
 # So long a machine is kept whose pods have no place.
 KEPT_SECONDS = 30.0
 
-NO_TYPES = InstanceTypes(types=(), well_known=frozenset())
-
 
 class EmptinessController:
-    """`instance_types` returns None while they are unknown: machines with pods are kept as long.
+    """`instance_types` returns None while they are unknown: machines with pods are kept as long. They are of `cloud`.
 
     `undecided()`: whether pending pods wait for a decision. `disrupted(claim, reason)`: metrics of removals.
     """
@@ -72,6 +71,7 @@ class EmptinessController:
         actuator: Actuator,
         *,
         machines: Machines,
+        cloud: Cloud,
         instance_types: Callable[[], InstanceTypes | None],
         undecided: Callable[[], bool],
         disrupted: Callable[[NodeClaim, Cause], None],
@@ -84,6 +84,7 @@ class EmptinessController:
         self._caches = caches
         self._machines = machines
         self._instance_types = instance_types
+        self._no_types = InstanceTypes(types=(), well_known=frozenset(), cloud=cloud)
         self._actuator = actuator
         self._undecided = undecided
         self._removals = Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock)
@@ -155,7 +156,7 @@ class EmptinessController:
         """The NodePool without the rest of the cluster, in which pods have no place."""
         return View(
             observed=Observed(node_pools=(pool,), nodes=(), claims=(), pods=()),
-            types=NO_TYPES,
+            types=self._no_types,
             node_pools=(pool,),
             machines=self._of(pool),
             budgets={},

@@ -212,7 +212,7 @@ class Provisioner:
         self._retry_at = now + RETRY_SECONDS
         if failed:
             classes = self._caches.node_classes_of(failed)
-            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes))
+            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes, types.cloud))
             # What a pod needs that cannot be read now is not known.
             unknown = {pod.metadata.uid for pod in pods if pod.name in found.errors}
             unused = [claim for claim in failed if claim.name not in needed and not self._is_for(claim, unknown)]
@@ -250,7 +250,7 @@ class Provisioner:
         brake = await self._brake.assess(pods, types, storage, record=False)
         if brake is None:
             raise AssertionError("unreachable: without a record nothing can fail")
-        found = cluster_snapshot(self._observed(kept, room, storage, types, brake), types.types, types.well_known)
+        found = cluster_snapshot(self._observed(kept, room, storage, types, brake), types)
         return found, solve(found.snapshot)
 
     def _observed(
@@ -286,7 +286,7 @@ class Provisioner:
         number, self._decisions = self._decisions, self._decisions + 1
 
         def decide() -> tuple[ClusterSnapshot, Decision]:
-            found = cluster_snapshot(observed, types.types, types.well_known)
+            found = cluster_snapshot(observed, types)
             return found, solve(found.snapshot, number)
 
         found, decision = await self._compute(decide)

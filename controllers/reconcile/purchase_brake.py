@@ -13,6 +13,7 @@ from typing import Protocol
 
 import structlog
 
+from cloudprovider.cloud import Cloud
 from controllers.actuator.nodepools import NOT_STORED, NodePoolActuator
 from controllers.model.pool_steps import RecordMachines
 from controllers.model.steps import Event
@@ -104,7 +105,7 @@ class PurchaseBrake:
         classes = self._classes(pools.values())
         revisions = {name: revision(pools[name], found) for name, found in classes.items()}
         known = {found.metadata.uid: self._known(found, revisions) for found in classes.values()}
-        waiting = [*self._waiting(pods, storage, time)]
+        waiting = [*self._waiting(pods, storage, types.cloud, time)]
         namespaces = {one.pod.metadata.namespace for one in waiting}
         shapes, displaced = {one.shape for one in waiting}, {pod.metadata.uid for pod in pods if pod.moves}
         bought = [*self.machines.find(shapes, namespaces, types, storage, now, displaced=displaced)]
@@ -156,10 +157,10 @@ class PurchaseBrake:
     def _known(self, found: AgentPoolNodeClass, revisions: Mapping[str, str]) -> Sequence[Misfit]:
         return current(self._records.get(found.metadata.uid, found.status.misfits), revisions)
 
-    def _waiting(self, pods: Sequence[CachedPod], storage: Storage, time: float) -> Iterator[Waiting]:
+    def _waiting(self, pods: Sequence[CachedPod], storage: Storage, cloud: Cloud, time: float) -> Iterator[Waiting]:
         for pod in pods:
             try:
-                spec = with_volumes(pod, storage)
+                spec = with_volumes(pod, storage, cloud)
             except ValueError:
                 continue
             yield Waiting(pod, pod.shape, spec, time - self._seen.get(pod.metadata.uid, time))

@@ -11,6 +11,7 @@ from functools import partial
 from random import SystemRandom  # noqa: TID251 - the only source of randomness in the program
 
 from cloudprovider.azure.client import AzureConfig, build_arm
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
 from cloudprovider.interface import CloudProvider
@@ -52,6 +53,7 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
             kube=kube,
             lease_kube=lease_kube,
             provider=provider,
+            cloud=AksCloud(),
             clock=clock,
             rng=SystemRandom(),
             metrics=metrics,

@@ -14,6 +14,7 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 import yaml
 
 from cloudprovider.azure.client import API_VERSION, AzureConfig
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
 from provisioner.api.field_error import FieldError
@@ -41,12 +42,14 @@ SIMULATOR_TOKEN = "simulator"  # noqa: S105
 class Clients:
     """The clients, clock, random generator, metrics registry and thread for computations of one process.
 
-    `lease_kube` has its own connection, so that requests of the controllers cannot delay a renewal of the Lease.
+    `provider` sends the requests to `cloud`. `lease_kube` has its own connection, so that requests of the controllers
+    cannot delay a renewal of the Lease.
     """
 
     kube: Kube
     lease_kube: Kube
     provider: CloudProvider
+    cloud: Cloud
     clock: Clock
     rng: Random
     metrics: Metrics

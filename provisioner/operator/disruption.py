@@ -86,6 +86,7 @@ def add_controllers(manager: Manager, shared: Shared) -> None:
             demand,
             actuator,
             machines=shared.machines,
+            cloud=clients.cloud,
             instance_types=shared.instance_types,
             undecided=shared.undecided,
             disrupted=shared.disrupted,
@@ -154,7 +155,7 @@ def add_conditions(
     """
     queue = manager.queue(NodeClaimDisruption)
     # Whether an instance type can be had now does not matter.
-    types = InstanceTypeCache(lambda _: "")
+    types = InstanceTypeCache(shared.clients.cloud, lambda _: "")
     conditions = NodeClaimDisruption(
         shared.demand,
         shared.actuator,

@@ -10,6 +10,7 @@ from typing import Never
 
 import structlog
 
+from cloudprovider.cloud import Cloud
 from cloudprovider.image_watch import ImageWatch
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
@@ -19,7 +20,6 @@ from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.ownership import Verdict, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
-from controllers.provisioning.cluster_facts import cluster_facts
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.reconcile.admission_errors import AdmissionErrors
@@ -122,7 +122,7 @@ def build_provisioning(
     changed = asyncio.Event()
     demand = build_demand_caches(clients, caches, gpus_required=config.policy.gpu_readiness == "require")
     scheduling = SchedulingMetrics(metrics, observer.errors, clients.clock)
-    instance_types = build_instance_types(inventory, supply, caches.nodes.items)
+    instance_types = build_instance_types(clients.cloud, inventory, supply, caches.nodes.items)
     nominations = Nominations()
     max_new = build_max_new(caches, inventory, config.policy)
     obstacles = LaunchObstacles(
@@ -221,16 +221,18 @@ def add_admission_errors(manager: Manager, shared: Shared, caches: Caches, obser
 
 
 def build_instance_types(
-    inventory: Inventory, supply: Supply, nodes: Callable[[], Iterable[Node]]
+    cloud: Cloud, inventory: Inventory, supply: Supply, nodes: Callable[[], Iterable[Node]]
 ) -> Callable[[], InstanceTypes | None]:
     """Those of the cluster's region; None until the cluster was read and the first read of sizes ended."""
-    cache = InstanceTypeCache(lambda offering: supply.tracker.obstacle(offering, asyncio.get_running_loop().time()))
+    cache = InstanceTypeCache(
+        cloud, lambda offering: supply.tracker.obstacle(offering, asyncio.get_running_loop().time())
+    )
 
     def current() -> InstanceTypes | None:
         if inventory.cluster is None or not supply.sku_watch.done:
             return None
         cluster = inventory.cluster
-        facts = cluster_facts(nodes(), cluster.max_pods)
+        facts = cloud.cluster_facts(nodes(), cluster.max_pods)
         return cache.in_region(cluster.location, supply.sku_watch.skus, facts)
 
     return current

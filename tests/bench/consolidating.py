@@ -10,6 +10,7 @@ from itertools import islice, repeat
 
 import msgspec
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.disruption.command import Evaluation
 from controllers.disruption.consolidation import consolidate
 from controllers.disruption.offline import DisruptionScenario, one_pass
@@ -70,7 +71,7 @@ def _fleet_price() -> Figure:
         scenario = draw(seed, "consolidation")
         before += price(scenario)
         for _ in islice(repeat(None), PASSES):
-            answer = msgspec.to_builtins(one_pass(msgspec.convert(scenario, DisruptionScenario), now))
+            answer = msgspec.to_builtins(one_pass(msgspec.convert(scenario, DisruptionScenario), now, AksCloud()))
             if not answer["commands"]:
                 break
             scenario = apply(scenario, answer)

@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-from controllers.provisioning.catalogue import instance_types
+from cloudprovider.azure.catalogue import instance_types
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.nodepools import with_capacity_type
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver import model
@@ -117,7 +118,7 @@ def _snapshot(pods: list[Json], mix: Mix | None = None) -> model.Snapshot:
         instance_types=types,
         well_known_labels=tuple(sorted({requirement.key for one in types for requirement in one.requirements})),
     )
-    made, errors = snapshot(scenario)
+    made, errors = snapshot(scenario, AksCloud())
     if errors:
         raise ValueError(f"pods cannot be read: {errors}")
     return made

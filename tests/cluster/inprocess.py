@@ -20,6 +20,7 @@ from aiohttp import web
 from structlog.testing import capture_logs
 
 from cloudprovider.azure.client import AzureConfig
+from cloudprovider.azure.cloud import AksCloud
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
@@ -161,6 +162,7 @@ class Pod:
                         renew_credentials=lease.renew_credentials,
                     ),
                     provider=provider,
+                    cloud=AksCloud(),
                     clock=clock,
                     rng=Random(self.lives),
                     metrics=metrics,

@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.disruption.offline import DisruptionScenario, one_pass
 from provisioner.api.time import parse_rfc3339
 from tests.oracle.disruption_cluster import apply, price, violations
@@ -24,7 +25,7 @@ def decided(scenario: dict[str, Any]) -> dict[str, Any]:
     now = parse_rfc3339(NOW)
     assert now is not None
     found: dict[str, Any] = json.loads(
-        msgspec.json.encode(one_pass(msgspec.convert(scenario, DisruptionScenario), now))
+        msgspec.json.encode(one_pass(msgspec.convert(scenario, DisruptionScenario), now, AksCloud()))
     )
     return found
 

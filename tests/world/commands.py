@@ -17,6 +17,7 @@ import msgspec
 from aiohttp import web
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
 from controllers.model.policy import Policy
@@ -214,7 +215,14 @@ async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy, *, node_poo
     provider = clients.decorate((await _azure(sim, sessions))[0], metrics)
     return Tools(
         clients=Clients(
-            kube=kube, lease_kube=kube, provider=provider, clock=clock, rng=Random(WHO), metrics=metrics, compute=inline
+            kube=kube,
+            lease_kube=kube,
+            provider=provider,
+            cloud=AksCloud(),
+            clock=clock,
+            rng=Random(WHO),
+            metrics=metrics,
+            compute=inline,
         ),
         config=Config(
             policy=policy,

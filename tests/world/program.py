@@ -6,6 +6,7 @@ import aiohttp
 from kubernetes_asyncio.client import ApiClient, Configuration
 
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
 from controllers.model.policy import Policy
 from provisioner.operator import clients, operator
@@ -50,6 +51,7 @@ async def launch_controller(process: Process) -> None:
                     renew_credentials=lease.renew_credentials,
                 ),
                 provider=clients.decorate(provider, metrics),
+                cloud=AksCloud(),
                 clock=process.clock,
                 rng=process.rng,
                 metrics=metrics,

@@ -107,7 +107,7 @@ def _requirements(f: DriftFacts, pool: NodePool, instance: Instance) -> str | No
     if f.instance_types is None:
         return None
     try:
-        wanted = requirements(pool.spec.template.spec.requirements)
+        wanted = requirements(pool.spec.template.spec.requirements, f.instance_types.cloud)
         listed = f.claim.spec.requirements
         own = combine(*({normalise_key(one.key): value_set(one.operator, one.values)} for one in listed))
     except ValueError:

@@ -10,6 +10,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import SystemRandom  # noqa: TID251 - of a process that writes nothing
 from typing import Any, NamedTuple, TextIO
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.model.ownership import managed
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
@@ -164,6 +165,7 @@ async def _open(settings: Settings, wanted: argparse.Namespace, typed: TextIO) -
                 kube=kube,
                 lease_kube=kube,
                 provider=provider,
+                cloud=AksCloud(),
                 clock=clock,
                 rng=SystemRandom(),
                 metrics=metrics,

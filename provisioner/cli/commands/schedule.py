@@ -12,6 +12,8 @@ from functools import partial
 from typing import TextIO
 
 from cloudprovider.azure import pricing
+from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import SPOT
 from controllers.provisioning.decisions import DecisionOutput, NewNodeClaim, output
 from controllers.provisioning.nodepools import with_capacity_type
@@ -31,20 +33,22 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Place the pods and print the result; returns the exit code. Raises Refused."""
     if wanted.disrupt:
         return schedule_disrupt.run(wanted, typed, console)
+    cloud = AksCloud()
     decided = answer(
         wanted,
         typed,
         console,
+        cloud,
         kind=Scenario,
         scenario=partial(_scenario, wanted, console),
-        decide=_decide,
+        decide=partial(_decide, cloud),
         report=_report,
     )
     return FAILED if decided is not None and decided.errors else OK
 
 
-def _decide(scenario: Scenario) -> DecisionOutput:
-    found, errors = snapshot(scenario)
+def _decide(cloud: Cloud, scenario: Scenario) -> DecisionOutput:
+    found, errors = snapshot(scenario, cloud)
     start = time.perf_counter()
     decision = solve(found)
     return output(decision, errors, int((time.perf_counter() - start) * 1_000_000))

@@ -14,6 +14,8 @@ from typing import TextIO
 import msgspec
 
 from cloudprovider.azure import pricing
+from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.cloud import Cloud
 from controllers.disruption.offline import DisruptionScenario, PassOutput, one_pass
 from controllers.provisioning.decisions import NewNodeClaim
 from controllers.provisioning.nodepools import with_capacity_type
@@ -28,21 +30,23 @@ from .usable_pools import foreign
 
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Decide one pass and print it; returns the exit code. Raises Refused."""
+    cloud = AksCloud()
     answer(
         wanted,
         typed,
         console,
+        cloud,
         kind=DisruptionScenario,
         scenario=partial(_scenario, wanted, console),
-        decide=_decide,
+        decide=partial(_decide, cloud),
         report=_report,
     )
     return OK
 
 
-def _decide(scenario: DisruptionScenario) -> PassOutput:
+def _decide(cloud: Cloud, scenario: DisruptionScenario) -> PassOutput:
     start = time.perf_counter()
-    decided = one_pass(scenario, scenario.now or SystemClock().now())
+    decided = one_pass(scenario, scenario.now or SystemClock().now(), cloud)
     return msgspec.structs.replace(decided, micros=int((time.perf_counter() - start) * 1_000_000))
 
 

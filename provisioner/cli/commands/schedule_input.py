@@ -8,7 +8,8 @@ from typing import Any, TextIO, TypeVar
 import msgspec
 
 from cloudprovider.azure import pricing
-from controllers.provisioning.catalogue import instance_types, label_keys
+from cloudprovider.cloud import Cloud
+from controllers.provisioning.instances import label_keys
 from controllers.provisioning.scenario import NodeInput, Scenario
 from provisioner.api import labels
 from provisioner.api.namespace import Namespace
@@ -102,9 +103,9 @@ def _region_of(scenario: Scenario) -> str:
     return found.pop() if len(found) == 1 else DEFAULT_REGION
 
 
-def _in_region(scenario: S, region: str) -> S:
+def _in_region(scenario: S, region: str, cloud: Cloud) -> S:
     """The scenario with the sizes and prices of a region."""
-    types = instance_types(region)
+    types = cloud.instance_types(region, lambda _: "")
     return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(label_keys(types))))
 
 
@@ -138,6 +139,7 @@ def answer(
     wanted: argparse.Namespace,
     typed: TextIO,
     console: Console,
+    cloud: Cloud,
     *,
     kind: type[S],
     scenario: Callable[[Objects], S],
@@ -162,7 +164,7 @@ def answer(
             " all are taken to be offered there\n"
         )
     try:
-        decided = decide(_in_region(found, region))
+        decided = decide(_in_region(found, region, cloud))
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"

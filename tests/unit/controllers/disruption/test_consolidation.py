@@ -271,7 +271,7 @@ def test_the_budgets_bound_a_command() -> None:
 def test_several_machines_become_one() -> None:
     """Four machines with one GPU each cost more than one machine with four."""
     types = tuple(kind for kind in TYPES.types if kind.name not in (T4, T4_8))
-    fleet = Fleet(types=InstanceTypes(types=types, well_known=TYPES.well_known))
+    fleet = Fleet(types=InstanceTypes(types=types, well_known=TYPES.well_known, cloud=TYPES.cloud))
     for name in "abcd":
         fleet.add(name, T4_16, [(10, 1)])
     command = consolidate(fleet.view()).command
@@ -305,7 +305,9 @@ def test_a_price_that_is_not_known() -> None:
         for kind in TYPES.types
     )
     found = consolidate(
-        Fleet(types=InstanceTypes(types=types, well_known=TYPES.well_known)).add("a", D16, [(1, 0)]).view()
+        Fleet(types=InstanceTypes(types=types, well_known=TYPES.well_known, cloud=TYPES.cloud))
+        .add("a", D16, [(1, 0)])
+        .view()
     )
     assert found.kept == {"a": f"price of {D16} in eastus is unknown"}
 

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from cloudprovider.azure.instance_types import gpus_of
 from controllers.disruption.consolidation import consolidate
 from controllers.disruption.drift import drift
 from controllers.disruption.gpu_parts import PARTS, UNREADABLE, WHOLE, shown
@@ -52,7 +53,7 @@ def test_division(
     size: str, gpu: dict[str, object], capacity: dict[str, str], node_labels: dict[str, str], expected: str
 ) -> None:
     body = {"metadata": {"name": "n", "labels": node_labels}, "status": {"capacity": capacity}}
-    assert shown(msgspec.convert(body, Node), size, msgspec.convert(gpu, GpuSettings)) == expected
+    assert shown(msgspec.convert(body, Node), gpus_of(size), msgspec.convert(gpu, GpuSettings)) == expected
 
 
 def view_of(gpu: dict[str, object], offered: str, *, up: tuple[str, ...] = UP, free: bool = True) -> View:

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.model import Decision, Snapshot
 from controllers.provisioning.solver.solver import solve
@@ -67,7 +68,7 @@ def given(**parts: Any) -> Snapshot:
         "wellKnownLabels": ["model"],
         **parts,
     }
-    found, errors = snapshot(msgspec.convert(scenario, Scenario))
+    found, errors = snapshot(msgspec.convert(scenario, Scenario), AksCloud())
     assert not errors
     return found
 

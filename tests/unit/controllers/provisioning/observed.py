@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.cluster import ClusterSnapshot, cluster_snapshot
 from controllers.provisioning.instances import InstanceTypeCache
 from controllers.provisioning.observed import Observed
@@ -14,7 +15,8 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.schedulable import SchedulablePod
 
 REGION = "eastus"
-TYPES = InstanceTypeCache(lambda _: "").in_region(REGION)
+CLOUD = AksCloud()
+TYPES = InstanceTypeCache(CLOUD, lambda _: "").in_region(REGION)
 GPU = "nvidia.com/gpu"
 T4 = "Standard_NC4as_T4_v3"
 MOMENT = "2026-03-01T12:00:00Z"
@@ -88,4 +90,4 @@ TOLERATES = [{"key": "sku", "operator": "Exists"}]
 
 def observe(**parts: Any) -> ClusterSnapshot:
     given: dict[str, Any] = {"node_pools": (node_pool(),), "nodes": (), "claims": (), "pods": (), "max_new": 90}
-    return cluster_snapshot(Observed(**{**given, **parts}), TYPES.types, TYPES.well_known)
+    return cluster_snapshot(Observed(**{**given, **parts}), TYPES)

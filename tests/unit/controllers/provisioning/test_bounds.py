@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.attempt import attempt
 from controllers.provisioning.solver.bounds import Bound
@@ -28,7 +29,7 @@ SPREAD = [
 def given(wanted: list[Json], nodes: list[Json] | None = None, **parts: Any) -> Any:
     types = [instance_type(name) for name in SIZES]
     scenario = {"nodePools": [node_pool()], "instanceTypes": types, "wellKnownLabels": ["model"], **parts}
-    found, errors = snapshot(msgspec.convert({**scenario, "pods": wanted, "nodes": nodes or []}, Scenario))
+    found, errors = snapshot(msgspec.convert({**scenario, "pods": wanted, "nodes": nodes or []}, Scenario), AksCloud())
     assert not errors
     return found
 

@@ -26,7 +26,7 @@ from provisioner.api.deviceclaim import DeviceClass, ResourceClaimTemplate
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.value_sets import one_of
 
-from .observed import REGION, T4, TOLERATES, TYPES, claim, node_pool, observe, pod
+from .observed import CLOUD, REGION, T4, TOLERATES, TYPES, claim, node_pool, observe, pod
 
 H100, FOUR = "Standard_NC40ads_H100_v5", "Standard_NC64as_T4_v3"
 PRODUCT = 'device.attributes["gpu.nvidia.com"].productName'
@@ -120,7 +120,7 @@ def test_a_machine_that_was_bought_for_a_later_alternative_takes_its_pod() -> No
 
 def test_a_node_fits_with_any_alternative() -> None:
     """A machine of a later alternative is no misfit, and no bound of prices is above it."""
-    found = with_volumes(claiming("p"), alternatives(("H100", 1), ("T4", 4)))
+    found = with_volumes(claiming("p"), alternatives(("H100", 1), ("T4", 4)), CLOUD)
     requirements = {labels.INSTANCE_TYPE: one_of((FOUR,))}
     allocatable = {"cpu": 60_000, "memory": 10**14, "pods": 110_000, DEVICE: 4000}
     machine = ExistingNode(name="n", requirements=requirements, taints=(), allocatable=allocatable)
@@ -131,8 +131,8 @@ def test_a_node_fits_with_any_alternative() -> None:
 
 def test_a_running_pod_keeps_its_model_with_each_alternative() -> None:
     """What restricts a pod restricts all of its alternatives."""
-    found = with_volumes(claiming("p"), alternatives(("H100", 1), ("T4", 4)))
-    kept = GpuModels(TYPES.types, GpuParts(Observed(node_pools=(), nodes=(), claims=(), pods=()))).kept(
+    found = with_volumes(claiming("p"), alternatives(("H100", 1), ("T4", 4)), CLOUD)
+    kept = GpuModels(TYPES, GpuParts(Observed(node_pools=(), nodes=(), claims=(), pods=()), CLOUD)).kept(
         found, FOUR, "n"
     )
     assert len(kept.choices) == 2

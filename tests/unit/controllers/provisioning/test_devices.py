@@ -5,9 +5,11 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.cloud import DeviceTemplate
 from controllers.model.device_claims import DeviceClaims
-from controllers.provisioning.device_selectors import DeviceTemplate, selector
-from controllers.provisioning.devices import claimed, note_of, templates
+from controllers.provisioning.device_selectors import selector
+from controllers.provisioning.devices import claimed, note_of
 from controllers.provisioning.extended_resources import of_classes
 from controllers.provisioning.free_devices import allocated_devices, with_devices
 from controllers.provisioning.offered import offered
@@ -29,6 +31,8 @@ from tests.unit.controllers.nodeclaim.lifecycle.test_dra import BUSY, LOST, OF_A
 Json = dict[str, Any]
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
 DEVICE = "resource.kubernetes.io/gpu.nvidia.com"
+CLOUD = AksCloud()
+GPUS = CLOUD.device_templates()
 ALL = "resource.kubernetes.io/all-devices"
 A100 = DeviceTemplate(driver=NVIDIA, type="gpu", product="NVIDIA A100-SXM4-40GB", memory=40 * 2**30)
 UNKNOWN = DeviceTemplate(driver=NVIDIA, type="gpu")
@@ -89,9 +93,9 @@ def test_other_selectors_are_refused(expression: str) -> None:
 
 def test_every_size_has_a_template() -> None:
     """Of a vendor whose driver is known."""
-    assert {one.driver for one in templates().values()} == {NVIDIA, AMD}
-    assert templates()["Standard_ND96isr_MI300X_v5"].type == "amdgpu"
-    assert templates()["Standard_ND96isr_H100_v5"].memory == 81559 * 2**20
+    assert {one.driver for one in GPUS.values()} == {NVIDIA, AMD}
+    assert GPUS["Standard_ND96isr_MI300X_v5"].type == "amdgpu"
+    assert GPUS["Standard_ND96isr_H100_v5"].memory == 81559 * 2**20
 
 
 def device_class(*expressions: str) -> DeviceClass:
@@ -160,7 +164,7 @@ def first(*counts: int) -> Json:
 def test_requests(requests: tuple[Json, ...], resources: list[dict[str, int]]) -> None:
     """The devices of all requests together, for each of the first eight alternatives that one size can serve."""
     for name in (OF_TEMPLATE, OF_CLAIM):
-        assert [one.requests for one in claimed((name,), known(spec(*requests)))] == [*resources]
+        assert [one.requests for one in claimed((name,), known(spec(*requests)), GPUS)] == [*resources]
 
 
 def named(name: str, resource: str = "", *, age: int = 0) -> DeviceClass:
@@ -212,7 +216,7 @@ def test_devices_instead_of_a_device_plugin(device_class: DeviceClass, alternati
     """The second alternative; none if no size has such devices."""
     found = DeviceClaims(classes={"a": device_class, "amd": device_class})
     request = DeviceRequest(name=GPU, exactly=ExactRequest(device_class_name="a", count=2))
-    made = claimed((), found, extended={GPU: request})
+    made = claimed((), found, GPUS, extended={GPU: request})
     assert [(one.requests, one.instead) for one in made] == alternatives
 
 
@@ -238,7 +242,7 @@ ALIGNED = {"matchAttribute": "resource.kubernetes.io/pcieRoot"}
 def test_devices_of_other_drivers(found: Json, resources: list[dict[str, int]], named: list[str]) -> None:
     """They select no machine; the GPUs do, and the Event of the pod names the other requests."""
     claims = known(found)
-    assert [one.requests for one in claimed((OF_TEMPLATE,), claims)] == resources
+    assert [one.requests for one in claimed((OF_TEMPLATE,), claims, GPUS)] == resources
     note = note_of((OF_TEMPLATE,), claims)
     assert all(words in note for words in named)
     assert bool(note) is bool(named)
@@ -250,13 +254,13 @@ def test_devices_of_other_drivers_alone() -> None:
     with pytest.raises(
         ValueError, match='request "channel" of ResourceClaim default/one for devices of compute-domain'
     ):
-        claimed((OF_CLAIM,), claims)
-    assert [one.requests for one in claimed((OF_CLAIM,), claims, plugged=True)] == [{}]
+        claimed((OF_CLAIM,), claims, GPUS)
+    assert [one.requests for one in claimed((OF_CLAIM,), claims, GPUS, plugged=True)] == [{}]
 
 
 def test_sizes() -> None:
     """Those whose GPUs all requests select."""
-    (found,) = claimed((OF_TEMPLATE,), known(spec(exactly(**LARGE))))
+    (found,) = claimed((OF_TEMPLATE,), known(spec(exactly(**LARGE))), GPUS)
     assert found.requirements[labels.INSTANCE_TYPE].values == {"Standard_ND96isr_H200_v5"}
 
 
@@ -283,18 +287,18 @@ ALLOCATED = {"allocation": {"devices": {"results": [{"driver": NVIDIA, "pool": N
 )
 def test_refused(name: ClaimName, found: DeviceClaims, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        claimed((name,), found)
+        claimed((name,), found, GPUS)
 
 
 def test_devices_in_common_may_be_constrained() -> None:
     same = known(spec(exactly(2), constraints=({"matchAttribute": "gpu.nvidia.com/productName"},)))
-    assert [one.requests for one in claimed((OF_CLAIM,), same)] == [{DEVICE: 2000}]
+    assert [one.requests for one in claimed((OF_CLAIM,), same, GPUS)] == [{DEVICE: 2000}]
 
 
 def test_a_pod_that_moves_has_new_devices() -> None:
     """Its claim is allocated on the Node that it leaves."""
     found = known(spec(exactly()), status=ALLOCATED)
-    assert [one.requests for one in claimed((OF_CLAIM,), found, bound=True)] == [{DEVICE: 1000}]
+    assert [one.requests for one in claimed((OF_CLAIM,), found, GPUS, bound=True)] == [{DEVICE: 1000}]
 
 
 # What is left
@@ -310,10 +314,10 @@ EIGHT = model.InstanceType(
 
 def test_offered() -> None:
     """The capacity counts for limits; pods can only claim the devices."""
-    dra = offered(EIGHT, NodeClassSpec(gpu=GpuSettings(mode="DRA")))
+    dra = offered(EIGHT, NodeClassSpec(gpu=GpuSettings(mode="DRA")), CLOUD)
     assert dra.capacity == {"cpu": 96000, "nvidia.com/gpu": 8000, DEVICE: 8000, ALL: 1000}
     assert dra.allocatable == {"cpu": 95000, DEVICE: 8000, ALL: 1000}
-    assert offered(EIGHT, NodeClassSpec()) is EIGHT
+    assert offered(EIGHT, NodeClassSpec(), CLOUD) is EIGHT
 
 
 def of_gpu(made: Device, number: int) -> Device:
@@ -385,7 +389,7 @@ def test_each_of_alternative_requests_counts() -> None:
     selectors = [{"cel": {"expression": f"device.driver == '{NVIDIA}'"}}]
     classes = {"gpu": msgspec.convert({"spec": {"selectors": selectors}}, DeviceClass)}
     (found,) = claimed(
-        [ClaimName(template="default/t")], DeviceClaims(templates={"default/t": template}, classes=classes)
+        [ClaimName(template="default/t")], DeviceClaims(templates={"default/t": template}, classes=classes), GPUS
     )
     sizes = found.requirements[labels.INSTANCE_TYPE].values
     assert {"Standard_NC4as_T4_v3", "Standard_NC40ads_H100_v5"} <= sizes

@@ -3,6 +3,7 @@
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.existing import existing_node
 from controllers.provisioning.purchases import Purchase
 from controllers.provisioning.solver import model
@@ -23,7 +24,7 @@ def claim(size: str = "", text: str = msgspec.json.encode(PROMISE).decode()) -> 
 
 
 def free(of: NodeClaim, node: Node | None = None) -> int:
-    machine = existing_node(node, of, (), ())
+    machine = existing_node(node, of, (), (), cloud=AksCloud())
     return existing_host(machine, (AGENT,), frozenset()).free.get("cpu", 0)
 
 
@@ -49,4 +50,4 @@ def test_a_soft_taint_buys_nothing() -> None:
     """kube-scheduler binds pending pods to a Node that others taint with PreferNoSchedule, as no other has room."""
     soft, hard = (Taint(key="example.com/x", effect=effect) for effect in ("PreferNoSchedule", "NoSchedule"))
     node = Node(metadata=ObjectMeta(name="node"), spec=NodeSpec(taints=(soft, hard)))
-    assert existing_node(node, None, (), ()).taints == (hard,)
+    assert existing_node(node, None, (), (), cloud=AksCloud()).taints == (hard,)

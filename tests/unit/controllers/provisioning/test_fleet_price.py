@@ -9,7 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.provisioning.catalogue import instance_types
+from cloudprovider.azure.catalogue import instance_types
+from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
@@ -32,7 +33,7 @@ def _decide(gpus: list[int]) -> Decision:
     types = instance_types("eastus")
     known = tuple({requirement.key for one in types for requirement in one.requirements})
     scenario = msgspec.structs.replace(msgspec.convert(given, Scenario), instance_types=types, well_known_labels=known)
-    made, _ = snapshot(scenario)
+    made, _ = snapshot(scenario, AksCloud())
     return solve(made)
 
 

@@ -12,7 +12,7 @@ from controllers.provisioning.launchable import launchable
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
-from .observed import T4, TOLERATES, TYPES, claim, node_pool, observe, pod
+from .observed import CLOUD, T4, TOLERATES, TYPES, claim, node_pool, observe, pod
 
 REQUEST = Offering(size=T4)
 ALONE = LaunchTemplate("t", "")
@@ -28,15 +28,15 @@ def available(found: Any, size: str) -> set[str]:
 
 def test_nothing_is_refused() -> None:
     """The types stay as they are, whatever the settings of the node class that no machine contradicts."""
-    assert launchable(TYPES.types, None, ()) is None
-    assert launchable(TYPES.types, node_class(), ()) is None
-    assert launchable(TYPES.types, node_class(maxPods=50), ()) == TYPES.types
+    assert launchable(TYPES.types, None, (), CLOUD) is None
+    assert launchable(TYPES.types, node_class(), (), CLOUD) is None
+    assert launchable(TYPES.types, node_class(maxPods=50), (), CLOUD) == TYPES.types
 
 
 @pytest.mark.parametrize(("scope", "left"), [("size", {"spot"}), ("request", set())])
 def test_what_is_refused(scope: Any, left: set[str]) -> None:
     """The size with its capacity type, or every request of this launch template; the cause names the size."""
-    found = launchable(TYPES.types, None, [(offering_scope(REQUEST, scope, ALONE, refused=True), "by a policy")])
+    found = launchable(TYPES.types, None, [(offering_scope(REQUEST, scope, ALONE, refused=True), "by a policy")], CLOUD)
     assert found is not None
     assert available(found, T4) == left
     assert bool(available(found, "Standard_NC24ads_A100_v4")) is (scope == "size")
@@ -46,7 +46,7 @@ def test_what_is_refused(scope: Any, left: set[str]) -> None:
 
 def test_what_the_node_class_contradicts() -> None:
     """A capacity reservation has no spot machines."""
-    found = launchable(TYPES.types, node_class(capacityReservationGroupID="/subscriptions/s/g"), ())
+    found = launchable(TYPES.types, node_class(capacityReservationGroupID="/subscriptions/s/g"), (), CLOUD)
     assert found is not None
     assert available(found, T4) == {"on-demand"}
 

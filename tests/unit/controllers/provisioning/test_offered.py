@@ -10,7 +10,7 @@ from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.schedulable import SchedulablePod
 
-from .observed import GPU, T4, TOLERATES, TYPES, claim, node, node_pool, observe, pod
+from .observed import CLOUD, GPU, T4, TOLERATES, TYPES, claim, node, node_pool, observe, pod
 
 A100 = "Standard_NC24ads_A100_v4"
 CPU = "Standard_D8s_v3"
@@ -47,20 +47,20 @@ def asks(name: str, resource: str, count: int) -> SchedulablePod:
 )
 def test_devices_of_an_instance_type(gpu: dict[str, Any], amounts: dict[str, int]) -> None:
     """The devices replace the GPUs, in the capacity as on the Node."""
-    found = {one.name: one for one in offered_types(TYPES.types, node_class(**gpu).spec) or ()}
+    found = {one.name: one for one in offered_types(TYPES.types, node_class(**gpu).spec, CLOUD) or ()}
     for resources in (found[A100].capacity, found[A100].allocatable):
         assert {name: amount // 1000 for name, amount in resources.items() if "/" in name} == amounts
 
 
 def test_sizes_without_the_profile_are_not_offered() -> None:
     """AKS refuses to partition them; sizes without GPUs are no matter of the profile."""
-    names = {one.name for one in offered_types(TYPES.types, node_class(migProfile="MIG1g").spec) or ()}
+    names = {one.name for one in offered_types(TYPES.types, node_class(migProfile="MIG1g").spec, CLOUD) or ()}
     assert A100 in names
     assert not {name for name in names if "T4" in name or "MI300X" in name or "GB200" in name}
     assert any(name.startswith("Standard_D") for name in names) is any(
         one.name.startswith("Standard_D") for one in TYPES.types
     )
-    assert offered_types(TYPES.types, node_class().spec) is None
+    assert offered_types(TYPES.types, node_class().spec, CLOUD) is None
 
 
 @pytest.mark.parametrize(
@@ -146,7 +146,7 @@ def t4(**spec: Any) -> Any:
     """The smallest size with a GPU, as machines of a node class with these properties offer it."""
     made = msgspec.convert({"metadata": {"name": "default"}, "spec": spec}, AgentPoolNodeClass)
     (kind,) = [one for one in TYPES.types if one.name == T4]
-    return offered(kind, made.spec)
+    return offered(kind, made.spec, CLOUD)
 
 
 @pytest.mark.parametrize(("pods", "reserved_mib"), [(30, 650), (110, 2250), (250, 5050)])

@@ -17,7 +17,7 @@ from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
-from .observed import TOLERATES, observe, pod
+from .observed import CLOUD, TOLERATES, observe, pod
 
 ZONE, DISK_ZONE, HOST = "topology.kubernetes.io/zone", "topology.disk.csi.azure.com/zone", "kubernetes.io/hostname"
 
@@ -283,11 +283,11 @@ def test_equal_pods_share_what_their_volumes_require() -> None:
         )
         for name in ("one", "more")
     ]
-    first, second = (with_volumes(one, there) for one in equal)
+    first, second = (with_volumes(one, there, CLOUD) for one in equal)
     assert first is second
     assert first.volumes == ({ZONE: one_of(["eastus-2"])},)
     elsewhere = msgspec.structs.replace(there, volumes={"v": volume({ZONE: ["eastus-3"]})})
-    assert with_volumes(equal[0], elsewhere).volumes == ({ZONE: one_of(["eastus-3"])},)
+    assert with_volumes(equal[0], elsewhere, CLOUD).volumes == ({ZONE: one_of(["eastus-3"])},)
 
 
 def cached(digest: PodDigest, body: dict[str, Any]) -> CachedPod:

@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.interface import Cluster, Instance, InstanceState, Newest, ResourceSku
 from controllers.nodeclaim.disruption.drift_reason import NO_DRIFT, DriftFacts, DriftReason, drift_reason
 from controllers.nodeclass import hash as node_class_hash
@@ -21,7 +22,7 @@ T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
 IMAGE = "AKSUbuntu-2204gen2containerd"
 ZONE, CAPACITY, COUNT = "topology.kubernetes.io/zone", "karpenter.sh/capacity-type", "karpenter.azure.com/sku-gpu-count"
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
-TYPES = InstanceTypeCache(lambda _: "").in_region("westeurope")
+TYPES = InstanceTypeCache(AksCloud(), lambda _: "").in_region("westeurope")
 REFERENCE = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
 LAUNCHED = {"type": "Launched", "status": "True", "lastTransitionTime": "2026-03-09T12:00:00Z", "reason": "Launched"}
 Requirement = dict[str, Any]
@@ -204,7 +205,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
         "a region without prices",
         {
             "instance": instance(size="Standard_NC6"),
-            "instance_types": InstanceTypes(types=(), well_known=TYPES.well_known),
+            "instance_types": InstanceTypes(types=(), well_known=TYPES.well_known, cloud=TYPES.cloud),
         },
         "",
     ),

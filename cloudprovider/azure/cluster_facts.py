@@ -9,15 +9,13 @@ Source: docs/references/nodes.md#labels-of-aks, docs/references/nodes.md#zones.
 from collections.abc import Iterable, Mapping
 from heapq import nlargest
 
-import msgspec
-
-from cloudprovider.azure.machine_labels import OF_SUBNET, of_cluster
-from cloudprovider.azure.node_resources import MAX_PODS
+from cloudprovider.cloud import ClusterFacts
 from provisioner.api import labels
-from provisioner.api.meta import EMPTY
 from provisioner.api.node import Node
 from provisioner.api.time import EARLIEST
 from provisioner.api.zones import REGIONAL, is_regional
+
+from .machine_labels import OF_SUBNET, of_cluster
 
 # The newest Nodes suffice: labels of AKS change with its releases, and the cost stays bounded.
 NODES_READ = 100
@@ -25,22 +23,7 @@ NODES_READ = 100
 OF_CLASS = f"{labels.OWN_DOMAIN}/{labels.NODECLASS_KIND.lower()}"
 
 
-class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`max_pods`: of a pool that does not state it.
-
-    `regional_zone`: the zone label of a Node outside all zones, "" if it bears none. `labels`: those of AKS that every
-    Node of an agent pool has; None for one whose values differ.
-    """
-
-    max_pods: int = MAX_PODS
-    regional_zone: str = REGIONAL
-    labels: Mapping[str, str | None] = EMPTY
-
-
-UNKNOWN_CLUSTER = ClusterFacts()
-
-
-def cluster_facts(nodes: Iterable[Node], max_pods: int = MAX_PODS) -> ClusterFacts:
+def cluster_facts(nodes: Iterable[Node], max_pods: int) -> ClusterFacts:
     """The facts of a cluster with these Nodes. `max_pods`: of its agent pools that do not state it."""
     of_pools = [node for node in nodes if _is_of_pool(node.metadata.labels)]
     newest = _newest(of_pools)

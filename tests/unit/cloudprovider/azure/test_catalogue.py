@@ -3,13 +3,14 @@
 import pytest
 
 from cloudprovider.azure import pricing
+from cloudprovider.azure.catalogue import instance_types
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.regions import WITHOUT_ZONES
+from cloudprovider.cloud import InstanceTypeInput
 from cloudprovider.interface import ResourceSku
-from controllers.provisioning.catalogue import instance_types
 from controllers.provisioning.instances import InstanceTypeCache
-from controllers.provisioning.scenario import InstanceTypeInput
 
-from .observed import REGION, T4
+REGION, T4 = "eastus", "Standard_NC4as_T4_v3"
 
 SKU = ResourceSku(name=T4, family="f", vcpus=4, zones=("1", "2", "3"), zones_restricted=("2",), spot=False)
 
@@ -55,7 +56,7 @@ def test_a_size_that_is_not_in_the_list() -> None:
 def test_offerings_are_converted_again_only_after_a_change() -> None:
     """Of an obstacle, or of the list."""
     failed: set[str] = set()
-    cache = InstanceTypeCache(lambda one: "failed" if one.size in failed else "")
+    cache = InstanceTypeCache(AksCloud(), lambda one: "failed" if one.size in failed else "")
     first = cache.in_region(REGION)
     assert cache.in_region(REGION) is first
     failed.add(T4)

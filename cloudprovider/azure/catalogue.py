@@ -2,29 +2,25 @@
 
 Each size is offered without a zone, where Azure chooses the place, and in each zone in which the subscription can use
 it, on demand and as spot. Where the list of sizes of the subscription is not known, each size is offered in all zones
-of the region. An offering that cannot be requested has the cause. What a node class changes is in `offered`.
+of the region. An offering that cannot be requested has the cause.
 
 Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md#request-body,
 docs/references/nodes.md.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 
-from cloudprovider.azure.machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
-from cloudprovider.azure.node_resources import default_disk_gib, ephemeral_storage, reserved
-from cloudprovider.azure.pricing import Size, is_priced, regions, sizes, unpriced
-from cloudprovider.azure.quota import family_in, needs
-from cloudprovider.azure.regions import zones_of
-from cloudprovider.azure.skus import excluded
+from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceTypeInput, Obstacle, OfferingInput
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering, ResourceSku
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
 
-from .cluster_facts import UNKNOWN_CLUSTER, ClusterFacts
-from .scenario import InstanceTypeInput, OfferingInput
-
-# Why an offering cannot be requested now; "" if it can.
-Obstacle = Callable[[Offering], str]
+from .machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
+from .node_resources import default_disk_gib, ephemeral_storage, reserved
+from .pricing import Size, is_priced, regions, sizes, unpriced
+from .quota import family_in, needs
+from .regions import zones_of
+from .skus import excluded
 
 
 def instance_types(
@@ -46,12 +42,6 @@ def instance_types(
 
 def _is_listed(size: Size, skus: Mapping[str, ResourceSku] | None) -> bool:
     return skus is not None and size.name.casefold() in skus
-
-
-def label_keys(types: Iterable[InstanceTypeInput]) -> frozenset[str]:
-    """The labels that instance types or their offerings define; a NodePool need not."""
-    every = (part for kind in types for part in (kind.requirements, *(one.requirements for one in kind.offerings)))
-    return frozenset(one.key for part in every for one in part)
 
 
 def _instance_type(

@@ -1,0 +1,132 @@
+"""What is known of a cloud without a request to it: its instance types, and how it names and shapes machines.
+
+The rules get an implementation as a parameter and do no more than pass it on, so that they are the same for each cloud.
+All methods are pure. `CloudProvider` has the requests.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Protocol
+
+import msgspec
+
+from provisioner.api.meta import EMPTY, Taint
+from provisioner.api.node import Node
+from provisioner.api.nodeclass import NodeClassSpec
+from provisioner.api.schedulable import Quantities, SelectorExpression
+from provisioner.api.zones import REGIONAL
+
+from .interface import Gpus, Offering, ResourceSku
+
+# Why an offering cannot be requested now; "" if it can.
+Obstacle = Callable[[Offering], str]
+
+
+class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available.
+
+    `requirements` and `taints`: of its Nodes, besides those of the instance type. `order_price`: by which it is
+    compared if the price is not known; None: after all others. `quotas`: what a machine uses of each quota.
+    """
+
+    zone: str = msgspec.field(default="", name="Zone")
+    capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
+    price: float | None = msgspec.field(default=None, name="Price")
+    order_price: float | None = msgspec.field(default=None, name="OrderPrice")
+    available: bool = msgspec.field(default=True, name="Available")
+    cause: str = msgspec.field(default="", name="Cause")
+    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
+    taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
+    quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
+
+
+class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance type; `overhead`: what system and kubelet reserve, whole or divided by purpose."""
+
+    name: str
+    requirements: tuple[SelectorExpression, ...] = ()
+    capacity: Quantities = EMPTY
+    overhead: Mapping[str, str | int | float | dict[str, str | int | float] | None] = {}
+    offerings: tuple[OfferingInput, ...] = ()
+
+
+class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What all machines of a cluster have in common. `max_pods`: of a machine whose node class does not state it.
+
+    `regional_zone`: the zone label of a Node outside all zones, "" if it bears none. `labels`: those that the cloud
+    gives every Node; None for one whose values differ.
+    """
+
+    max_pods: int = 110
+    regional_zone: str = REGIONAL
+    labels: Mapping[str, str | None] = EMPTY
+
+
+UNKNOWN_CLUSTER = ClusterFacts()
+
+
+class DeviceTemplate(msgspec.Struct, frozen=True, kw_only=True):
+    """A GPU of a VM size as its driver will publish it. `product` and `memory` (bytes) are None if not known."""
+
+    driver: str
+    type: str
+    product: str | None = None
+    memory: int | None = None
+
+
+class OfNodeClass(msgspec.Struct, frozen=True, kw_only=True):
+    """What a node class changes of a machine. Amounts in thousandths of the unit of Kubernetes.
+
+    `labels`: "" for one that the Node does not bear, None for one of any value.
+    """
+
+    capacity: Mapping[str, int] = {}
+    allocatable: Mapping[str, int] = {}
+    labels: Mapping[str, str | None] = {}
+
+
+class Cloud(Protocol):
+    """One cloud. Names of sizes are compared as the cloud compares them."""
+
+    @property
+    def size_labels(self) -> frozenset[str]:
+        """The labels of Nodes whose value is the name of a size."""
+
+    @property
+    def gpu_model_label(self) -> str:
+        """The label of Nodes whose value is a GPU model."""
+
+    def canonical_name(self, name: str) -> str:
+        """The name of a size as the cloud documents it; an unknown name unchanged."""
+
+    def gpus_of(self, size: str) -> Gpus:
+        """The GPUs of a size; count 0 for a size without GPUs, `known` False for a GPU size without data."""
+
+    def device_templates(self) -> Mapping[str, DeviceTemplate]:
+        """A GPU of each size that has some, by the canonical name of the size."""
+
+    def instance_types(
+        self,
+        region: str,
+        obstacle: Obstacle,
+        skus: Mapping[str, ResourceSku] | None = None,
+        facts: ClusterFacts = UNKNOWN_CLUSTER,
+    ) -> tuple[InstanceTypeInput, ...]:
+        """The instance types of a region, as machines with the default node class have them.
+
+        `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known.
+        """
+
+    def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:
+        """What machines have in common in a cluster with these Nodes. `max_pods`: as in `ClusterFacts`."""
+
+    def of_node_class(
+        self,
+        capacity: Mapping[str, int],
+        allocatable: Mapping[str, int],
+        known: Collection[str],
+        settings: NodeClassSpec,
+    ) -> OfNodeClass:
+        """What a node class with these settings changes of a machine with these amounts; `known`: its labels."""
+
+    def contradicts(self, offering: Offering, settings: NodeClassSpec) -> str:
+        """Why the node class has no machine of this offering; "" if it can have one."""
