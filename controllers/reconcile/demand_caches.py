@@ -49,8 +49,8 @@ class DemandCaches:
 
     @property
     def while_needed(self) -> tuple[Reflector[Any], ...]:
-        """Those that are filled only while there is a NodePool, Namespaces first: they bound what is kept of others."""
-        return self.namespaces, self.daemon_sets, self.pods, self.pod_budgets
+        """Those that are filled only while there is a NodePool."""
+        return self.pods, self.daemon_sets, self.namespaces, self.pod_budgets
 
     def node_pools(self) -> tuple[NodePool, ...]:
         """The NodePools of this controller."""

@@ -126,7 +126,8 @@ async def _read_cluster(caches: Caches, provisioning: Provisioning, *, pods: boo
     if any(map(dra.reads_slices, caches.node_classes.items())) or any(map(dra.needs_slices, claims)):
         await _list(caches.slices)
     if pods:
-        for cache in provisioning.demand.while_needed:
+        demand = provisioning.demand
+        for cache in (demand.namespaces, demand.daemon_sets, demand.pods, demand.pod_budgets):
             await cache.list_once()
         await _list(caches.node_pools)
 
