@@ -88,6 +88,13 @@ class OwnWrites(Generic[T]):
         del self._updates[key]
         return True, True
 
+    def lost(self, watched: str) -> str:
+        """The name of an object whose own write the watch has passed without an event of it; "" if there is none.
+
+        The watch lost the event, or the API server the write: only a list shows what is there.
+        """
+        return next((key for key, one in self._updates.items() if reached(watched, one.version)), "")
+
     def merged(self, listed: Iterable[T], version: str, cached: Callable[[str], T | None], now: float) -> list[T]:
         """The objects of a list at this version, with the writes that are newer."""
         found = {key_of(one): one for one in listed}

@@ -3,9 +3,10 @@
 `run` does not end on errors: they are logged, counted and retried with backoff and the server's Retry-After. The cache
 keeps its last objects meanwhile; a failed list is never an empty one. `fresh_at` is the age of the cache.
 
-A new list follows 410, a response that is not a watch, an idle timeout, and an event older than the cache that is not a
-repetition. (After a restore of etcd, a watch from a resourceVersion of the future never delivers an event, and
-reconnecting it would look healthy.) A connection that ends is resumed from the newest resourceVersion.
+A new list follows 410, a response that is not a watch, an idle timeout, an event older than the cache that is not a
+repetition, and a version that is newer than an own write whose event did not come. (After a restore of etcd, a watch
+from a resourceVersion of the future never delivers an event, and reconnecting it would look healthy.) A connection that
+ends is resumed from the newest resourceVersion.
 
 A cache without selectors also shows the answers of the writes of its client: it is never behind them (`own_writes`).
 
@@ -270,15 +271,22 @@ class Reflector(Generic[T]):
             self._check_past_event(event)
             return
         self.resource_version = event.resource_version or self.resource_version
-        if event.object is None:
-            return
-        news, delivers = self._own_writes.delivers(event.type, event.object, self._now())
+        if event.object is not None:
+            self._deliver(event, event.object)
+        if lost := self._own_writes.lost(self.resource_version):
+            raise KubeError(
+                410,
+                "EventLost",
+                f"watch {self._resource.plural}: at {self.resource_version} it has not delivered our write to {lost}",
+            )
+
+    def _deliver(self, event: WatchEvent[T], found: T) -> None:
+        news, delivers = self._own_writes.delivers(event.type, found, self._now())
         if news:
-            if self._digest is not None:
-                event = replace(event, object=self._digest(event.object))
-            self._notify(self._store.apply(event))
-        if delivers and event.object is not None:
-            self._handlers.delivered(event.object)
+            found = found if self._digest is None else self._digest(found)
+            self._notify(self._store.apply(replace(event, object=found)))
+        if delivers:
+            self._handlers.delivered(found)
 
     def _check_past_event(self, event: WatchEvent[T]) -> None:
         # A repeated event is ignored. Any other event from the past means that the cache may be wrong.
