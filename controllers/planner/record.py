@@ -15,6 +15,7 @@ from controllers.model.steps import Event, PatchClaim
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, NODE_HEALTHY
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.runtime.objects import EVENT_TTL_SECONDS
 
 
 def record(f: Facts, claim: NodeClaim, updates: Mapping[str, ConditionUpdate]) -> PatchClaim | None:
@@ -30,9 +31,14 @@ def record(f: Facts, claim: NodeClaim, updates: Mapping[str, ConditionUpdate]) -
     return PatchClaim(
         claim=claim,
         annotations={labels.REPORTED: text},
-        events=tuple(Event(type="Warning", reason=update.reason, message=update.text) for update in late),
+        events=tuple(map(_event, late)),
         overdue=tuple(update.overdue for update in late),
     )
+
+
+def _event(update: ConditionUpdate) -> Event:
+    """Once, also if the record of it is lost."""
+    return Event(type="Warning", reason=update.reason, message=update.text, repeat_seconds=EVENT_TTL_SECONDS)
 
 
 def _reported(f: Facts, before: Reported, updates: Mapping[str, ConditionUpdate]) -> Reported:

@@ -54,7 +54,7 @@ from controllers.state.memory_updates import (
 from controllers.state.observe import observe
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.readiness_rules import ReadinessRules
-from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse
+from controllers.state.refusals import SKIPPED_IN_REMOVAL, refuse, undone
 from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
@@ -281,6 +281,7 @@ class Reconciler:
             self.cluster_state.create_finished(step.name)
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, result: Result) -> float | None:
+        result = undone(facts, step, result) or result
         if not isinstance(result, KubeFailed):
             memory.refusals = memory.stale_writes = 0
             memory.forbidden.pop(type(step).__name__, None)

@@ -1,8 +1,10 @@
 """Writes that the API server refuses: plans skip them until their object changes, or a delay ends."""
 
-from controllers.model.results import Kind, KubeFailed
-from controllers.model.steps import DeleteNode, PatchClaim, PatchNode, ReleaseFinalizer, Step
+from controllers.model.facts import Facts
+from controllers.model.results import Kind, KubeFailed, Result, Wrote
+from controllers.model.steps import AddFinalizer, DeleteNode, PatchClaim, PatchNode, PatchStatus, ReleaseFinalizer, Step
 from provisioner.api.node import Node
+from provisioner.runtime.kube_errors import KubeError
 
 from .memory import FORBIDDEN_FIRST_SECONDS, Memory, Refusal
 
@@ -14,6 +16,21 @@ SKIPPED_IN_REMOVAL = (DeleteNode, PatchClaim, PatchNode)
 NOT_OF_OBJECT = (400, 403)
 # The queue has retried for a second by then.
 FAILURES_IN_ROW = 4
+
+
+def undone(facts: Facts, step: Step, result: Result) -> KubeFailed | None:
+    """The refusal of a patch whose answer has the version that the plan saw; None if it changed the object.
+
+    A mutating admission policy undoes it. The next plan would be the same, and be made at once.
+    """
+    if not isinstance(result, Wrote) or not isinstance(step, AddFinalizer | PatchClaim | PatchNode | PatchStatus):
+        return None
+    seen = (*facts.nodes, *(() if facts.claim is None else (facts.claim,)))
+    versions = {one.uid: one.metadata.resource_version for one in seen}
+    if versions.get(result.uid) != result.resource_version:
+        return None
+    message = f"{type(step).__name__} changed nothing: an admission policy undoes it"
+    return KubeFailed(error=KubeError(400, "NotChanged", message))
 
 
 def refuse(memory: Memory, step: Step, failed: KubeFailed, *, removing: bool, now: float, most_seconds: float) -> bool:
