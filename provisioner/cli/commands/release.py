@@ -9,6 +9,7 @@ docs/references/rules.md#field-ownership.
 """
 
 import argparse
+from typing import Any
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError, NotFound
@@ -23,7 +24,7 @@ from provisioner.cli.arguments import RELEASE_FLAG
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kept import whole
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODES, is_name
+from provisioner.runtime.resources import NODECLAIMS, NODES, Resource, is_name
 
 from .adopt import no_such_claim
 from .clients import Tools
@@ -170,16 +171,13 @@ async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
 
 async def _again(tools: Tools, thing: NodeClaim | Node) -> NodeClaim | Node | None:
     """The current version of the object; None if it does not exist any more. Raises Refused."""
-    kube = tools.clients.kube
+    resource: Resource[Any] = NODES if isinstance(thing, Node) else NODECLAIMS
     try:
-        newest: NodeClaim | Node = await (
-            kube.get(NODES, thing.name) if isinstance(thing, Node) else kube.get(NODECLAIMS, thing.name)
-        )
+        # By a list, which is all that the controller may send about Nodes.
+        found = await tools.clients.kube.list(resource, digest=whole, field_selector=f"metadata.name={thing.name}")
     except KubeError as error:
-        if error.not_found:
-            return None
         raise by_api_server(error) from None
-    return newest if newest.uid == thing.uid else None
+    return next((one for one in found.items if one.metadata.uid == thing.uid), None)
 
 
 def _named(thing: NodeClaim | Node) -> str:
