@@ -52,10 +52,14 @@ class _Pending:
 
 @dataclass(frozen=True, slots=True)
 class _Recorded:
-    """`at`: the loop time of the last record; `count`: of the Event as it was written, 0 before that."""
+    """`at`: the loop time of the last record; `count`: of the Event as it was written, 0 before that.
+
+    `last`: of a reason, the key of the Event that was recorded last.
+    """
 
     at: float
     count: int = 0
+    last: int = 0
 
 
 class EventRecorder:
@@ -93,7 +97,9 @@ class EventRecorder:
         """
         subject, now = _reference(about), self._now()
         key, topic = _key(subject, event.type, event.reason, event.message), _key(subject, event.reason)
-        if now - self._at(key) < event.repeat_seconds or now - self._at(topic) < event.apart_seconds:
+        # Of messages that alternate, each is recorded again once another one is the last.
+        lasts = not event.apart_seconds or self._recorded.get(topic, _Recorded(now, last=key)).last == key
+        if (lasts and now - self._at(key) < event.repeat_seconds) or now - self._at(topic) < event.apart_seconds:
             return False
         if (queued := self._queued.get(key)) is not None:
             self._queued[key] = replace(queued, last=self._clock.now(), times=queued.times + 1)
@@ -104,7 +110,7 @@ class EventRecorder:
             self._metrics.dropped.inc()
             return False
         for one in (key, topic) if event.apart_seconds else (key,):
-            self._note_recorded(one, now)
+            self._note_recorded(one, now, key)
         return True
 
     def recorded_at(self, about: Recordable, event: EventContent) -> float:
@@ -194,9 +200,9 @@ class EventRecorder:
         recorded = self._recorded.get(key)
         return recorded.at if recorded is not None else -math.inf
 
-    def _note_recorded(self, key: int, now: float) -> None:
+    def _note_recorded(self, key: int, now: float, last: int) -> None:
         before = self._recorded.pop(key, None)
-        self._recorded[key] = _Recorded(now, before.count if before is not None else 0)
+        self._recorded[key] = _Recorded(now, before.count if before is not None else 0, last)
         while len(self._recorded) > RECORDED_MAX or now - self._at(next(iter(self._recorded))) > EVENT_TTL_SECONDS:
             del self._recorded[next(iter(self._recorded))]
 

@@ -39,7 +39,7 @@ class EventContent(Protocol):
     """What an Event states, and when it is left out because the same was recorded shortly before.
 
     `repeat_seconds`: after this time the same message about the same object is recorded again. `apart_seconds`: after
-    this time another one of the same reason, which has this limit too, is recorded. 0: at once.
+    this time another one of the same reason, which has this limit too, is recorded, also one that returns. 0: at once.
     """
 
     @property
