@@ -20,7 +20,8 @@ from provisioner.runtime.objects import EVENT_TTL_SECONDS
 
 def record(f: Facts, claim: NodeClaim, updates: Mapping[str, ConditionUpdate]) -> PatchClaim | None:
     """The write of what these conditions report; None if it is recorded, or if the API server refuses it or them."""
-    if "PatchClaim" in f.refused or "PatchStatus" in f.refused or claim.metadata.unreadable:
+    unreadable = any(field.startswith("status") for field in claim.metadata.unreadable)
+    if "PatchClaim" in f.refused or "PatchStatus" in f.refused or unreadable:
         return None
     before = reported(claim)
     after = _reported(f, before, {name: update for name, update in updates.items() if not update.kept})
