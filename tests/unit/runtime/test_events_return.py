@@ -3,8 +3,9 @@
 import asyncio
 
 from provisioner.runtime.events import EventRecorder
+from tests.stories import run_by
 
-from .test_events import CLAIM, Story, normal, run, run_by
+from .test_events import CLAIM, Story, normal, run
 
 
 @run_by(run, given=2)
