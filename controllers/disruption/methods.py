@@ -24,7 +24,7 @@ from .view import View
 
 
 class Method(msgspec.Struct, frozen=True, kw_only=True):
-    """One method. `condition`: of the NodeClaims that it disrupts; "" if it decides without one.
+    """One method. `condition`: of the NodeClaims that it disrupts; "" for emptiness, which counts the time itself.
 
     `compute`: at most one command. `repeats`: whether a pass may have several commands of this method. `event`: the
     reason of the Event about a machine that is kept.
