@@ -4,19 +4,22 @@ The rules get an implementation as a parameter and do no more than pass it on, s
 All methods are pure. `CloudProvider` has the requests.
 """
 
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
 from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.schedulable import Quantities, SelectorExpression
 from provisioner.api.zones import REGIONAL
 
-from .interface import Gpus, Offering, ResourceSku
+from .interface import Gpus, Offering, OfferingQuota, QuotaLeft, ResourceSku, Usage
 
+# The sizes that the subscription can use, by name in lower case; None if they are not known.
+Skus = Mapping[str, ResourceSku] | None
 # Why an offering cannot be requested now; "" if it can.
 Obstacle = Callable[[Offering], str]
 
@@ -95,6 +98,22 @@ class Cloud(Protocol):
     def gpu_model_label(self) -> str:
         """The label of Nodes whose value is a GPU model."""
 
+    @property
+    def failure_reasons(self) -> frozenset[str]:
+        """The reasons and codes of its failures, of which metrics have labels."""
+
+    def pool_name(self, claim: NodeClaim) -> str:
+        """The name of the instance of this claim, a function of the claim alone."""
+
+    def pool_of(self, node: Node) -> str:
+        """The name of the instance whose machine this Node is, "" if it is none of this cloud.
+
+        It must not depend on what the holder of a kubelet's credential can change, such as most labels.
+        """
+
+    def is_known_size(self, name: str) -> bool:
+        """Whether the cloud has a size of this name."""
+
     def canonical_name(self, name: str) -> str:
         """The name of a size as the cloud documents it; an unknown name unchanged."""
 
@@ -108,13 +127,10 @@ class Cloud(Protocol):
         self,
         region: str,
         obstacle: Obstacle,
-        skus: Mapping[str, ResourceSku] | None = None,
+        skus: Skus = None,
         facts: ClusterFacts = UNKNOWN_CLUSTER,
     ) -> tuple[InstanceTypeInput, ...]:
-        """The instance types of a region, as machines with the default node class have them.
-
-        `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known.
-        """
+        """The instance types of a region, as machines with the default node class have them."""
 
     def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:
         """What machines have in common in a cluster with these Nodes. `max_pods`: as in `ClusterFacts`."""
@@ -130,3 +146,41 @@ class Cloud(Protocol):
 
     def contradicts(self, offering: Offering, settings: NodeClassSpec) -> str:
         """Why the node class has no machine of this offering; "" if it can have one."""
+
+    def allowed_offerings(self, claim: NodeClaim, location: str) -> tuple[Offering, ...]:
+        """The offerings that a claim allows, in its order; () for invalid requirements. `location`: "" if not known."""
+
+    def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
+        """Offerings, cheapest first; those without a price come last."""
+
+    def list_prices(self, location: str) -> Mapping[str, float]:
+        """The prices on demand in USD an hour, by the name of the size in lower case; empty where none are known."""
+
+    def excluded(self, skus: Mapping[str, ResourceSku], offering: Offering, location: str) -> str:
+        """Why the subscription cannot use an offering; "" if it can."""
+
+    def quota_of(
+        self,
+        usages: Mapping[str, Usage],
+        offering: Offering,
+        location: str,
+        *,
+        requested: Sequence[Offering],
+        returned: Sequence[Offering],
+        skus: Skus,
+    ) -> OfferingQuota | None:
+        """The quota of which least is left for this offering; None if none that it needs is listed.
+
+        `requested`: machines that the usages do not contain yet. `returned`: those of them that are deleted first.
+        """
+
+    def quotas_left(
+        self,
+        usages: Mapping[str, Usage],
+        names: Iterable[str],
+        location: str,
+        *,
+        requested: Iterable[Offering],
+        skus: Skus,
+    ) -> Mapping[str, QuotaLeft]:
+        """What is left of these quotas, without those that are not listed. `requested`: as in `quota_of`."""

@@ -18,8 +18,6 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from .errors import Scope
 
 NO_LABELS: Mapping[str, str] = {}
-
-
 CapacityType = Literal["on-demand", "spot"]
 ON_DEMAND: CapacityType = "on-demand"
 SPOT: CapacityType = "spot"
@@ -79,8 +77,8 @@ class ResourceSku(msgspec.Struct, frozen=True, kw_only=True):
 class Gpus(msgspec.Struct, frozen=True, kw_only=True):
     """The GPUs of a VM size: `count` devices of the extended resource `resource`. `known` is False without data.
 
-    `slices`: the MIG profiles that the size supports, such as MIG1g, with the name of a slice, such as 1g.10gb.
-    `model` includes the memory, so that sizes of one model have equal GPUs; "" if it is not known.
+    `model` includes the memory, "" if it is not known. `slices`: the MIG profiles that the size supports, such as
+    MIG1g, with the name of a slice, such as 1g.10gb.
     """
 
     resource: str = ""

@@ -10,15 +10,15 @@ docs/references/nodes.md.
 
 from collections.abc import Iterator, Mapping
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceTypeInput, Obstacle, OfferingInput
-from cloudprovider.interface import ON_DEMAND, SPOT, Offering, ResourceSku
+from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceTypeInput, Obstacle, OfferingInput, Skus
+from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from provisioner.api import labels
 from provisioner.api.schedulable import SelectorExpression
 
 from .machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
 from .node_resources import default_disk_gib, ephemeral_storage, reserved
 from .pricing import Size, is_priced, regions, sizes, unpriced
-from .quota import family_in, needs
+from .quota import needs
 from .regions import zones_of
 from .skus import excluded
 
@@ -26,7 +26,7 @@ from .skus import excluded
 def instance_types(
     region: str,
     obstacle: Obstacle = lambda _: "",
-    skus: Mapping[str, ResourceSku] | None = None,
+    skus: Skus = None,
     facts: ClusterFacts = UNKNOWN_CLUSTER,
 ) -> tuple[InstanceTypeInput, ...]:
     """The sizes with a price in the region, then those without one that it may have.
@@ -40,13 +40,11 @@ def instance_types(
     return tuple(_instance_type(size, region, obstacle, skus, facts) for size in (*sizes(region), *others))
 
 
-def _is_listed(size: Size, skus: Mapping[str, ResourceSku] | None) -> bool:
+def _is_listed(size: Size, skus: Skus) -> bool:
     return skus is not None and size.name.casefold() in skus
 
 
-def _instance_type(
-    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None, facts: ClusterFacts
-) -> InstanceTypeInput:
+def _instance_type(size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts) -> InstanceTypeInput:
     sku = (skus or {}).get(size.name.casefold())
     disk, usable = ephemeral_storage(default_disk_gib(size.vcpus, sku))
     return InstanceTypeInput(
@@ -64,9 +62,7 @@ def _instance_type(
     )
 
 
-def _offerings(
-    size: Size, region: str, obstacle: Obstacle, skus: Mapping[str, ResourceSku] | None, facts: ClusterFacts
-) -> Iterator[OfferingInput]:
+def _offerings(size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts) -> Iterator[OfferingInput]:
     for zone in ("", *_zones(size, region, skus)):
         for kind in (ON_DEMAND, SPOT):
             offering = Offering(size=size.name, zone=zone, capacity_type=kind)
@@ -80,11 +76,11 @@ def _offerings(
                 cause=cause,
                 requirements=_requirements(offering_labels(kind, regional=not zone)),
                 taints=offering_taints(kind),
-                quotas=needs(offering, lambda name: family_in(skus, name)),
+                quotas=needs(offering, skus),
             )
 
 
-def _zones(size: Size, region: str, skus: Mapping[str, ResourceSku] | None) -> tuple[str, ...]:
+def _zones(size: Size, region: str, skus: Skus) -> tuple[str, ...]:
     """The zones of the size. A zone that it does not have is no domain over which pods can be spread."""
     if skus is None:
         return zones_of(region)

@@ -300,4 +300,8 @@ TABLE = (
     *VALIDATION,
     *SERVICE,
 )
+# The codes and reasons of the table, without patterns.
+REASONS = frozenset(
+    {*(code for row in TABLE for code in row.codes if "*" not in code), *(row.reason for row in TABLE if row.reason)}
+)
 UNKNOWN = _retryable("")

@@ -11,12 +11,13 @@ https://docs.openshift.com/rosa/rosa_architecture/rosa_policy_service_definition
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
+from cloudprovider.cloud import Skus
 from cloudprovider.errors import QUOTA_EXCEEDED, NoCapacity, Scope
-from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, QuotaLeft, ResourceSku, Usage
+from cloudprovider.interface import SPOT, Failure, Offering, OfferingQuota, QuotaLeft, Usage
 
 from .error_table import RAISE_QUOTA
 from .errors import NO_CAPACITY_BYTES
@@ -56,7 +57,7 @@ def family_of(size: str) -> str:
     return next((family for pattern, family in _FAMILIES if pattern.fullmatch(size.casefold())), "")
 
 
-def family_in(skus: Mapping[str, ResourceSku] | None, size: str) -> str:
+def family_in(skus: Skus, size: str) -> str:
     """The quota family of a VM size by the subscription's list of sizes, where it is known."""
     sku = (skus or {}).get(size.casefold())
     return sku.family if sku is not None else family_of(size)
@@ -87,10 +88,10 @@ def _usage(name: str, location: str, limit: int, used: int) -> str:
     return f"{shown} cores quota in {location}: limit {limit}, used {used}"
 
 
-def needs(offering: Offering, family: Callable[[str], str] = family_of) -> dict[str, int]:
+def needs(offering: Offering, skus: Skus = None) -> dict[str, int]:
     """The vCPUs that a machine needs of each quota, by its name; none if their number is not known."""
     needed = vcpus_of(offering.size)
-    return {name: needed for name, _ in _names(offering, family) if name and needed}
+    return {name: needed for name, _ in _names(offering, skus) if name and needed}
 
 
 def quotas_left(
@@ -99,12 +100,12 @@ def quotas_left(
     location: str,
     *,
     requested: Iterable[Offering] = (),
-    family: Callable[[str], str] = family_of,
+    skus: Skus = None,
 ) -> dict[str, QuotaLeft]:
-    """What is left of these quotas, without those that are not listed. `requested` and `family` as in `quota_of`."""
+    """What is left of these quotas, without those that are not listed. `requested` and `skus` as in `quota_of`."""
     since = Counter[str]()
     for one in requested:
-        since.update(needs(one, family))
+        since.update(needs(one, skus))
     remedy, found = RAISE_QUOTA.format(location=location), dict[str, QuotaLeft]()
     for name in sorted(names):
         if (usage := usages.get(quota_name(name))) is not None:
@@ -121,14 +122,14 @@ def quota_of(
     *,
     requested: Sequence[Offering] = (),
     returned: Sequence[Offering] = (),
-    family: Callable[[str], str] = family_of,
+    skus: Skus = None,
 ) -> OfferingQuota | None:
     """The quota of which least is left for this offering; None if none that it needs is listed.
 
     `usages`: by `quota_name`. `requested`: machines that the usages do not contain yet. `returned`: machines that the
-    usages contain, and that are to be deleted first. `family`: the quota family of a size, "" if not known.
+    usages contain, and that are to be deleted first. `skus`: the sizes of the subscription.
     """
-    least = _least(usages, offering, requested, returned, family)
+    least = _least(usages, offering, requested, returned, skus)
     if least is None:
         return None
     text, remedy = least.text(location), RAISE_QUOTA.format(location=location)
@@ -144,27 +145,27 @@ def _least(
     offering: Offering,
     requested: Sequence[Offering],
     returned: Sequence[Offering],
-    family: Callable[[str], str],
+    skus: Skus,
 ) -> Limit | None:
     needed = vcpus_of(offering.size)
     if not needed:
         return None
     limits = []
-    for name, scope in _names(offering, family):
+    for name, scope in _names(offering, skus):
         usage = usages.get(quota_name(name))
         if usage is not None:
-            more, less = _vcpus(requested, name, family), _vcpus(returned, name, family)
+            more, less = _vcpus(requested, name, skus), _vcpus(returned, name, skus)
             limits.append(Limit(name, scope, usage.limit, max(0, usage.used + more - less), needed))
     return min(limits, key=lambda one: one.limit - one.used, default=None)
 
 
-def _vcpus(machines: Sequence[Offering], name: str, family: Callable[[str], str]) -> int:
+def _vcpus(machines: Sequence[Offering], name: str, skus: Skus) -> int:
     """What these machines use of this quota."""
-    return sum(vcpus_of(one.size) for one in machines if name in dict(_names(one, family)))
+    return sum(vcpus_of(one.size) for one in machines if name in dict(_names(one, skus)))
 
 
-def _names(offering: Offering, family: Callable[[str], str]) -> tuple[tuple[str, Scope], ...]:
+def _names(offering: Offering, skus: Skus) -> tuple[tuple[str, Scope], ...]:
     """The quotas that an offering needs."""
     if offering.capacity_type == SPOT:
         return ((LOW_PRIORITY, "priority"),)
-    return ((family(offering.size), "size"), (TOTAL, "region"))
+    return ((family_in(skus, offering.size), "size"), (TOTAL, "region"))

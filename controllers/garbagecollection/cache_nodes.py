@@ -8,9 +8,9 @@ Source: docs/references/kubernetes.md#gpu-kernel-manager.
 
 from collections.abc import Collection
 
-from controllers.model.ownership import pool_of
 from controllers.model.steps import Event
 from provisioner.api import reasons
+from provisioner.api.aks_names import pool_of
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.runtime.objects import EVENT_TTL_SECONDS

@@ -7,23 +7,18 @@ UID in its annotation `labels.ADOPT`, which the rules see only if it is valid (`
 Source: docs/references/karpenter.md#managed-objects, docs/references/kaito.md#its-agent-pools.
 """
 
-import re
 from collections.abc import Iterable
 from enum import StrEnum
 
 from cloudprovider.interface import Instance
 from provisioner.api import labels
+from provisioner.api.aks_names import pool_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.time import label_time
 
 KIND = (NodeClaim().api_version, NodeClaim().kind)
-
-# docs/references/agent-pools.md#names-and-ids
-_NODE_NAME = re.compile(r"(aks-([a-z0-9]+)-[0-9]+-vmss)[0-9a-z]{6,}")
-_PROVIDER_ID = re.compile(r"azure:///.*/virtualMachineScaleSets/([^/]+)/virtualMachines/[0-9]+", re.IGNORECASE)
-_GROUP_ID = re.compile(r"azure://(/subscriptions/[^/]+/resourceGroups/[^/]+)/", re.IGNORECASE)
 
 
 class Verdict(StrEnum):
@@ -108,30 +103,6 @@ def marked(node: Node) -> bool:
     """Whether this Node was created from a pool of this controller or of Azure/gpu-provisioner."""
     created = any(node.metadata.labels.get(key) for key in (labels.CLAIM_UID, labels.KAITO_CREATION_TIMESTAMP))
     return created or bool(_owners(node))
-
-
-def pool_of(node: Node) -> str:
-    """The agent pool whose scale set this Node is a machine of, "" if it is none of AKS.
-
-    By the Node's name, which its credential proves, and by its providerID once it has one. Its labels do not count: who
-    holds the credential of a kubelet can change most labels of its Node
-    (https://kubernetes.io/docs/reference/access-authn-authz/admission-controllers/#noderestriction).
-    """
-    named, provider_id = _NODE_NAME.fullmatch(node.name), node.spec.provider_id
-    if named is None or (provider_id and _scale_set(provider_id) != named[1]):
-        return ""
-    return named[2]
-
-
-def _scale_set(provider_id: str) -> str:
-    found = _PROVIDER_ID.fullmatch(provider_id)
-    return found[1].lower() if found is not None else ""
-
-
-def resource_group_of(node: Node) -> str:
-    """The ARM id, in lower case, of the resource group of this Node's machine; "" if its providerID names none."""
-    found = _GROUP_ID.match(node.spec.provider_id)
-    return found[1].lower() if found is not None else ""
 
 
 def holds_finalizer(thing: NodeClaim | Node) -> bool:

@@ -6,7 +6,6 @@ from cloudprovider.inventory import Inventory
 from controllers.model.conditions import was_usable
 from controllers.model.confirmation import Confirmation
 from controllers.model.crd_deletion import CRD_NAMES
-from controllers.model.ownership import pool_of
 from controllers.model.readiness import recorded_taints
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
@@ -68,12 +67,12 @@ class EventHandlers:
     def node_changed(self, old: Node | None, new: Node | None) -> None:
         """A Node appeared, changed or went."""
         for node in (old, new):
-            if node is not None and (key := pool_of(node)):
+            if node is not None and (key := self._indexes.pool_of(node)):
                 self._add(key)
 
     def node_delivered(self, node: Node) -> None:
         """The watch has delivered an own write to a Node, and every change before it: its key may wait for that."""
-        if key := pool_of(node):
+        if key := self._indexes.pool_of(node):
             self._add(key)
 
     def slice_changed(self, old: ResourceSlice | None, new: ResourceSlice | None) -> None:

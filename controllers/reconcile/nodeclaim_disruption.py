@@ -15,7 +15,7 @@ import structlog
 from cloudprovider.interface import Newest, ResourceSku
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
-from controllers.model.ownership import held_by, pool_of
+from controllers.model.ownership import held_by
 from controllers.model.results import Fenced, KubeFailed
 from controllers.model.steps import Event, PatchStatus
 from controllers.nodeclaim.disruption.consolidatable import consolidatable_in
@@ -104,7 +104,7 @@ class NodeClaimDisruption:
         """One was bound, or ended."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)
-            if node is not None and (key := pool_of(node)):
+            if node is not None and (key := self._indexes.pool_of(node)):
                 self._wake_all(self._indexes.claims_of(key))
 
     def instance_changed(self, key: str) -> None:

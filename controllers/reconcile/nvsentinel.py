@@ -14,7 +14,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.nvsentinel import NVSentinelActuator
 from controllers.gate.gate import Evidence
-from controllers.model.ownership import managed, pool_of
+from controllers.model.ownership import managed
 from controllers.model.results import ReadClaim, answer
 from controllers.model.steps import LookUpClaim
 from controllers.node.health import nvsentinel as rules
@@ -147,7 +147,7 @@ class NVSentinelController:
     def _decide(self, request: Request) -> Decision:
         name = request.node_name
         node, about = self._nodes.get(name), rules.recorded(request)
-        claims = self._indexes.claims_of(pool_of(node)) if node is not None else self._indexes.claims()
+        claims = self._indexes.claims_of(self._indexes.pool_of(node)) if node is not None else self._indexes.claims()
         claim = rules.claim_of(name, node, claims)
         known = self._indexes.claim_of_uid(about.uid) if about is not None else None
         return rules.decide(request, node, claim, known, self._clock.now())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 
 from controllers.model.crd_deletion import CRD_NAMES, Crds
 from controllers.model.devices import gpus_of, pools_of
-from controllers.model.ownership import pool_of, resource_group_of
+from provisioner.api.aks_names import resource_group_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
@@ -33,6 +33,8 @@ NODE = "node"
 Versions = Mapping[str, str]
 
 PoolName = Callable[[NodeClaim], str]
+# The name of the instance whose machine a Node is; "" if it is none of the cloud.
+PoolOf = Callable[[Node], str]
 
 
 def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
@@ -44,7 +46,7 @@ def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tup
     }
 
 
-def node_indexes() -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
+def node_indexes(pool_of: PoolOf) -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
     """The indexes that a cache of Nodes must have to be viewed here."""
     return {
         POOL: lambda node: (pool,) if (pool := pool_of(node)) else (),
@@ -70,6 +72,7 @@ class Indexes:
         nodes: Reflector[Node],
         crds: Named[CustomResourceDefinition],
         pool_name: PoolName,
+        pool_of: PoolOf,
         node_classes: Reflector[AgentPoolNodeClass] | None = None,
         slices: Reflector[ResourceSlice] | None = None,
     ) -> None:
@@ -79,6 +82,7 @@ class Indexes:
         self._nodes = nodes
         self._crds = crds
         self.key_of = pool_name
+        self.pool_of = pool_of
 
     @property
     def synced(self) -> bool:
@@ -127,7 +131,7 @@ class Indexes:
     def key_of_node(self, name: str) -> str:
         """The key of the Node of this name; "" if there is none."""
         node = self._nodes.get(name)
-        return (pool_of(node) if node is not None else None) or ""
+        return (self.pool_of(node) if node is not None else None) or ""
 
     def resource_groups(self) -> tuple[str, ...]:
         """The resource groups of the machines of all Nodes, as ARM ids in lower case."""
@@ -136,7 +140,7 @@ class Indexes:
     def keys(self) -> dict[str, None]:
         """All keys that claims or Nodes map to."""
         claims = dict.fromkeys(self.key_of(claim) for claim in self._claims.items())
-        return claims | dict.fromkeys(key for node in self._nodes.items() if (key := pool_of(node)))
+        return claims | dict.fromkeys(key for node in self._nodes.items() if (key := self.pool_of(node)))
 
     def claim_of_uid(self, uid: str) -> NodeClaim | None:
         """The claim that has this UID, whatever its name."""

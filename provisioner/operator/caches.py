@@ -7,7 +7,6 @@ ResourceSlices only while a NodeClaim or a node class needs them.
 
 from dataclasses import dataclass
 
-from cloudprovider.azure.agentpool import pool_name
 from controllers.model.crd_deletion import CRD_NAMES
 from controllers.nodeclaim.lifecycle import dra
 from controllers.provisioning.pods import PodDigest, pod_indexes
@@ -69,11 +68,13 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
 
     `slices_read`: ResourceSlices are needed whatever node classes and claims say.
     """
-    kube, rng, metrics = clients.kube, clients.rng, clients.metrics
+    kube, rng, metrics, cloud = clients.kube, clients.rng, clients.metrics, clients.cloud
     claims: Reflector[NodeClaim] = Reflector(
-        kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name), metrics=metrics.reflector("nodeclaims")
+        kube, NODECLAIMS, rng=rng, indexes=claim_indexes(cloud.pool_name), metrics=metrics.reflector("nodeclaims")
     )
-    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes(), metrics=metrics.reflector("nodes"))
+    nodes: Reflector[Node] = Reflector(
+        kube, NODES, rng=rng, indexes=node_indexes(cloud.pool_of), metrics=metrics.reflector("nodes")
+    )
     optional_kinds = (NODECLASSES,) if node_pools else ()
     crds = NamedReflectors(
         kube,
@@ -108,7 +109,15 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
     )
     of_slices.needed_by(classes, dra.reads_slices)
     of_slices.needed_by(claims, dra.needs_slices)
-    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name, node_classes=classes, slices=slices)
+    indexes = Indexes(
+        claims=claims,
+        nodes=nodes,
+        crds=crds,
+        pool_name=cloud.pool_name,
+        pool_of=cloud.pool_of,
+        node_classes=classes,
+        slices=slices,
+    )
     served = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
     return Caches(
         claims=claims,

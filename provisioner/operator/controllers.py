@@ -9,8 +9,6 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from cloudprovider.azure.instance_types import gpus_of
-from cloudprovider.azure.pricing import is_known_size
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
@@ -147,7 +145,9 @@ def build_controllers(
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     fence = build_fence(elector)
     observer = build_observer(clients, config, caches, inventory, fence)
-    register_gpu_metrics(clients.metrics, lambda: map(facts, tuple(memories)), lambda: fence.leads, observer.errors)
+    register_gpu_metrics(
+        clients.metrics, clients.cloud, lambda: map(facts, tuple(memories)), lambda: fence.leads, observer.errors
+    )
     sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
         clients,
@@ -200,7 +200,7 @@ def build_controllers(
         policy=config.policy,
         cluster_state=cluster_state,
         offering_tracker=offering_tracker,
-        gpus=gpus_of,
+        gpus=clients.cloud.gpus_of,
         unhealthy_nodes=unhealthy_nodes,
         observer=observer,
         memories=memories,
@@ -303,7 +303,7 @@ def build_manager(
         nodes=caches.nodes,
         actuator=records,
         now=clients.clock.now,
-        known_size=is_known_size,
+        known_size=clients.cloud.is_known_size,
     )
     manager.add(reconciler, queue)
     register_nodepool_metrics(clients.metrics, caches.node_pools.items, leads, errors)
@@ -351,7 +351,7 @@ def build_facts(
             inventory=inventory,
             memory=memories.get(key, Memory()),
             policy=config.policy,
-            gpus=gpus_of,
+            gpus=clients.cloud.gpus_of,
             wall=clients.clock.now(),
             now=asyncio.get_running_loop().time(),
         )
@@ -386,7 +386,8 @@ def build_observer(clients: Clients, config: Config, caches: Caches, inventory: 
         indexes=caches.indexes,
         nodes=caches.nodes.items,
         inventory=inventory,
-        offerings_of=offerings_in(inventory),
+        offerings_of=offerings_in(clients.cloud, inventory),
+        cloud=clients.cloud,
         clock=clients.clock,
         leading=lambda: fence.leads,
         prices=config.prices,

@@ -1,14 +1,10 @@
 """The offerings of claims, and which of them are unavailable, as one process knows them."""
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
-from cloudprovider.azure.class_properties import contradicts
-from cloudprovider.azure.offerings import allowed_offerings
-from cloudprovider.azure.pricing import by_price
-from cloudprovider.azure.quota import family_in, quota_of, quotas_left
-from cloudprovider.azure.skus import excluded
-from cloudprovider.interface import Offering, ResourceSku
+from cloudprovider.cloud import Cloud, Skus
+from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
@@ -36,8 +32,9 @@ def location_of(inventory: Inventory) -> str:
 
 
 def offerings_in(
+    cloud: Cloud,
     inventory: Inventory,
-    skus: Callable[[], Mapping[str, ResourceSku] | None] = lambda: None,
+    skus: Callable[[], Skus] = lambda: None,
     node_class_of: NodeClassOf = lambda claim: None,
 ) -> Callable[[NodeClaim], tuple[Offering, ...]]:
     """The offerings of a claim in the location of the cluster; those of a NodePool's claim by price.
@@ -48,14 +45,14 @@ def offerings_in(
 
     def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
         location, node_class = location_of(inventory), node_class_of(claim)
-        found = allowed_offerings(claim, location)
+        found = cloud.allowed_offerings(claim, location)
         if node_class is not None:
-            found = tuple(one for one in found if not contradicts(one, node_class.spec)) or found
+            found = tuple(one for one in found if not cloud.contradicts(one, node_class.spec)) or found
         if nodepool_of(claim) is None:
             return found
         known = skus()
-        usable = [one for one in found if known is None or not excluded(known, one, location)]
-        return by_price(usable or found, location)
+        usable = [one for one in found if known is None or not cloud.excluded(known, one, location)]
+        return cloud.by_price(usable or found, location)
 
     return offerings
 
@@ -76,8 +73,7 @@ def build_offering_tracker(
     A key is added to the queue when its offering may be tried again.
     """
 
-    def family(size: str) -> str:
-        return family_in(sku_watch.skus, size)
+    cloud = clients.cloud
 
     def location() -> str:
         return location_of(inventory) or "<location>"
@@ -89,10 +85,12 @@ def build_offering_tracker(
     )
     quota = QuotaReadings(
         unavailable,
-        lambda usages, offering, requested, returned: quota_of(
-            usages, offering, location(), requested=requested, returned=returned, family=family
+        lambda usages, offering, requested, returned: cloud.quota_of(
+            usages, offering, location(), requested=requested, returned=returned, skus=sku_watch.skus
         ),
-        lambda usages, names, requested: quotas_left(usages, names, location(), requested=requested, family=family),
+        lambda usages, names, requested: cloud.quotas_left(
+            usages, names, location(), requested=requested, skus=sku_watch.skus
+        ),
         wake=queue.add,
         begin=watch.wake,
     )
@@ -100,12 +98,12 @@ def build_offering_tracker(
 
     def withdrawn(offering: Offering) -> str:
         known = sku_watch.skus
-        return excluded(known, offering, location_of(inventory)) if known is not None else ""
+        return cloud.excluded(known, offering, location_of(inventory)) if known is not None else ""
 
     tracker = OfferingTracker(
         unavailable,
-        offerings_in(inventory, lambda: sku_watch.skus, node_class_of),
-        register_offering_metrics(clients.metrics, unavailable, observer.errors),
+        offerings_in(cloud, inventory, lambda: sku_watch.skus, node_class_of),
+        register_offering_metrics(clients.metrics, cloud, unavailable, observer.errors),
         lambda: elector.vacant_seconds if elector is not None else 0.0,
         quota=quota,
         template_of=lambda claim: of_claim(claim, node_class_of(claim)),

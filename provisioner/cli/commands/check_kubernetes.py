@@ -7,11 +7,12 @@ checks are skipped.
 from typing import NamedTuple
 
 from cloudprovider.azure.offerings import allowed_offerings
-from controllers.model.ownership import managed, resource_group_of
+from controllers.model.ownership import managed
 from controllers.model.reported import reported
 from controllers.nodepool.nodepool import is_ours
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.readiness_rules import watched_by
+from provisioner.api.aks_names import resource_group_of
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config

@@ -9,11 +9,9 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.inventory import Inventory
 from controllers.model.crd_deletion import CRD_NAMES
-from controllers.model.ownership import pool_of
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -57,7 +55,13 @@ class State:
         """The names of the agent pools of all NodeClaims, Nodes and agent pools, sorted."""
         claims = (self.indexes.key_of(claim) for claim in self.indexes.claims())
         return tuple(
-            sorted({*claims, *(pool for node in self.nodes if (pool := pool_of(node))), *self.inventory.names()})
+            sorted(
+                {
+                    *claims,
+                    *(pool for node in self.nodes if (pool := self.indexes.pool_of(node))),
+                    *self.inventory.names(),
+                }
+            )
         )
 
     def claim(self, name: str) -> NodeClaim | None:
@@ -67,9 +71,9 @@ class State:
 
 async def read_state(tools: Tools) -> State:
     """Read everything once. Raises Refused."""
-    kube, rng = tools.clients.kube, tools.clients.rng
-    claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(pool_name))
-    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes())
+    kube, rng, cloud = tools.clients.kube, tools.clients.rng, tools.clients.cloud
+    claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(cloud.pool_name))
+    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes(cloud.pool_of))
     crds = NamedReflectors(kube, CRDS, CRD_NAMES, rng=rng)
     inventory = Inventory(tools.clients.provider, rng=rng, on_change=_ignore, on_resync=_ignore)
     try:
@@ -81,7 +85,7 @@ async def read_state(tools: Tools) -> State:
         raise by_arm(error) from None
     except KubeError as error:
         raise by_api_server(error) from None
-    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=pool_name)
+    indexes = Indexes(claims=claims, nodes=nodes, crds=crds, pool_name=cloud.pool_name, pool_of=cloud.pool_of)
     return State(indexes, nodes.items(), inventory)
 
 

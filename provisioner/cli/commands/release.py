@@ -15,9 +15,10 @@ from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError, NotFound
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
-from controllers.model.ownership import belongs, held_by, holds_finalizer, managed, pool_of
+from controllers.model.ownership import belongs, held_by, holds_finalizer, managed
 from controllers.model.steps import Event, ReleaseFinalizer
 from provisioner.api import labels, reasons
+from provisioner.api.aks_names import pool_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.arguments import RELEASE_FLAG

@@ -12,7 +12,8 @@ import msgspec
 
 from cloudprovider.interface import Instance
 from controllers.model.conditions import clock_text
-from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, managed, marked, pool_of, verdict
+from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, managed, marked, verdict
+from provisioner.api.aks_names import pool_of
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

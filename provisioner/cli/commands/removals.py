@@ -11,7 +11,6 @@ from typing import Any
 
 import msgspec
 
-from cloudprovider.azure.instance_types import gpus_of
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
 from controllers.model.facts import Candidate, Facts, UnhealthyCounts
@@ -86,7 +85,7 @@ def survey(state: State, tools: Tools, lease: LeaseState) -> Survey:
             inventory=inventory,
             memory=Memory(),
             policy=policy,
-            gpus=gpus_of,
+            gpus=tools.clients.cloud.gpus_of,
             wall=wall,
             now=now,
         )

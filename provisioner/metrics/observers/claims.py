@@ -24,7 +24,7 @@ from provisioner.metrics.definitions.labels import REGIONAL
 from provisioner.runtime.clock import Clock
 
 from .collector import Sample
-from .label_values import LabelValues, reason_label, size_label
+from .label_values import LabelValues
 
 FAMILIES = (
     karpenter.CONDITION_COUNT,
@@ -77,7 +77,7 @@ class ClaimGauges:
             late = reported(claim).overdue
             overdue.update(c.type for c in claim.status.conditions if c.type in late)
             if not claim.deleting and claim.condition(READY, "True") is None:
-                obstacle = first_obstacle(claim)
+                obstacle = self._first_obstacle(claim)
                 stuck[obstacle] += 1
                 oldest[obstacle] = max(oldest.get(obstacle, 0.0), _seconds(_not_ready_since(claim), now))
             yield from self._of_one(claim, now)
@@ -89,7 +89,14 @@ class ClaimGauges:
     def _of_one(self, claim: NodeClaim, now: datetime) -> Iterator[Sample]:
         classes = self._label_values.classes(claim)
         for condition in claim.status.conditions:
-            values = (NAMESPACE, claim.name, condition.type, condition.status, reason_label(condition.reason), *classes)
+            values = (
+                NAMESPACE,
+                claim.name,
+                condition.type,
+                condition.status,
+                self._label_values.reason(condition.reason),
+                *classes,
+            )
             yield karpenter.CONDITION_COUNT, values, 1.0
             yield karpenter.CONDITION_SECONDS, values, _seconds(condition.last_transition_time, now)
         info = (claim.name, self._pool_name(claim), claim.status.node_name, *self._machine(claim))
@@ -104,18 +111,17 @@ class ClaimGauges:
         offerings = () if labels.CAPACITY_TYPE in claim.metadata.labels else self._offerings_of(claim)
         if not offerings:
             return self._label_values.machine(claim)
-        return size_label(offerings[0].size), offerings[0].zone or REGIONAL, offerings[0].capacity_type
+        return self._label_values.size(offerings[0].size), offerings[0].zone or REGIONAL, offerings[0].capacity_type
 
-
-def first_obstacle(claim: NodeClaim) -> Obstacle:
-    """The first condition before Ready that is not True, and its reason."""
-    for kind in DEPENDENTS:
-        condition = claim.condition(kind)
-        if condition is None:
-            return kind, AWAITING
-        if condition.status != "True":
-            return kind, reason_label(condition.reason)
-    return INITIALIZED, AWAITING
+    def _first_obstacle(self, claim: NodeClaim) -> Obstacle:
+        """The first condition before Ready that is not True, and its reason."""
+        for kind in DEPENDENTS:
+            condition = claim.condition(kind)
+            if condition is None:
+                return kind, AWAITING
+            if condition.status != "True":
+                return kind, self._label_values.reason(condition.reason)
+        return INITIALIZED, AWAITING
 
 
 def _not_ready_since(claim: NodeClaim) -> datetime:

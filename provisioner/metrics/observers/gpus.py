@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import Counter
 
+from cloudprovider.cloud import Cloud
 from controllers.model.facts import Facts
 from controllers.model.node_for_claim import node_for_claim
 from controllers.node.health.diagnosis_reads import diagnosis
@@ -17,17 +18,17 @@ from provisioner.metrics.definitions import own
 from provisioner.runtime.metrics import Metrics
 
 from .collector import GaugeCollector, Sample
-from .label_values import LabelValues, size_label
+from .label_values import LabelValues
 
 FAMILIES = (own.GPU_DEVICES, own.GPU_GATES_CLOSED, own.READINESS_OVERDUE)
 UNKNOWN = "Unknown"
 
 
 def register_gpu_metrics(
-    metrics: Metrics, facts: Callable[[], Iterable[Facts]], leading: Callable[[], bool], errors: Counter
+    metrics: Metrics, cloud: Cloud, facts: Callable[[], Iterable[Facts]], leading: Callable[[], bool], errors: Counter
 ) -> None:
     """`facts()`: of all keys. Only the leader exports the gauges. `errors` counts failed collections."""
-    label_values = LabelValues()
+    label_values = LabelValues(cloud)
 
     def samples() -> Iterator[Sample]:
         return _samples(facts(), label_values) if leading() else iter(())
@@ -47,7 +48,7 @@ def _samples(found: Iterable[Facts], label_values: LabelValues) -> Iterator[Samp
         if not state.expected:
             continue
         nodepool = label_values.nodepool(claim.metadata.labels)
-        size = size_label(f.instance.size) if f.instance is not None else size_label("")
+        size = label_values.size(f.instance.size if f.instance is not None else "")
         devices["expected", nodepool, size] += state.expected
         devices["allocatable", nodepool, size] += min(state.allocatable, state.expected)
         if state.short and node.ready:

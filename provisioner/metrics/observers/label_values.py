@@ -9,9 +9,7 @@ docs/references/agent-pools.md#labels-and-taints (the zone label of a regional m
 
 from collections.abc import Mapping
 
-from cloudprovider.azure.error_table import TABLE
-from cloudprovider.azure.instance_types import lookup
-from cloudprovider.azure.pricing import size_of
+from cloudprovider.cloud import Cloud
 from cloudprovider.errors import SUBSCRIPTION_THROTTLED
 from cloudprovider.interface import ON_DEMAND, SPOT
 from controllers.node.health.repair_policy import BUILT_IN
@@ -25,33 +23,13 @@ NAMES_MAX = 10
 SIGNALS = frozenset(row.signal or row.condition for row in BUILT_IN)
 
 _OWN = {reason for name, reason in vars(reasons).items() if name.isupper() and isinstance(reason, str)}
-_CODES = {code for row in TABLE for code in row.codes if "*" not in code}
-KNOWN_REASONS = frozenset(
-    reason.casefold()
-    for reason in (*_OWN, *REASONS, *_CODES, *(row.reason for row in TABLE if row.reason), SUBSCRIPTION_THROTTLED)
-)
-
-
-def reason_label(reason: str) -> str:
-    """The reason if it is known, otherwise `other`."""
-    return reason if reason.casefold() in KNOWN_REASONS else OTHER
+KNOWN_REASONS = frozenset(reason.casefold() for reason in (*_OWN, *REASONS, SUBSCRIPTION_THROTTLED))
 
 
 def signal_label(row: RepairPolicy) -> str:
     """The signal or the condition of a row if this version has one for it, otherwise `other`."""
     name = row.signal or row.condition
     return name if name in SIGNALS else OTHER
-
-
-def size_label(size: str) -> str:
-    """The VM size in the spelling of AKS if it is known, otherwise `other`."""
-    return known_size(size) or OTHER
-
-
-def known_size(size: str) -> str | None:
-    """The VM size in the spelling of AKS; None if it is unknown."""
-    found = lookup(size) or size_of(size)
-    return found.name if found is not None else None
 
 
 def capacity_label(object_labels: Mapping[str, str]) -> str:
@@ -77,13 +55,23 @@ class BoundedNames:
 class LabelValues:
     """The label values of one process."""
 
-    def __init__(self) -> None:
+    def __init__(self, cloud: Cloud) -> None:
+        self._cloud = cloud
+        self._reasons = KNOWN_REASONS | {reason.casefold() for reason in cloud.failure_reasons}
         self._nodepools, self._classes, self._images, self._zones = (
             BoundedNames(),
             BoundedNames(),
             BoundedNames(),
             BoundedNames(),
         )
+
+    def reason(self, reason: str) -> str:
+        """The reason if it is known, otherwise `other`."""
+        return reason if reason.casefold() in self._reasons else OTHER
+
+    def size(self, size: str) -> str:
+        """The size in the spelling of the cloud if it is known, otherwise `other`."""
+        return self._cloud.canonical_name(size) if self._cloud.is_known_size(size) else OTHER
 
     def nodepool(self, object_labels: Mapping[str, str]) -> str:
         """The NodePool in an object's labels."""
@@ -106,4 +94,4 @@ class LabelValues:
     def machine(self, claim: NodeClaim) -> tuple[str, str, str]:
         """Size, zone and capacity type of a claim's instance, from its labels."""
         known = claim.metadata.labels
-        return size_label(known.get(labels.INSTANCE_TYPE, "")), self.zone(known), capacity_label(known)
+        return self.size(known.get(labels.INSTANCE_TYPE, "")), self.zone(known), capacity_label(known)

@@ -12,12 +12,11 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from decimal import Decimal
 
-from cloudprovider.azure.instance_types import gpus_of, lookup
-from cloudprovider.azure.pricing import list_prices
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
 from cloudprovider.inventory import Inventory
 from controllers.model.gpu_devices import Devices, expected_devices
-from controllers.model.ownership import Verdict, held_by, marked, pool_of, verdict
+from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
@@ -28,7 +27,7 @@ from provisioner.metrics.definitions.labels import REGIONAL, RESOURCES
 from provisioner.vendors import BY_RESOURCE
 
 from .collector import Sample
-from .label_values import LabelValues, capacity_label, known_size, size_label
+from .label_values import LabelValues, capacity_label
 
 FAMILIES = (
     karpenter.NODES_ALLOCATABLE,
@@ -60,13 +59,15 @@ class MachineGauges:
         label_values: LabelValues,
         leading: Callable[[], bool],
         prices: PriceTable,
+        cloud: Cloud,
     ) -> None:
+        self._cloud = cloud
         self._indexes = indexes
         self._nodes = nodes
         self._inventory = inventory
         self._label_values = label_values
         self._leading = leading
-        self._prices = {_priced(offer): float(amount) for offer, amount in prices}
+        self._prices = {self._priced(offer): float(amount) for offer, amount in prices}
 
     def samples(self) -> Iterator[Sample]:
         """All samples."""
@@ -77,7 +78,7 @@ class MachineGauges:
         for node in self._nodes():
             if marked(node) or labels.REGISTERED in node.metadata.labels:
                 zones.add(self._label_values.zone(node.metadata.labels))
-                size, capacity = _offering(node)
+                size, capacity = self._offering(node)
                 if (price := self._price(size, capacity)) is not None:
                     prices[size, capacity] = price
                 yield from self._node(node, gpus)
@@ -90,7 +91,7 @@ class MachineGauges:
 
     def _node(self, node: Node, gpus: GpuCounts) -> Iterator[Sample]:
         known = node.metadata.labels
-        size, capacity = _offering(node)
+        size, capacity = self._offering(node)
         shared = (
             node.name,
             self._label_values.nodepool(known),
@@ -106,12 +107,14 @@ class MachineGauges:
             yield karpenter.NODES_ALLOCATABLE, (*shared, resource), amount
         published = self._indexes.published_gpus(node.name)
         if published is not None:
-            gpus["allocatable", size, _model(size)] += published
+            gpus["allocatable", size, self._cloud.gpus_of(size).model] += published
             return
-        named = self._devices(pool_of(node), size).resource
+        named = self._devices(self._indexes.pool_of(node), size).resource
         offered = tuple(BY_RESOURCE) if named in ("", *BY_RESOURCE) else (named,)
         if any(resource in node.status.allocatable for resource in offered):
-            gpus["allocatable", size, _model(size)] += sum(allocatable(node, resource) for resource in offered)
+            gpus["allocatable", size, self._cloud.gpus_of(size).model] += sum(
+                allocatable(node, resource) for resource in offered
+            )
 
     def _pools(self, gpus: GpuCounts) -> Iterator[Sample]:
         states, leaked = Counter[str](), 0
@@ -122,14 +125,15 @@ class MachineGauges:
                 continue
             states["unknown" if pool.unknown_state else str(pool.state)] += 1
             leaked += self._leaked(pool)
-            priced = (_canonical(pool.size), pool.offering.capacity_type)
+            priced = (self._cloud.canonical_name(pool.size), pool.offering.capacity_type)
             if (price := self._price(pool.size, pool.offering.capacity_type)) is not None:
                 costs[priced] = costs.get(priced, 0.0) + price * pool.count
                 if name := self._node_pool(pool):
                     by_node_pool[name] = by_node_pool.get(name, 0.0) + price * pool.count
-            sku = lookup(pool.size)
-            if sku is not None and pool.state is not InstanceState.FAILED:
-                gpus["expected", sku.name, sku.model] += self._devices(pool.name, pool.size).count * pool.count
+            known = self._cloud.gpus_of(pool.size)
+            if known.count and pool.state is not InstanceState.FAILED:
+                about = "expected", self._cloud.canonical_name(pool.size), known.model
+                gpus[about] += self._devices(pool.name, pool.size).count * pool.count
         yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
         yield from ((own.NODE_COST, priced, cost) for priced, cost in costs.items())
         yield from ((karpenter.NODEPOOLS_COST, (name,), cost) for name, cost in by_node_pool.items())
@@ -139,16 +143,16 @@ class MachineGauges:
         """The devices of a machine, as the node class of its claim states them."""
         claim = next(iter(self._indexes.claims_of(key)), None)
         node_class = self._indexes.node_class_of(claim)[0] if claim is not None else None
-        return expected_devices(gpus_of(size), node_class.spec.gpu if node_class is not None else None)
+        return expected_devices(self._cloud.gpus_of(size), node_class.spec.gpu if node_class is not None else None)
 
     def _price(self, size: str, capacity: str) -> float | None:
         """The price per hour: from `--prices` if it is set, else the list price on demand in the cluster's region."""
         if self._prices:
-            return self._prices.get((_canonical(size), capacity))
+            return self._prices.get((self._cloud.canonical_name(size), capacity))
         cluster = self._inventory.cluster
         if cluster is None or capacity != ON_DEMAND:
             return None
-        return list_prices(cluster.location).get(size.lower())
+        return self._cloud.list_prices(cluster.location).get(size.lower())
 
     def _node_pool(self, pool: Instance) -> str:
         """The NodePool of the NodeClaim that has this agent pool; empty without one."""
@@ -159,22 +163,15 @@ class MachineGauges:
         claims = self._indexes.claims_of(pool.name)
         return all(verdict(pool, claim) in LEFT_OVER for claim in claims)
 
+    def _offering(self, node: Node) -> tuple[str, str]:
+        """Size and capacity type of a Node, as label values."""
+        known = node.metadata.labels
+        capacity = SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND
+        return self._label_values.size(known.get(labels.INSTANCE_TYPE, "")), capacity
 
-def _offering(node: Node) -> tuple[str, str]:
-    """Size and capacity type of a Node, as label values."""
-    known = node.metadata.labels
-    capacity = SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND
-    return size_label(known.get(labels.INSTANCE_TYPE, "")), capacity
-
-
-def _priced(offer: str) -> tuple[str, str]:
-    size, _, spot = offer.partition("/")
-    return _canonical(size), spot or ON_DEMAND
-
-
-def _canonical(size: str) -> str:
-    """The size in the spelling of AKS, if known."""
-    return known_size(size) or size
+    def _priced(self, offer: str) -> tuple[str, str]:
+        size, _, spot = offer.partition("/")
+        return self._cloud.canonical_name(size), spot or ON_DEMAND
 
 
 def _allocatable(node: Node) -> Mapping[str, float]:
@@ -188,8 +185,3 @@ def _allocatable(node: Node) -> Mapping[str, float]:
             except ValueError:
                 continue
     return found
-
-
-def _model(size: str) -> str:
-    sku = lookup(size)
-    return sku.model if sku is not None else ""

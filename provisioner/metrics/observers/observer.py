@@ -3,6 +3,7 @@
 import platform
 from collections.abc import Callable, Iterable, Sequence
 
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from controllers.model.facts import Facts
@@ -45,12 +46,13 @@ class Observer:
         nodes: Callable[[], Iterable[Node]],
         inventory: Inventory,
         offerings_of: Callable[[NodeClaim], Sequence[Offering]],
+        cloud: Cloud,
         clock: Clock,
         leading: Callable[[], bool],
         prices: machines.PriceTable = (),
     ) -> None:
         self.errors = metrics.counter(own.OBSERVATION_ERRORS)
-        label_values = LabelValues()
+        label_values = LabelValues(cloud)
         self._transitions = Transitions(metrics, label_values, clock, leading)
         self._operations = Operations(metrics, inventory, clock)
         self._rejected = AdmissionErrorCounter(metrics)
@@ -59,7 +61,13 @@ class Observer:
             indexes.claims, label_values, clock, leading, pool_name=indexes.key_of, offerings_of=offerings_of
         )
         machine_gauges = machines.MachineGauges(
-            indexes=indexes, nodes=nodes, inventory=inventory, label_values=label_values, leading=leading, prices=prices
+            indexes=indexes,
+            nodes=nodes,
+            inventory=inventory,
+            label_values=label_values,
+            leading=leading,
+            prices=prices,
+            cloud=cloud,
         )
         metrics.registry.register(GaugeCollector(claims.FAMILIES, claim_gauges.samples, self.errors))
         metrics.registry.register(GaugeCollector(machines.FAMILIES, machine_gauges.samples, self.errors))

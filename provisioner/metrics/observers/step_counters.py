@@ -29,7 +29,7 @@ from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.metrics import Metrics
 
 from .failures import failure_class
-from .label_values import LabelValues, capacity_label, signal_label, size_label
+from .label_values import LabelValues, capacity_label, signal_label
 from .operations import Operations
 
 FORCEFUL = "Forceful Termination"
@@ -90,7 +90,7 @@ class StepCounters:
 
     def failed(self, offering: Offering | None, reason: str) -> None:
         """An agent pool was rejected, or its creation failed."""
-        size = size_label(offering.size) if offering is not None else OTHER
+        size = self._label_values.size(offering.size) if offering is not None else OTHER
         self._failures.labels(reason, size, offering.capacity_type if offering is not None else "").inc()
 
     def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:

@@ -30,7 +30,7 @@ from provisioner.metrics.definitions import karpenter, own
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.metrics import Metrics
 
-from .label_values import LabelValues, capacity_label, reason_label
+from .label_values import LabelValues, capacity_label
 from .summary import Summary
 
 
@@ -79,7 +79,7 @@ class Transitions:
                 continue
             was = previous or _implied(condition.type, old)
             classes = self._label_values.classes(new)
-            reason = reason_label(condition.reason)
+            reason = self._label_values.reason(condition.reason)
             self._transitions.labels(condition.type, condition.status, reason, *classes).inc()
             if was is not None and was.status != condition.status:
                 self._transition.labels(was.type, was.status, *classes).observe(

@@ -9,8 +9,8 @@ import helm_python
 import pytest
 import yaml
 
-from controllers.model.ownership import pool_of
 from provisioner import settings
+from provisioner.api.aks_names import pool_of
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from tests.cluster.charts import CHARTS, VALUES, rendered

@@ -11,6 +11,7 @@ import msgspec
 import pytest
 from prometheus_client import generate_latest
 
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.error_table import TABLE
 from cloudprovider.inventory import Inventory
 from controllers.model.steps import (
@@ -27,6 +28,7 @@ from controllers.model.steps import (
 from controllers.planner.controller_names import controller_name
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
+from provisioner.api.aks_names import pool_of
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import OTHER, REGIONAL
 from provisioner.metrics.observers.collector import GaugeCollector, Sample
@@ -36,8 +38,6 @@ from provisioner.metrics.observers.label_values import (
     NAMES_MAX,
     BoundedNames,
     LabelValues,
-    reason_label,
-    size_label,
 )
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.metrics.observers.observer import Observer
@@ -49,6 +49,7 @@ from provisioner.simulator.loop import SimLoop, VirtualClock, run
 from tests.unit.builders import NOW, claim, facts, instance, node
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
+VALUES = LabelValues(AksCloud())
 
 
 def at_once(main: Callable[[], Any]) -> Any:
@@ -94,10 +95,10 @@ def test_the_words_for_failures_are_those_of_the_table() -> None:
 def test_every_reason_of_ours_and_arms_is_known() -> None:
     """A reason of the error table is its own label; an unknown one is `other`."""
     for row in TABLE:
-        assert not row.reason or reason_label(row.reason) == row.reason
+        assert not row.reason or VALUES.reason(row.reason) == row.reason
     assert "nodelost" in KNOWN_REASONS
-    assert reason_label("NodeLost") == "NodeLost"
-    assert reason_label("x" * 500) == OTHER
+    assert VALUES.reason("NodeLost") == "NodeLost"
+    assert VALUES.reason("x" * 500) == OTHER
 
 
 def test_names_that_people_choose_are_few() -> None:
@@ -111,13 +112,12 @@ def test_names_that_people_choose_are_few() -> None:
 
 def test_places_and_sizes_are_bounded() -> None:
     """A known size has Azure's spelling; a zone has a region prefix, which the label of a regional machine lacks."""
-    terms = LabelValues()
-    assert size_label("standard_nc24ads_a100_V4") == "Standard_NC24ads_A100_v4"
-    assert size_label("Standard_Nobody") == OTHER
-    assert terms.zone({labels.ZONE: "westeurope-2"}) == "westeurope-2"
-    assert terms.zone({labels.ZONE: "0"}) == terms.zone({}) == REGIONAL
+    assert VALUES.size("standard_nc24ads_a100_V4") == "Standard_NC24ads_A100_v4"
+    assert VALUES.size("Standard_Nobody") == OTHER
+    assert VALUES.zone({labels.ZONE: "westeurope-2"}) == "westeurope-2"
+    assert VALUES.zone({labels.ZONE: "0"}) == VALUES.zone({}) == REGIONAL
     made = msgspec.structs.replace(claim().metadata, labels={labels.CAPACITY_TYPE: "free"})
-    assert terms.machine(msgspec.structs.replace(claim(), metadata=made)) == (OTHER, REGIONAL, "")
+    assert VALUES.machine(msgspec.structs.replace(claim(), metadata=made)) == (OTHER, REGIONAL, "")
 
 
 # Whose step it is
@@ -186,12 +186,13 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
 
         observer = Observer(
             metrics,
-            indexes=Indexes(**caches, pool_name=lambda made: made.name),
+            indexes=Indexes(**caches, pool_name=lambda made: made.name, pool_of=pool_of),
             nodes=caches["nodes"].items,
             inventory=inventory,
             clock=VirtualClock(asyncio.get_running_loop(), EPOCH),
             leading=leading,
             offerings_of=lambda _: (),
+            cloud=AksCloud(),
         )
         observer.claim_changed(claim(), claim(deleting=True))
         observer.performed(facts(), LookUpPool(name="a"), nowhere)

@@ -4,7 +4,7 @@ import pytest
 
 from cloudprovider.azure.instance_types import _INSTANCE_TYPES
 from cloudprovider.azure.quota import family_of, quota_name, quota_of, vcpus_of
-from cloudprovider.interface import SPOT, Offering, Usage
+from cloudprovider.interface import SPOT, Offering, ResourceSku, Usage
 
 FAMILY = quota_name("StandardNCADSA100v4Family")
 A100 = Offering(size="Standard_NC24ads_A100_v4")
@@ -92,7 +92,8 @@ def test_the_family_from_the_list_of_sizes() -> None:
     region = quota_of(left, cpu, "westeurope")
     assert region is not None
     assert region.sufficient
-    found = quota_of(left, cpu, "westeurope", family=lambda _: "standardDSv5Family")
+    sku = ResourceSku(name=cpu.size, family="standardDSv5Family", vcpus=8)
+    found = quota_of(left, cpu, "westeurope", skus={"standard_d8s_v5": sku})
     assert found is not None
     assert found.text == "standardDSv5Family cores quota in westeurope: limit 100, used 93, needed 8"
     assert not found.sufficient

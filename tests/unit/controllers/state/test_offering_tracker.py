@@ -6,6 +6,7 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.errors import CloudError, NoCapacity, Rejected, Scope
 from cloudprovider.interface import Failure, Instance, InstanceState, Offering
 from controllers.model.facts import Facts, Offer
@@ -20,6 +21,7 @@ from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api import labels
 from provisioner.api.conditions import ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.metrics.observers.label_values import LabelValues
 from provisioner.metrics.observers.offerings import OfferingMetrics
 from provisioner.runtime.metrics import Metrics
 from tests.unit.builders import BORN, KEY, NOW, claim, facts, instance
@@ -39,7 +41,7 @@ def offering_tracker(
     return OfferingTracker(
         unavailable_offerings,
         lambda made: offerings,
-        OfferingMetrics(Metrics()),
+        OfferingMetrics(Metrics(), LabelValues(AksCloud())),
         lambda: 0.0,
         quota=QuotaReadings(
             unavailable_offerings,
