@@ -26,7 +26,8 @@ async def launch_controller(process: Process) -> None:
     Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`,
     `former_lease_namespace`, `identity`, `metrics` (a Metrics, to read), `compute` (how decisions run, else inline),
     `prices` (a price table), `node_pools` (False: disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel),
-    `service_account` (a folder with its files, as in a pod), `tags` (of all agent pools).
+    `service_account` (a folder with its files, as in a pod), `tags` (of all agent pools), `vms` (a Vms, in place of
+    Azure).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -39,9 +40,11 @@ async def launch_controller(process: Process) -> None:
     metrics = options.get("metrics") or Metrics()
     async with AsyncExitStack() as sessions:
         kube, lease = [await connect(process, sessions) for _ in range(2)]
-        azure = await sessions.enter_async_context(process.session())
-        client = build_client(config, disable_retries(azure), StaticToken("simulator"), version="test")
-        provider = AzureProvider(client, config, clock=process.clock)
+        provider, cloud = options.get("vms"), options.get("vms")
+        if provider is None or cloud is None:
+            azure = await sessions.enter_async_context(process.session())
+            client = build_client(config, disable_retries(azure), StaticToken("simulator"), version="test")
+            provider, cloud = AzureProvider(client, config, clock=process.clock), AksCloud()
         controller = operator.Operator(
             Clients(
                 kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
@@ -51,7 +54,7 @@ async def launch_controller(process: Process) -> None:
                     renew_credentials=lease.renew_credentials,
                 ),
                 provider=clients.decorate(provider, metrics),
-                cloud=AksCloud(),
+                cloud=cloud,
                 clock=process.clock,
                 rng=process.rng,
                 metrics=metrics,

@@ -1,0 +1,276 @@
+"""The smallest second cloud: a dictionary of VMs, with sizes, names, labels and prices of its own.
+
+One object is both halves, the requests (`CloudProvider`) and what is known without one (`Cloud`). A VM boots after
+`BOOT_SECONDS` and joins the simulated cluster as a Node; a deleted one is off after `OFF_SECONDS`.
+"""
+
+import asyncio
+import builtins
+from collections.abc import Callable, Collection, Iterable, Mapping
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from cloudprovider.cloud import (
+    UNKNOWN_CLUSTER,
+    ClusterFacts,
+    DeviceTemplate,
+    InstanceTypeInput,
+    Obstacle,
+    OfferingInput,
+    OfNodeClass,
+    Skus,
+)
+from cloudprovider.errors import NotFound, Rejected, Retryable
+from cloudprovider.interface import (
+    ON_DEMAND,
+    BeforePage,
+    Cluster,
+    Failure,
+    Gpus,
+    Instance,
+    InstanceState,
+    Offering,
+    QuotaLeft,
+    ResourceSku,
+    Usage,
+    immediately,
+)
+from provisioner.api import labels
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
+from provisioner.api.requirements import allowed_values
+from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.zones import REGIONAL
+from provisioner.simulator.kube.store import Store
+
+REGION, MODEL = "cellar", "vms.example/gpu-model"
+GPU = "nvidia.com/gpu"
+BOOT_SECONDS, OFF_SECONDS = 60.0, 30.0
+
+
+class Size(msgspec.Struct, frozen=True):
+    """`price`: USD an hour."""
+
+    cpus: int
+    memory_gib: int
+    gpus: int
+    price: float
+
+
+SIZES: Mapping[str, Size] = {
+    "plain": Size(4, 16, 0, 0.1),
+    "one-gpu": Size(8, 64, 1, 1.0),
+    "two-gpus": Size(16, 128, 2, 1.9),
+}
+
+
+class Vms:
+    """`store`: of the cluster that the VMs join. `gone`: called with the name of a VM that is off."""
+
+    def __init__(self, store: Store, now: Callable[[], datetime], gone: Callable[[str], None] = lambda _: None) -> None:
+        self.vms: dict[str, Instance] = {}
+        self._store, self._now, self._gone = store, now, gone
+
+    # requests
+
+    async def create(
+        self,
+        claim: NodeClaim,
+        name: str,
+        offering: Offering | None = None,
+        node_class: AgentPoolNodeClass | None = None,
+    ) -> Instance:
+        if name in self.vms:
+            raise Retryable("NameTaken", f"{name} exists", conflict=True, status=409)
+        offers = (offering,) if offering is not None else self.allowed_offerings(claim, REGION)
+        if not offers:
+            raise Rejected("NoSize", "no size is allowed; name one", final=True)
+        self.vms[name] = Instance(
+            name=name,
+            state=InstanceState.CREATING,
+            size=offers[0].size,
+            claim_uid=claim.uid,
+            claim_name=claim.name,
+            label_uid=claim.uid,
+            put_time=self._now(),
+            labels=claim.metadata.labels,
+        )
+        asyncio.get_running_loop().call_later(BOOT_SECONDS, self._boot, name)
+        return self.vms[name]
+
+    async def get(self, name: str) -> Instance:
+        if name not in self.vms:
+            raise NotFound("NotFound", f"{name} does not exist", status=404)
+        return self.vms[name]
+
+    async def list(self, *, before_page: BeforePage = immediately) -> builtins.list[Instance]:
+        return [*self.vms.values()]
+
+    async def delete(self, instance: Instance) -> None:
+        await self.get(instance.name)
+        self._change(instance.name, InstanceState.DELETING)
+        asyncio.get_running_loop().call_later(OFF_SECONDS, self._turn_off, instance.name)
+
+    async def cause(self, instance: Instance) -> Failure | None:
+        return None
+
+    async def cluster(self) -> Cluster:
+        return Cluster(running=True, location=REGION)
+
+    async def usages(self) -> Mapping[str, Usage]:
+        return {}
+
+    async def skus(self) -> Mapping[str, ResourceSku]:
+        return {}
+
+    async def latest_image(self, name: str) -> str:
+        return ""
+
+    async def close(self) -> None:
+        """Nothing is open."""
+
+    def _change(self, name: str, state: InstanceState) -> None:
+        self.vms[name] = msgspec.structs.replace(self.vms[name], state=state)
+
+    def _turn_off(self, name: str) -> None:
+        if self.vms.pop(name, None) is not None:
+            self._gone(name)
+
+    def _boot(self, name: str) -> None:
+        """The Node that the kubelet of this VM registers."""
+        if name not in self.vms or self.vms[name].state is not InstanceState.CREATING:
+            return
+        self._change(name, InstanceState.RUNNING)
+        vm = self.vms[name]
+        size, moment = SIZES[vm.size], self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        amounts = {"cpu": str(size.cpus), "memory": f"{size.memory_gib}Gi", "pods": "110", "ephemeral-storage": "100Gi"}
+        amounts |= {GPU: str(size.gpus)} if size.gpus else {}
+        self._store.create(
+            "nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {
+                    "name": _host(name),
+                    "labels": {
+                        **vm.labels,
+                        **{one.key: one.values[0] for one in _of_size(vm.size) if one.values},
+                        labels.CAPACITY_TYPE: ON_DEMAND,
+                        labels.ZONE: REGIONAL,
+                        labels.HOSTNAME: _host(name),
+                        labels.CLAIM_UID: vm.claim_uid,
+                    },
+                },
+                "spec": {"providerID": f"vms://{name}"},
+                "status": {
+                    "capacity": amounts,
+                    "allocatable": amounts,
+                    "conditions": [{"type": "Ready", "status": "True", "reason": "Up", "lastTransitionTime": moment}],
+                    "nodeInfo": {"kubeletVersion": "v1.33.0"},
+                },
+            },
+        )
+        self._store.patch("nodes", _host(name), {"spec": {"taints": []}})  # the node controller: it is Ready
+
+    # what is known without a request
+
+    size_labels = frozenset({labels.INSTANCE_TYPE})
+    gpu_model_label = MODEL
+    failure_reasons = frozenset({"NameTaken", "NoSize"})
+
+    def pool_name(self, claim: NodeClaim) -> str:
+        return f"vm-{claim.name}"
+
+    def pool_of(self, node: Node) -> str:
+        name = node.spec.provider_id.removeprefix("vms://")
+        return name if node.name == _host(name) else ""
+
+    def is_known_size(self, name: str) -> bool:
+        return name in SIZES
+
+    def canonical_name(self, name: str) -> str:
+        return name
+
+    def gpus_of(self, size: str) -> Gpus:
+        found = SIZES.get(size)
+        return Gpus(resource=GPU, model="Cellar", count=found.gpus) if found is not None and found.gpus else Gpus()
+
+    def device_templates(self) -> Mapping[str, DeviceTemplate]:
+        return {}
+
+    def instance_types(
+        self, region: str, obstacle: Obstacle, skus: Skus = None, facts: ClusterFacts = UNKNOWN_CLUSTER
+    ) -> tuple[InstanceTypeInput, ...]:
+        return tuple(
+            InstanceTypeInput(
+                name=name,
+                requirements=_of_size(name),
+                capacity={
+                    "cpu": str(size.cpus),
+                    "memory": f"{size.memory_gib}Gi",
+                    "pods": str(facts.max_pods),
+                    "ephemeral-storage": "100Gi",
+                    **({GPU: str(size.gpus)} if size.gpus else {}),
+                },
+                offerings=(
+                    OfferingInput(
+                        zone=facts.regional_zone,
+                        price=size.price,
+                        order_price=size.price,
+                        available=not (cause := obstacle(Offering(size=name))),
+                        cause=cause,
+                    ),
+                ),
+            )
+            for name, size in SIZES.items()
+        )
+
+    def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:
+        return ClusterFacts(max_pods=max_pods)
+
+    def of_node_class(
+        self,
+        capacity: Mapping[str, int],
+        allocatable: Mapping[str, int],
+        known: Collection[str],
+        settings: NodeClassSpec,
+    ) -> OfNodeClass:
+        return OfNodeClass()
+
+    def contradicts(self, offering: Offering, settings: NodeClassSpec) -> str:
+        return ""
+
+    def allowed_offerings(self, claim: NodeClaim, location: str) -> tuple[Offering, ...]:
+        listed = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
+        return tuple(Offering(size=one) for one in listed if one in SIZES)
+
+    def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
+        return tuple(sorted(offerings, key=lambda one: SIZES[one.size].price))
+
+    def list_prices(self, location: str) -> Mapping[str, float]:
+        return {name: size.price for name, size in SIZES.items()}
+
+    def excluded(self, skus: Mapping[str, ResourceSku], offering: Offering, location: str) -> str:
+        return ""
+
+    def quota_of(self, *_: Any, **__: Any) -> None:
+        return None
+
+    def quotas_left(self, *_: Any, **__: Any) -> Mapping[str, QuotaLeft]:
+        return {}
+
+
+def _host(name: str) -> str:
+    return f"host-of-{name}"
+
+
+def _of_size(name: str) -> tuple[SelectorExpression, ...]:
+    """The labels of a Node of this size."""
+    known = {labels.INSTANCE_TYPE: name, labels.REGION: REGION, labels.OS: "linux", labels.ARCH: "amd64"}
+    known |= {MODEL: "Cellar"} if SIZES[name].gpus else {}
+    present = tuple(SelectorExpression(key=key, operator="In", values=(value,)) for key, value in known.items())
+    absent = () if SIZES[name].gpus else (SelectorExpression(key=MODEL, operator="DoesNotExist"),)
+    return (*present, *absent)
