@@ -18,12 +18,10 @@ from provisioner.api.readiness import SelectedReadinessRule
 from provisioner.api.repair_policy import RepairPolicy
 
 from . import kinds
-from .nvsentinel import NVSENTINEL
 from .option import Row, options_of
-from .readiness_rules import READINESS_RULES
 from .repair_policies import REPAIR_POLICIES
 from .shown import describe_values
-from .tags import TAGS
+from .structured import NVSENTINEL, READINESS_RULES, TAGS
 
 LogLevel = Literal["debug", "info", "warning", "error"]
 # fmt: off

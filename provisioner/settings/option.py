@@ -5,7 +5,7 @@ settings.
 """
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin
+from typing import Any, Literal, NamedTuple, get_args, get_origin
 
 import msgspec
 
@@ -63,7 +63,7 @@ def options_of(settings: type[msgspec.Struct]) -> Iterator[Option]:
     """The rows of a struct, in the order of its fields."""
     for field in msgspec.structs.fields(settings):
         row = next((one for one in get_args(field.type)[1:] if isinstance(one, Row)), None)
-        if row is not None and get_origin(field.type) is Annotated:
+        if row is not None:
             yield _option(field, row)
 
 

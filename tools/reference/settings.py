@@ -8,8 +8,8 @@ from .markdown import code, page, table
 INTRODUCTION = """\
 The order of precedence is: flag, environment variable, the file named by `--config`, default. A flag can have one
 dash or two, and its value follows `=` or a space. In the file (YAML), a setting has the name of its flag. If a
-setting has two variables, the first one that is set applies. The chart sets a variable by the
-[chart value](values.md); it has no value for the others, which `controller.extraEnv` can set.
+setting has two variables, the first one that is set applies. The chart sets a variable from its
+[chart value](values.md), and variables without one from `controller.extraEnv`.
 
 All errors are reported together, each with its remedy, with exit code 2. `gpu-provisioner config` prints every value
 and its source; credentials in addresses are masked."""

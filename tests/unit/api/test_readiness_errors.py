@@ -7,7 +7,7 @@ import pytest
 
 from controllers.nodeclass.validation import errors
 from provisioner.api.nodeclass import NodeClassSpec
-from provisioner.settings.readiness_rules import READINESS_RULES
+from provisioner.settings.structured import READINESS_RULES
 
 Json = dict[str, Any]
 TAINT = {"key": "example.com/wait", "effect": "NoSchedule"}
