@@ -50,7 +50,7 @@ def unbound(found: WorkloadPod) -> WorkloadPod | None:
 
 
 def _without_spec(found: WorkloadPod) -> WorkloadPod:
-    owners = [one for one in found.metadata.owner_references if one.kind == "DaemonSet"][:OWNERS_MAX]
+    owners = [one for one in found.metadata.owner_references if one.is_daemon_set][:OWNERS_MAX]
     references = tuple(
         msgspec.structs.replace(one, api_version="", name="", uid=one.uid[:UID_CHARACTERS]) for one in owners
     )

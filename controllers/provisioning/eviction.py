@@ -14,8 +14,6 @@ from provisioner.api import labels
 from provisioner.api.gpu_pods import requests_gpus
 from provisioner.api.schedulable import SchedulablePod
 
-from .provisionable import is_static
-
 # Karpenter's: this much of pod-deletion-cost, or of priority, costs as much as one pod.
 DELETION_COSTS = 2.0**27
 PRIORITIES = 2.0**25
@@ -61,7 +59,7 @@ def eviction(pod: SchedulablePod) -> Eviction:
         cost=_cost(meta.annotations.get(labels.POD_DELETION_COST, ""), pod.spec.priority or 0),
         gpus=requests_gpus(pod.spec),
         group=labels.LEADER_WORKER_SET in meta.labels,
-        static=is_static(pod),
+        static=meta.mirrored_by is not None,
         tolerates=any(tolerates_disruption(one) for one in pod.spec.tolerations),
     )
 

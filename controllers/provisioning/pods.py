@@ -21,7 +21,7 @@ from provisioner.api.schedulable import Affinity, PodAffinity, SchedulablePod, S
 
 from .eviction import NO_EVICTION, Eviction, eviction
 from .podspecs import podspec, requests, shape_key, unconstrained
-from .provisionable import is_daemon, is_recreated, moves, nominated_node, why_not
+from .provisionable import is_recreated, moves, nominated_node, why_not
 from .solver import model
 from .solver.comparisons import REMEDY, TooLargeError
 
@@ -111,7 +111,7 @@ class PodDigest:
                 constraints=model.PodSpec(namespace=pod.metadata.namespace),
                 error=f"invalid Pod: {type(error).__name__}: {str(error)[:TEXT_MAX]}",
                 waits_for="" if bound else why_not(pod)[:TEXT_MAX],
-                daemon=is_daemon(pod),
+                daemon=pod.metadata.daemon_set is not None,
             )
 
     def _cached(self, pod: SchedulablePod) -> CachedPod:
@@ -136,8 +136,8 @@ class PodDigest:
             too_large=shared.too_large,
             shared=shared,
             waits_for="" if bound else why_not(pod)[:TEXT_MAX],
-            daemon=is_daemon(pod),
-            daemon_set=next((one.uid[:UID_MAX] for one in meta.owner_references if one.kind == "DaemonSet"), ""),
+            daemon=pod.metadata.daemon_set is not None,
+            daemon_set=meta.daemon_set.uid[:UID_MAX] if meta.daemon_set is not None else "",
             moves=recreated and moves(pod),
             recreated=recreated,
             claims=claims if whole else (),

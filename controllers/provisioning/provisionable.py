@@ -25,9 +25,9 @@ def why_not(pod: SchedulablePod) -> str:
         return "it has ended"
     if pod.metadata.deleting:
         return "it is being deleted"
-    if is_daemon(pod):
+    if pod.metadata.daemon_set is not None:
         return "its DaemonSet creates a pod for each Node"
-    if is_static(pod):
+    if pod.metadata.mirrored_by is not None:
         return "it is a static pod of a Node"
     if pod.spec.scheduling_gates:
         return f"scheduling gate {pod.spec.scheduling_gates[0].name}"
@@ -53,26 +53,13 @@ def is_recreated(pod: SchedulablePod) -> bool:
     Its controller creates another pod as soon as this one is being deleted; a StatefulSet waits until it is gone. A pod
     without a controller is not created again.
     """
-    owner = next((one for one in pod.metadata.owner_references if one.controller), None)
-    if owner is None or pod.status.phase in TERMINAL or is_daemon(pod) or is_static(pod):
+    meta = pod.metadata
+    owner = next((one for one in meta.owner_references if one.controller), None)
+    if owner is None or pod.status.phase in TERMINAL or meta.daemon_set is not None or meta.mirrored_by is not None:
         return False
-    return not pod.metadata.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
+    return not meta.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
 
 
 def moves(pod: SchedulablePod) -> bool:
     """Whether that happens when its Node is removed; a pod with do-not-disrupt runs on for now."""
     return is_recreated(pod) and pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") == "false"
-
-
-def is_daemon(pod: SchedulablePod) -> bool:
-    """Whether a DaemonSet owns the pod."""
-    return _owned(pod, "apps/v1", "DaemonSet")
-
-
-def is_static(pod: SchedulablePod) -> bool:
-    """Whether a file on its Node defines the pod; the API server has only a mirror of it."""
-    return _owned(pod, "v1", "Node")
-
-
-def _owned(pod: SchedulablePod, api_version: str, kind: str) -> bool:
-    return any((one.api_version, one.kind) == (api_version, kind) for one in pod.metadata.owner_references)

@@ -151,7 +151,7 @@ def _node(
     pods = tuple(
         model.BoundPod(
             spec=msgspec.structs.replace(podspec(one), terminating=one.metadata.deleting),
-            daemon=any(owner.kind == "DaemonSet" for owner in one.metadata.owner_references),
+            daemon=one.metadata.daemon_set is not None,
         )
         for one in found.pods
     )

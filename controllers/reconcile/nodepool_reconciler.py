@@ -23,7 +23,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import counted_in, nodepool_of
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
@@ -118,7 +118,7 @@ class NodePoolReconciler:
         """Events of the NodeClaims that were kept when their NodePool was deleted; seconds until the next ones."""
         if not self._pools.synced or self._pools.last_error is not None or self._pools.get(name) is not None:
             return None
-        found = [one for one in self._claims.items() if _pool_of(one) == name and _is_orphan(one)]
+        found = [one for one in self._claims.items() if counted_in(one) == name and _is_orphan(one)]
         message = (
             f"NodePool not found (NodePool={name}): the machine is kept when it is empty, drifted or expired; "
             "delete the NodeClaim to remove it"
@@ -129,7 +129,7 @@ class NodePoolReconciler:
 
     def _machines(self, name: str) -> Iterator[tuple[NodeClaim, Node | None]]:
         for claim in self._claims.items():
-            if _pool_of(claim) == name:
+            if counted_in(claim) == name:
                 yield claim, self._nodes.get(claim.status.node_name) if claim.status.node_name else None
 
     def _outcomes_of(self, pool: NodePool, found: AgentPoolNodeClass | None) -> deque[Outcome]:
@@ -163,11 +163,11 @@ class NodePoolReconciler:
         self._record_outcome(old, new)
         if old is None or new is None or new.metadata.annotations != old.metadata.annotations:
             self._queue.add(CLASS + claim.spec.node_class_ref.name)
-        if name := _pool_of(claim):
+        if name := counted_in(claim):
             self._queue.add_after(POOL + name, COLLECT_SECONDS)
 
     def _record_outcome(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        pool = self._pools.get(_pool_of(new)) if new is not None else None
+        pool = self._pools.get(counted_in(new)) if new is not None else None
         if old is None or new is None or pool is None or not nodepool.is_ours(pool):
             return
         kept = self._outcomes_of(pool, self._classes.get(pool.spec.template.spec.node_class_ref.name))
@@ -192,16 +192,12 @@ class NodePoolReconciler:
                 self._queue.add(POOL + pool.name)
         for claim in self._claims.items():
             if _is_orphan(claim):
-                self._queue.add(POOL + _pool_of(claim))
-
-
-def _pool_of(claim: NodeClaim) -> str:
-    return claim.metadata.labels.get(labels.NODEPOOL, "") if is_own(claim.spec.node_class_ref) else ""
+                self._queue.add(POOL + counted_in(claim))
 
 
 def _is_orphan(claim: NodeClaim) -> bool:
     """Whether its label names a NodePool that does not own it, so that nothing deletes it with the NodePool."""
-    return bool(_pool_of(claim)) and nodepool_of(claim) is None and not claim.deleting
+    return bool(counted_in(claim)) and nodepool_of(claim) is None and not claim.deleting
 
 
 def _refers(claim: NodeClaim, name: str) -> bool:

@@ -14,7 +14,7 @@ from controllers.disruption.machine import Machine
 from controllers.gate.gate import Evidence
 from controllers.model.results import ReadPods, answer
 from controllers.model.steps import Event, ReadDrain
-from controllers.node.termination.pod_predicates import is_daemon_pod, is_waiting_eviction
+from controllers.node.termination.pod_predicates import is_waiting_eviction
 from provisioner.api.causes import CAUSE_OF, CAUSES, Cause, Reason
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
@@ -58,7 +58,7 @@ class Removals:
             return False
         listed = answer(await self._actuator.read(ReadDrain(node=machine.node)), ReadPods)
         known, now = {pod.metadata.uid for pod in machine.pods}, self._clock.now()
-        using = (pod for pod in listed.pods if is_waiting_eviction(pod, now) and not is_daemon_pod(pod))
+        using = (pod for pod in listed.pods if is_waiting_eviction(pod, now) and pod.metadata.daemon_set is None)
         if all(pod.metadata.uid in known for pod in using):
             self._listed = {uid: at for uid, at in self._listed.items() if began - at <= FRESH_SECONDS}
             self._listed[machine.claim.uid] = began

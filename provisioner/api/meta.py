@@ -31,6 +31,16 @@ class OwnerReference(Struct, frozen=True, kw_only=True):
     controller: bool | None = None
     block_owner_deletion: bool | None = None
 
+    @property
+    def is_daemon_set(self) -> bool:
+        """Whether the owner is a DaemonSet of Kubernetes, and no other kind of that name."""
+        return self.kind == "DaemonSet" and self.api_version.startswith("apps/")
+
+    @property
+    def is_node(self) -> bool:
+        """Whether the owner is a Node, as of a mirror pod."""
+        return self.kind == "Node" and self.api_version == "v1"
+
 
 class ObjectMeta(Struct, frozen=True, kw_only=True):
     """`unreadable` is no field of the API: the fields that the decoder left out of the object, each with the cause."""
@@ -53,6 +63,16 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
     def deleting(self) -> bool:
         """Whether the object has a deletionTimestamp."""
         return self.deletion_timestamp is not None
+
+    @property
+    def daemon_set(self) -> OwnerReference | None:
+        """The DaemonSet that owns this pod; None for any other pod."""
+        return next((one for one in self.owner_references if one.is_daemon_set), None)
+
+    @property
+    def mirrored_by(self) -> OwnerReference | None:
+        """The Node of a static pod: a file on it defines the pod, and the API server has a mirror; None for others."""
+        return next((one for one in self.owner_references if one.is_node), None)
 
     def identity(self, *unreadable: str) -> "ObjectMeta":
         """Without labels, annotations, owners and finalizers. `unreadable`: what else was left out of the object."""

@@ -45,6 +45,15 @@ def nodepool_of(claim: NodeClaim) -> OwnerReference | None:
     return next((one for one in owners if (one.api_version, one.kind) == ("karpenter.sh/v1", "NodePool")), None)
 
 
+def counted_in(claim: NodeClaim) -> str:
+    """The NodePool whose status and limits count the claim, by name; "" for none.
+
+    It is the one that the label names, as Karpenter counts: a machine whose NodePool was created again uses its limits,
+    although only a machine that `is_member` is disrupted.
+    """
+    return claim.metadata.labels.get(labels.NODEPOOL, "") if is_own(claim.spec.node_class_ref) else ""
+
+
 def is_owned_by(claim: NodeClaim, pool: NodePool) -> bool:
     """Whether the claim was created for this NodePool, and not for an earlier one of the same name."""
     owner = nodepool_of(claim)

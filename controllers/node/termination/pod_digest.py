@@ -9,7 +9,7 @@ from provisioner.api import labels
 from provisioner.api.meta import EMPTY, OwnerReference
 from provisioner.api.pod import Pod, PodSpec, Volume
 
-from .pod_predicates import has_claim, is_daemon_owner, is_node_owner, tolerates_disruption
+from .pod_predicates import has_claim, tolerates_disruption
 
 # More than a VM can attach.
 VOLUMES_MAX = 100
@@ -25,16 +25,12 @@ def drained(found: Pod) -> Pod:
     volumes = _volumes(spec.volumes)
     left_out = [f"spec.volumes: at most {VOLUMES_MAX} are kept of one pod"] if len(volumes) > VOLUMES_MAX else []
     note = meta.annotations.get(labels.DO_NOT_DISRUPT)
-    owners = (
-        next((one for one in meta.owner_references if is_daemon_owner(one)), None),
-        next((one for one in meta.owner_references if is_node_owner(one)), None),
-    )
     kept = msgspec.structs.replace(
         meta.identity(*left_out),
         annotations=EMPTY if note is None else {labels.DO_NOT_DISRUPT: _cut(note)},
         owner_references=tuple(
             OwnerReference(api_version=one.api_version[:NAME_CHARACTERS], kind=one.kind, name="", uid="")
-            for one in owners
+            for one in (meta.daemon_set, meta.mirrored_by)
             if one is not None
         ),
     )

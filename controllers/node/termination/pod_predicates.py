@@ -9,7 +9,6 @@ Source: docs/references/karpenter.md#pods.
 from datetime import datetime
 
 from provisioner.api import labels
-from provisioner.api.meta import OwnerReference
 from provisioner.api.pod import Pod, Toleration, Volume
 from provisioner.api.time import LATEST, parse_duration, shifted
 
@@ -29,7 +28,7 @@ def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
 def is_drainable(pod: Pod, now: datetime) -> bool:
     """Whether a drain evicts this pod at all; other pods keep their volumes until the machine is deleted."""
     return not (
-        _is_mirror_pod(pod)
+        pod.metadata.mirrored_by is not None
         or _is_stuck_terminating(pod, now)
         or any(tolerates_disruption(t) for t in pod.spec.tolerations)
     )
@@ -73,22 +72,7 @@ def has_invalid_do_not_disrupt(pod: Pod) -> bool:
 
 def tier(pod: Pod) -> int:
     """The order of eviction: 0 ordinary pods, 1 daemons, 2 critical pods, 3 critical daemons."""
-    return 2 * (pod.spec.priority_class_name in CRITICAL) + is_daemon_pod(pod)
-
-
-def is_daemon_pod(pod: Pod) -> bool:
-    """Whether a DaemonSet owns the pod."""
-    return any(map(is_daemon_owner, pod.metadata.owner_references))
-
-
-def is_daemon_owner(owner: OwnerReference) -> bool:
-    """Whether this owner of a pod is a DaemonSet."""
-    return owner.kind == "DaemonSet" and owner.api_version.startswith("apps/")
-
-
-def is_node_owner(owner: OwnerReference) -> bool:
-    """Whether this owner of a pod is a Node, as that of a mirror pod is."""
-    return owner.kind == "Node" and owner.api_version == "v1"
+    return 2 * (pod.spec.priority_class_name in CRITICAL) + (pod.metadata.daemon_set is not None)
 
 
 def grace_seconds(pod: Pod) -> int:
@@ -119,10 +103,6 @@ def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
         elif volume.ephemeral is not None:
             found.append((meta.namespace, f"{meta.name}-{volume.name}"))
     return tuple(found)
-
-
-def _is_mirror_pod(pod: Pod) -> bool:
-    return any(map(is_node_owner, pod.metadata.owner_references))
 
 
 def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:

@@ -18,6 +18,7 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import is_owned_by, nodepool_of
 from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
@@ -70,7 +71,7 @@ def items_of(
     objects that the command deleted, if any. `enabled`: whether the controller reconciles NodePools.
     """
     for pool in demand.node_pools:
-        names = [claim.name for claim in claims if _owned(claim, pool)]
+        names = [claim.name for claim in claims if is_owned_by(claim, pool)]
         yield _item("NodePool", pool.metadata, names, deleted)
     for node_class in demand.node_classes:
         names = [claim.name for claim in claims if _refers(claim, node_class)]
@@ -84,8 +85,8 @@ def items_of(
 
 def of_deleted_pool(claim: NodeClaim, deleted: Collection[str] | None) -> str:
     """The name of the NodePool that owns the claim and that the command deleted; "" if there is none."""
-    owners = (owner for owner in claim.metadata.owner_references if owner.kind == "NodePool")
-    return next((owner.name for owner in owners if owner.uid in (deleted or ())), "")
+    owner = nodepool_of(claim)
+    return owner.name if owner is not None and owner.uid in (deleted or ()) else ""
 
 
 def _item(kind: Kind, meta: ObjectMeta, claims: Sequence[str], deleted: Collection[str] | None) -> Item:
@@ -106,10 +107,6 @@ def _item(kind: Kind, meta: ObjectMeta, claims: Sequence[str], deleted: Collecti
         blocked=blocked,
         finalizer=labels.NODECLASS_FINALIZER in meta.finalizers,
     )
-
-
-def _owned(claim: NodeClaim, pool: NodePool) -> bool:
-    return any(owner.uid == pool.metadata.uid for owner in claim.metadata.owner_references)
 
 
 def _refers(claim: NodeClaim, node_class: AgentPoolNodeClass) -> bool:
