@@ -2,6 +2,7 @@
 
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.actuator.kept import on_node
 from controllers.node.termination.pod_digest import drained
 from controllers.node.termination.pod_predicates import tier
@@ -43,5 +44,6 @@ def test_every_user_of_a_pod_agrees(api_version: str, kind: str, daemon: bool, s
     assert [one.uid for one in on_node(WorkloadPod(metadata=meta)).metadata.owner_references] == ["u"] * daemon
 
     node = Node(metadata=ObjectMeta(name="n1"))
-    made, _ = snapshot(Scenario(nodes=(NodeInput(node=node, pods=(SchedulablePod(metadata=meta),)),)))
+    found = NodeInput(node=node, pods=(SchedulablePod(metadata=meta),))
+    made, _ = snapshot(Scenario(nodes=(found,)), AksCloud())
     assert [pod.daemon for pod in made.nodes[0].pods] == [daemon]
