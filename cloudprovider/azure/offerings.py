@@ -18,7 +18,7 @@ from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec, Requirement
-from provisioner.api.requirements import allowed_values, allows, combine, combine_key, conflicts, invalid
+from provisioner.api.requirements import allowed_values, allows, by_key, combine_key, conflicts, invalid
 from provisioner.api.zones import REGIONAL
 
 from .instance_types import arch_of
@@ -78,7 +78,7 @@ def validate(claim: NodeClaim, location: str = "") -> Iterator[FieldError]:
         yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy=remedy)
     if unreadable:
         return
-    conflicting = {demand.key for demand in combine(requirements) if not demand.satisfiable}
+    conflicting = {demand.key for demand in by_key(requirements) if not demand.satisfiable}
     if labels.OS not in conflicting and not allows(requirements, labels.OS, "linux"):
         message = "linux is excluded, and nodes run Linux"
         yield FieldError(_field(labels.OS), reasons.OPERATING_SYSTEM_INVALID, message, remedy="allow linux")

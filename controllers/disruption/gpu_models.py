@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from cloudprovider.cloud import Cloud
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.solver import model
-from controllers.provisioning.solver.requirements import Requirements, combine, excludes
 from provisioner.api import labels
+from provisioner.api.requirements import Requirements, combine, excludes
 from provisioner.api.value_sets import one_of
 from provisioner.vendors import VENDORS
 

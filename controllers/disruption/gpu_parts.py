@@ -15,12 +15,12 @@ from controllers.model.gpu_devices import declares_devices, expected_devices
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.solver import model
-from controllers.provisioning.solver.requirements import Requirements
 from controllers.provisioning.solver.resources import parse
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.api.nodeclass import GpuSettings
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import one_of
 from provisioner.vendors import VENDORS, is_divisible
 

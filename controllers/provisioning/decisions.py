@@ -4,9 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
+from provisioner.api.requirements import Requirements
+
 from .solver.model import Decision, NewMachine, Resources
 from .solver.reasons import quantity
-from .solver.requirements import Requirements
 
 
 class RequirementOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):

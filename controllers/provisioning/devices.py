@@ -17,13 +17,13 @@ from controllers.model.device_claims import DeviceClaims
 from provisioner.api import labels
 from provisioner.api.deviceclaim import ALL, ClaimName, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaimSpec
 from provisioner.api.meta import ObjectMeta
+from provisioner.api.requirements import Requirements
 from provisioner.api.text import quoted
 from provisioner.api.value_sets import one_of
 
 from .device_selectors import selector
 from .offered import ALL_DEVICES, DEVICES
 from .other_devices import concerns_others, note, options_of, other_driver, others, requests_of
-from .solver.requirements import Requirements
 
 # Attributes that all GPUs of a machine have in common.
 COMMON = frozenset({"type", "productName", "brand", "architecture", "driverVersion", "cudaDriverVersion"})

@@ -17,6 +17,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
 from provisioner.api.nodepool import PoolRequirement
+from provisioner.api.requirements import Requirements, combine, of_labels
 from provisioner.api.value_sets import ANY, NEGATIVE, ValueSet, one_of
 from provisioner.vendors import is_other_device
 
@@ -24,7 +25,6 @@ from .nodepools import requirements
 from .offered import DEFAULTS, is_plugged, offered
 from .purchases import NOTHING, Purchase, purchase_of
 from .solver import model
-from .solver.requirements import Requirements, combine, of_labels
 from .solver.resources import parse
 
 # A Node has these taints before it is initialized; pods are expected to run once they are gone

@@ -10,12 +10,12 @@ from typing import Literal, NamedTuple
 
 import msgspec
 
+from provisioner.api.requirements import conflict
 from provisioner.api.taints import untolerated
 
 from .purchases import Purchase
 from .solver.model import ExistingNode, PodSpec, Resources
 from .solver.nodes import Host, existing_host
-from .solver.requirements import conflict
 from .solver.resources import fits, total
 from .solver.views import PodViews, View
 

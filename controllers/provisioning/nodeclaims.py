@@ -16,13 +16,12 @@ from provisioner.api import labels
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import normalise_key
+from provisioner.api.requirements import Requirements, normalise_key
 from provisioner.api.restricted_labels import is_copied
 
 from .decisions import quantities, requirements
 from .offered import is_requested
 from .solver.model import NewMachine
-from .solver.requirements import Requirements
 
 # They only decide which daemon pods count; a NodeClaim does not require them.
 OF_NODE = frozenset({labels.REGISTERED, labels.INITIALIZED})

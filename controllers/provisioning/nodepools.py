@@ -12,11 +12,10 @@ from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
 from provisioner.api.nodepool import NodePool, PoolRequirement
-from provisioner.api.requirements import normalise_key
+from provisioner.api.requirements import combine, normalise_key, of_labels
 from provisioner.api.value_sets import ValueSet, value_set
 
 from .solver import model
-from .solver.requirements import combine, of_labels
 from .solver.resources import parse, total
 
 

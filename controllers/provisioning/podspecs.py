@@ -10,7 +10,7 @@ from hashlib import sha256
 import msgspec
 
 from provisioner.api.meta import EMPTY
-from provisioner.api.requirements import normalise_key
+from provisioner.api.requirements import Requirements, combine, excludes, normalise_key, of_entries, of_labels
 from provisioner.api.schedulable import (
     Affinity,
     Container,
@@ -26,7 +26,6 @@ from provisioner.api.value_sets import ValueSet, value_set
 
 from .solver import model
 from .solver.comparisons import check
-from .solver.requirements import Requirements, combine, excludes, of_labels
 from .solver.resources import largest, parse, total
 
 # A set of so many values costs as much as an expression without values.
@@ -141,20 +140,6 @@ def requests(spec: SchedulablePodSpec) -> dict[str, int]:
     return {"pods": 1000, **{name: n for name, n in total((effective, parse(spec.overhead))).items() if n > 0}}
 
 
-def label_requirements(expressions: Iterable[SelectorExpression]) -> dict[str, ValueSet]:
-    """The intersection of expressions, key by key. Raises ValueError for an invalid one."""
-    combined: dict[str, ValueSet] = {}
-    for one in expressions:
-        key = normalise_key(one.key)
-        try:
-            wanted = value_set(one.operator, one.values)
-        except ValueError as error:
-            raise ValueError(f"{one.key}: {error}") from None
-        before = combined.get(key)
-        combined[key] = wanted if before is None else before.intersection(wanted)
-    return combined
-
-
 def label_selector(selector: LabelSelector | None) -> model.LabelSelector:
     """A selector of pods; None selects none. Raises ValueError for an invalid one."""
     return _selector(selector, {})
@@ -180,7 +165,7 @@ def _node_term(term: NodeSelectorTerm) -> dict[str, ValueSet] | None:
         return None
     found: dict[str, ValueSet] = {}
     for expression in term.match_expressions:
-        wanted = label_requirements((expression,))
+        wanted = of_entries((expression,))
         if excludes(found, wanted):
             return None
         found |= combine({key: found[key] for key in wanted if key in found}, wanted)

@@ -14,16 +14,15 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import normalise_key
+from provisioner.api.requirements import combine, normalise_key, of_entries
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
 from .nodepools import node_pool, provisions
 from .offered import DEFAULTS, NodeClasses, offered_types, settings_of
-from .podspecs import interchangeable, label_requirements, podspec
+from .podspecs import interchangeable, podspec
 from .solver import model
-from .solver.requirements import combine
 from .solver.resources import parse, total
 
 WELL_KNOWN = frozenset(
@@ -100,7 +99,7 @@ def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
     try:
         capacity = parse(found.capacity)
         overhead = _overhead(found.overhead)
-        requirements = combine({labels.INSTANCE_TYPE: one_of((found.name,))}, label_requirements(found.requirements))
+        requirements = combine({labels.INSTANCE_TYPE: one_of((found.name,))}, of_entries(found.requirements))
     except ValueError as error:
         raise ValueError(f"instance type {found.name}: {error}") from None
     return model.InstanceType(
@@ -116,7 +115,7 @@ def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
                 order_price=one.order_price,
                 available=one.available,
                 cause=one.cause,
-                requirements=label_requirements(one.requirements),
+                requirements=of_entries(one.requirements),
                 taints=one.taints,
                 quotas=one.quotas,
             )

@@ -15,6 +15,7 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.nodepool import NodePool
+from provisioner.api.requirements import combine
 from provisioner.api.value_sets import one_of
 from provisioner.api.zones import is_regional
 
@@ -24,7 +25,6 @@ from .nodepools import node_pool, with_capacity_type
 from .offered import DEFAULTS, offered_types
 from .solver import model
 from .solver.candidates import candidates
-from .solver.requirements import combine
 
 # As many as Karpenter passes to a cloud provider.
 INSTANCE_TYPES_MOST = 60

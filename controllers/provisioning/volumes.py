@@ -18,13 +18,13 @@ from weakref import WeakKeyDictionary
 
 from controllers.model.storage import Storage
 from provisioner.api import labels
+from provisioner.api.requirements import Requirements, combine, excludes, of_entries
 from provisioner.api.schedulable import SelectorExpression
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import ONE_POD, PersistentVolume, PersistentVolumeClaim, StorageClass
 
-from .podspecs import VALUES_A_COMPARISON, label_requirements
+from .podspecs import VALUES_A_COMPARISON
 from .solver.comparisons import PER_POD, TooLargeError
-from .solver.requirements import Requirements, combine, excludes
 
 DISK_ZONE = "topology.disk.csi.azure.com/zone"
 FIRST_CONSUMER = "WaitForFirstConsumer"
@@ -193,7 +193,7 @@ def _expression(one: SelectorExpression) -> Alternatives:
     """One label; that of a zone allows machines outside all zones if it has one of their values."""
     key = labels.ZONE if one.key == DISK_ZONE else one.key
     if key != labels.ZONE or one.operator != "In" or OUTSIDE_ZONES.isdisjoint(one.values):
-        return (label_requirements([SelectorExpression(key=key, operator=one.operator, values=one.values)]),)
+        return (of_entries([SelectorExpression(key=key, operator=one.operator, values=one.values)]),)
     zones = [value for value in one.values if value not in OUTSIDE_ZONES]
     within: Alternatives = ({labels.ZONE: one_of(zones)},) if zones else ()
     # The Node of a machine outside all zones has zone 0, or no zone.

@@ -1,23 +1,41 @@
-"""Intersection of `spec.requirements`: all requirements on one key are combined into one.
+"""Requirements on the labels of a Node: what entries of manifests allow, combined key by key.
 
-Deprecated keys count as their stable names. The user's order of values is kept, because offerings are tried in that
-order. `minValues` is ignored: it concerns the choice among offerings, and a claim gets one machine. The work grows with
-the number of values, not with its square.
+Deprecated keys count as their stable names; a missing key is unrestricted. `Requirements` are sets of values, as
+scheduling compares them. `CombinedRequirement` keeps besides what a NodeClaim's own requirements need: the user's order
+of values, because offerings are tried in that order, and whether they conflict. It ignores `minValues`, which concerns
+the choice among offerings: a claim gets one machine. The work grows with the number of values, not with its square.
 
-Source: docs/references/karpenter.md#requirements.
+Source: docs/references/karpenter.md#requirements, and the behaviour of Karpenter's scheduler v1.14.
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
+from functools import lru_cache
+from typing import Protocol
 
 import msgspec
 
 from .labels import BETA_KEYS
 from .nodeclaim import Requirement
-from .value_sets import ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, value_set
+from .value_sets import ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, one_of, value_set
+
+Requirements = Mapping[str, ValueSet]
 
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_VALUE_LENGTH = 63
+
+
+class Entry(Protocol):
+    """One entry of a manifest: of a selector, of a NodePool or of a NodeClaim."""
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def operator(self) -> str: ...
+
+    @property
+    def values(self) -> Collection[str]: ...
 
 
 class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -54,7 +72,71 @@ def normalise_key(key: str) -> str:
     return BETA_KEYS.get(key, key)
 
 
-def combine(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, ...]:
+def of_labels(labels: Mapping[str, str]) -> dict[str, ValueSet]:
+    """The requirements that exactly these labels satisfy."""
+    return dict(map(_of_label, labels.items()))
+
+
+# Each decision reads all labels of all Nodes, and most of these have the same ones.
+@lru_cache(maxsize=16384)
+def _of_label(label: tuple[str, str]) -> tuple[str, ValueSet]:
+    key, value = label
+    return normalise_key(key), one_of((value,))
+
+
+def of_entries(entries: Iterable[Entry]) -> dict[str, ValueSet]:
+    """The intersection of entries, key by key. Raises ValueError for an invalid one."""
+    return combine(*map(_of_entry, entries))
+
+
+def _of_entry(one: Entry) -> Requirements:
+    try:
+        return {normalise_key(one.key): value_set(one.operator, one.values)}
+    except ValueError as error:
+        raise ValueError(f"{one.key}: {error}") from None
+
+
+def combine(*parts: Requirements) -> dict[str, ValueSet]:
+    """The intersection of all parts, key by key."""
+    combined: dict[str, ValueSet] = {}
+    for part in parts:
+        for key, allowed in part.items():
+            before = combined.get(key)
+            combined[key] = allowed if before is None else before.intersection(allowed)
+    return combined
+
+
+def conflict(node: Requirements, pod: Requirements, may_be_undefined: Collection[str] = ()) -> str:
+    """The first key on which a pod's requirements exclude a node, "" if none does.
+
+    A node must define each key of the pod, except those in `may_be_undefined` and keys that the pod only excludes.
+    """
+    for key, wanted in pod.items():
+        offered = node.get(key)
+        if offered is None:
+            if key not in may_be_undefined and wanted.operator not in NEGATIVE:
+                return key
+        elif not offered.intersects(wanted) and not (offered.operator in NEGATIVE and wanted.operator in NEGATIVE):
+            return key
+    return ""
+
+
+def excludes(one: Requirements, other: Requirements) -> str:
+    """The first key on which two sets of requirements exclude each other, "" if a node can satisfy both.
+
+    Requirements that exclude each other must not be combined: no value left means that the label must be absent.
+    """
+    return conflict(one, other, other)
+
+
+def distinct(machines: Iterable[Requirements], keys: Iterable[str]) -> list[Requirements]:
+    """What machines require of some labels, each combination once."""
+    wanted = tuple(keys)
+    found = {tuple((key, one[key]) for key in wanted if key in one) for one in machines}
+    return [dict(one) for one in found]
+
+
+def by_key(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, ...]:
     """One per key, in order of first use. Raises ValueError for requirements that `invalid` reports."""
     demands: dict[str, CombinedRequirement] = {}
     for requirement in requirements:
@@ -87,7 +169,7 @@ def conflicts(requirements: Iterable[Requirement]) -> tuple[str, ...]:
     grouped = tuple(requirements)
     return tuple(
         f"conflicting requirements on {demand.key}: {_formatted(grouped, demand.key)}"
-        for demand in combine(grouped)
+        for demand in by_key(grouped)
         if not demand.satisfiable
     )
 
@@ -99,7 +181,7 @@ def invalid(requirements: Iterable[Requirement]) -> tuple[str, ...]:
 
 def _combined(requirements: Iterable[Requirement], key: str) -> CombinedRequirement | None:
     wanted = normalise_key(key)
-    return next((d for d in combine(r for r in requirements if normalise_key(r.key) == wanted)), None)
+    return next((d for d in by_key(r for r in requirements if normalise_key(r.key) == wanted)), None)
 
 
 def _intersect(demand: CombinedRequirement, requirement: Requirement) -> CombinedRequirement:

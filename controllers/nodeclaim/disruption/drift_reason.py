@@ -22,14 +22,13 @@ from controllers.nodepool import hash as node_pool_hash
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import requirements
 from controllers.provisioning.solver.model import InstanceType
-from controllers.provisioning.solver.requirements import Requirements, combine, conflict, of_labels
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import DRIFTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_owned_by
-from provisioner.api.requirements import normalise_key
+from provisioner.api.requirements import Requirements, combine, conflict, normalise_key, of_labels
 from provisioner.api.value_sets import value_set
 
 # Instance types of a younger NodeClaim were listed when it was created.

@@ -4,6 +4,7 @@ from collections.abc import Collection, Hashable, Iterable, Iterator, Mapping, S
 from operator import ge
 from typing import NamedTuple
 
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import ValueSet
 
 from .bitsets import bits, of
@@ -13,7 +14,6 @@ from .limits import cover
 from .min_values import Choices
 from .offers import Offers
 from .packing import Machine, Packing, pods_of
-from .requirements import Requirements
 from .selection import Selection
 from .sharing import Part, Sharing
 from .steps import GROUPS_A_STEP, TERMS_A_STEP, Steps

@@ -11,13 +11,13 @@ import msgspec
 
 from provisioner.api import labels
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements, combine, conflict
 from provisioner.api.restricted_labels import refused_key
 from provisioner.api.value_sets import ABSENT, ANY, one_of
 from provisioner.api.zones import is_regional
 
 from .model import InstanceType, NodePool, Offering, Resources, Snapshot
 from .overhead import Daemons, expected, fit, largest_together
-from .requirements import Requirements, combine, conflict
 from .resources import total, without
 
 SPOT = "spot"

@@ -12,6 +12,7 @@ from itertools import product
 import msgspec
 
 from provisioner.api import labels
+from provisioner.api.requirements import Requirements, combine, conflict
 from provisioner.api.taints import untolerated
 from provisioner.api.value_sets import ANY, one_of
 from provisioner.api.zones import is_regional
@@ -21,7 +22,6 @@ from .min_values import has_min_values, short_of
 from .model import NewMachine, PodSpec, Resources, Snapshot
 from .nodes import Host
 from .offers import Offers
-from .requirements import Requirements, combine, conflict
 from .resources import total
 
 TOLERATED_PRICE = 1.15

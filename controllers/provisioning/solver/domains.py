@@ -4,10 +4,10 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from itertools import product
 from math import prod
 
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import ValueSet
 
 from .comparisons import DOMAINS_MAX, REMEDY, TooLargeError
-from .requirements import Requirements
 
 
 def combinations(

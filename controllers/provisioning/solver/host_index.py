@@ -7,6 +7,7 @@ from collections.abc import Collection, Hashable, Iterable, Sequence
 from operator import attrgetter
 
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements
 from provisioner.api.taints import untolerated
 
 from . import bitsets
@@ -14,7 +15,6 @@ from .exclusion import Apart
 from .label_index import LabelIndex
 from .model import PodSpec, Resources, TopologyTerm
 from .nodes import Host
-from .requirements import Requirements
 from .selection import is_apart
 from .views import View
 

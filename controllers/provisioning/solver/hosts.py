@@ -9,6 +9,7 @@ from heapq import merge
 from operator import attrgetter
 
 from provisioner.api.labels import HOSTNAME
+from provisioner.api.requirements import Requirements, distinct
 
 from . import bitsets
 from .exclusion import Exclusion
@@ -16,7 +17,6 @@ from .host_index import HostIndex
 from .model import PodSpec, Resources, TopologyTerm
 from .nodes import Host
 from .places import included
-from .requirements import Requirements, distinct
 from .selection import Selection
 from .steps import TERMS_A_STEP, Steps
 from .views import View

@@ -6,9 +6,8 @@ an intersection of sets for each of them, whatever the number of machines.
 
 from collections.abc import Collection, Iterable, Sequence
 
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import NEGATIVE, ValueSet
-
-from .requirements import Requirements
 
 # Answers beyond this number are dropped, so that hostile expressions do not fill the memory.
 ANSWERS_MAX = 10_000

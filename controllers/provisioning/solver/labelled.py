@@ -4,10 +4,10 @@ from collections.abc import Collection, Hashable, Mapping
 from functools import cached_property
 
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements, combine
 from provisioner.api.value_sets import NEGATIVE, one_of
 
 from .places import Place
-from .requirements import Requirements, combine
 
 
 class Labelled:

@@ -5,13 +5,13 @@ Pods that share a machine leave fewer types than each of them alone.
 
 from collections.abc import Iterable, Sequence
 
+from provisioner.api.requirements import Requirements
 from provisioner.api.zones import is_regional
 
 from .candidates import Candidate
 from .model import NodePool
 from .offers import Offers
 from .packing import Pattern
-from .requirements import Requirements
 from .resources import total
 from .work import Work
 

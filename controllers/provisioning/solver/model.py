@@ -11,9 +11,8 @@ import msgspec
 from cloudprovider.interface import QuotaLeft
 from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.pod import Toleration
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import NEGATIVE, ValueSet
-
-from .requirements import Requirements
 
 Resources = Mapping[str, int]
 NO_RESOURCES: Resources = {}

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from provisioner.api.requirements import Requirements, conflict
 from provisioner.api.taints import untolerated
 
 from .candidates import Candidate
@@ -11,7 +12,6 @@ from .labelled import Labelled
 from .model import BoundPod, ExistingNode, PodSpec, Resources
 from .overhead import expected, largest_together
 from .places import Place
-from .requirements import Requirements, conflict
 from .resources import UNLIMITED, total, without
 from .selection import Selection, has_apart
 from .views import View

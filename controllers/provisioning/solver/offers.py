@@ -9,6 +9,7 @@ from copy import copy
 
 from provisioner.api.labels import INSTANCE_TYPE
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements, distinct
 from provisioner.api.taints import untolerated
 from provisioner.api.value_sets import one_of
 
@@ -17,7 +18,6 @@ from .candidates import Candidate
 from .label_index import LabelIndex
 from .model import Misfits, NodePool, PodSpec, Resources
 from .ports import PortUse
-from .requirements import Requirements, distinct
 from .views import View
 from .work import Work
 

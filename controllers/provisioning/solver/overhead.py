@@ -11,10 +11,10 @@ https://karpenter.sh/docs/concepts/scheduling/.
 from collections.abc import Iterable, Sequence
 
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements, conflict
 from provisioner.api.taints import untolerated
 
 from .model import PodSpec, Resources
-from .requirements import Requirements, conflict
 from .resources import total
 
 Daemons = Sequence[PodSpec]

@@ -11,8 +11,9 @@ from typing import NamedTuple
 
 import msgspec
 
+from provisioner.api.requirements import Requirements
+
 from .bitsets import AtLeast, bits
-from .requirements import Requirements
 from .resources import UNLIMITED
 from .sharing import Sharing
 

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from provisioner.api.labels import HOSTNAME, ZONE
+from provisioner.api.requirements import Requirements
 from provisioner.api.zones import is_regional
 
 from .budget import Budget
@@ -11,7 +12,6 @@ from .hosts import Hosts
 from .model import TopologyTerm
 from .nodes import Host
 from .offers import Offers
-from .requirements import Requirements
 from .resources import UNLIMITED
 from .selection import Pending, Selection, TermIndex
 from .steps import DOMAINS_A_STEP, Steps

@@ -9,10 +9,10 @@ from typing import NamedTuple
 
 from provisioner.api.labels import HOSTNAME
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements, conflict
 from provisioner.api.taints import untolerated
 
 from .model import PodSpec, TopologyTerm
-from .requirements import Requirements, conflict
 from .selection import Selection
 
 # A pod's labels by key, for the keys of constraints other than the hostname.

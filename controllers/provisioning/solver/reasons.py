@@ -6,13 +6,13 @@ If machines would take the pod whose offerings are not available now, the causes
 from collections.abc import Iterable, Iterator, Mapping
 
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import conflict
 from provisioner.api.taints import untolerated
 
 from .candidates import Candidate
 from .min_values import short_of
 from .model import NO_RESOURCES, NodePool, Resources, Snapshot
 from .offers import Offers
-from .requirements import conflict
 from .views import View
 from .work import Work
 

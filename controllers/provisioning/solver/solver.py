@@ -11,6 +11,7 @@ from operator import attrgetter
 import msgspec
 
 from provisioner.api.labels import ZONE
+from provisioner.api.requirements import Requirements
 
 from . import reasons
 from .attempt import attempt
@@ -25,7 +26,6 @@ from .nodes import existing_host
 from .offers import Offers
 from .places import placed
 from .problem import Cluster, Outcome, Problem
-from .requirements import Requirements
 from .running import RunningPods
 from .selection import Pending, Selection
 from .steps import OUT_OF_STEPS, Steps

@@ -10,10 +10,10 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 from provisioner.api.labels import HOSTNAME
+from provisioner.api.requirements import combine, of_labels
 
 from .model import PodSpec, TopologyTerm
 from .places import Domain, Place, Placed, PlacedPods, included, placed
-from .requirements import combine, of_labels
 from .resources import UNLIMITED
 from .running import RunningPods
 from .selection import Selection, TermIndex, keeps_out

@@ -12,11 +12,11 @@ from typing import overload
 
 import msgspec
 
+from provisioner.api.requirements import Requirements, combine, excludes
 from provisioner.api.value_sets import one_of
 
 from .comparisons import check
 from .model import PodSpec, Preference, TopologyTerm
-from .requirements import Requirements, combine, excludes
 
 _ORDER = ("affinity", "anti-affinity", "spread")
 

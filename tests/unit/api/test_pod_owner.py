@@ -1,19 +1,18 @@
 """Which pods count as pods of a DaemonSet or as static pods: all who ask get the same answer."""
 
+import msgspec
 import pytest
 
-from cloudprovider.azure.cloud import AksCloud
 from controllers.actuator.kept import on_node
 from controllers.node.termination.pod_digest import drained
 from controllers.node.termination.pod_predicates import tier
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.provisionable import why_not
-from controllers.provisioning.scenario import NodeInput, Scenario, snapshot
 from provisioner.api.meta import ObjectMeta, OwnerReference
-from provisioner.api.node import Node
 from provisioner.api.pod import Pod
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.workload import WorkloadPod
+from tests.unit.controllers.provisioning.cases import given
 
 
 @pytest.mark.parametrize(
@@ -43,7 +42,6 @@ def test_every_user_of_a_pod_agrees(api_version: str, kind: str, daemon: bool, s
 
     assert [one.uid for one in on_node(WorkloadPod(metadata=meta)).metadata.owner_references] == ["u"] * daemon
 
-    node = Node(metadata=ObjectMeta(name="n1"))
-    found = NodeInput(node=node, pods=(SchedulablePod(metadata=meta),))
-    made, _ = snapshot(Scenario(nodes=(found,)), AksCloud())
-    assert [pod.daemon for pod in made.nodes[0].pods] == [daemon]
+    of_file = {"metadata": msgspec.to_builtins(meta)}
+    found = given(nodes=[{"node": {"metadata": {"name": "n1"}}, "pods": [of_file]}])
+    assert [one.daemon for one in found.nodes[0].pods] == [daemon]

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from provisioner.api.labels import ARCH, INSTANCE_TYPE, OS, REGION, ZONE
 from provisioner.api.nodeclaim import Requirement
-from provisioner.api.requirements import allowed_values, allows, combine, conflicts, invalid, normalise_key
+from provisioner.api.requirements import allowed_values, allows, by_key, conflicts, invalid, normalise_key
 
 A100 = "Standard_NC24ads_A100_v4"
 T4 = "Standard_NC4as_T4_v3"
@@ -65,7 +65,7 @@ def test_beta_and_stable_labels_are_one_key() -> None:
     requirements = [need("beta.kubernetes.io/instance-type", "In", T4, A100), need(INSTANCE_TYPE, "In", H100, A100, T4)]
     assert allowed_values(requirements, INSTANCE_TYPE) == (T4, A100)
     assert allowed_values(requirements, "beta.kubernetes.io/instance-type") == (T4, A100)
-    assert [d.key for d in combine(requirements)] == [INSTANCE_TYPE]
+    assert [d.key for d in by_key(requirements)] == [INSTANCE_TYPE]
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,9 @@
 import pytest
 
 from controllers.provisioning.solver.label_index import LabelIndex
-from controllers.provisioning.solver.requirements import conflict
 from provisioner.api.meta import Taint
 from provisioner.api.pod import Toleration
+from provisioner.api.requirements import conflict
 from provisioner.api.taints import tolerates, untolerated
 from provisioner.api.value_sets import ValueSet, value_set
 

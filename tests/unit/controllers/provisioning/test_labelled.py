@@ -1,8 +1,8 @@
 """Labels of machines: what pods require of them is combined, and equal machines share the result."""
 
 from controllers.provisioning.solver.labelled import Labelled
-from controllers.provisioning.solver.requirements import Requirements
 from provisioner.api.meta import Taint
+from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import ANY, ValueSet, one_of
 
 NOT_A = ValueSet(True, frozenset({"a"}))

@@ -10,9 +10,9 @@ from controllers.provisioning import volumes
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.solver.comparisons import TooLargeError
-from controllers.provisioning.solver.requirements import Requirements, excludes
 from controllers.provisioning.solver.solver import solve
 from controllers.provisioning.volumes import compatible, volume_requirements
+from provisioner.api.requirements import Requirements, excludes
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
