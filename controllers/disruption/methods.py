@@ -26,14 +26,15 @@ from .view import View
 class Method(msgspec.Struct, frozen=True, kw_only=True):
     """One method. `condition`: of the NodeClaims that it disrupts; "" for emptiness, which counts the time itself.
 
-    `compute`: at most one command. `repeats`: whether a pass may have several commands of this method. `event`: the
-    reason of the Event about a machine that is kept.
+    `compute`: at most one command. `static`: it is for static NodePools only. `repeats`: whether a pass may have
+    several commands of this method. `event`: the reason of the Event about a machine that is kept.
     """
 
     name: str
     reason: Reason
     condition: str
     compute: Callable[[View], Evaluation]
+    static: bool = False
     repeats: bool = False
     event: str = reasons.DISRUPTION_BLOCKED
 
@@ -49,7 +50,7 @@ CONSOLIDATION = Method(
 )
 METHODS = (
     EMPTINESS,
-    Method(name="static drift", reason="Drifted", condition=DRIFTED, compute=static_drift, repeats=True),
+    Method(name="static drift", reason="Drifted", condition=DRIFTED, compute=static_drift, static=True, repeats=True),
     Method(name="drift", reason="Drifted", condition=DRIFTED, compute=drift, repeats=True),
     CONSOLIDATION,
 )

@@ -174,7 +174,9 @@ class DisruptionController:
         """Begin at most one command; returns the seconds until the next pass."""
         if self._undecided():
             return BUSY_SECONDS
-        due = [one for one in AT_ONCE if any(claim.condition(one.condition, "True") for claim in claims)]
+        static = any(pool.spec.replicas is not None for pool in self._caches.node_pools())
+        known = [one for one in AT_ONCE if static or not one.static]
+        due = [one for one in known if any(claim.condition(one.condition, "True") for claim in claims)]
         if not due and (seconds := self._searches.due_in) > 0:
             return min(seconds, POLL_SECONDS)
         types, max_new = self._instance_types(), self._max_new()
