@@ -13,6 +13,7 @@ import pytest
 from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
+from cloudprovider.azure.cloud import AksCloud
 from controllers.garbagecollection import candidates, garbage
 from controllers.gate.gate import Evidence
 from controllers.model.facts import Facts
@@ -27,7 +28,6 @@ from controllers.state.memory import backoff
 from controllers.state.unavailable_offering import UnavailableOffering
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api.causes import Cause
-from provisioner.operator import caches
 from provisioner.operator import controllers as wiring
 from provisioner.runtime.fence import Fence
 from provisioner.simulator.kube.errors import ApiError
@@ -127,7 +127,7 @@ def random_names(patch: Patch) -> None:
         key = (process.name, claim.uid)
         return names.setdefault(key, f"g{next(numbers)}")
 
-    patch.setattr(caches, "pool_name", mutant)
+    patch.setattr(AksCloud, "pool_name", staticmethod(mutant))
 
 
 def no_fresh_reads(patch: Patch) -> None:
