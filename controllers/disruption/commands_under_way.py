@@ -226,7 +226,7 @@ def _is_coming(claim: NodeClaim) -> bool:
 
 
 def _wanted(claim: NodeClaim) -> int:
-    """A value that cannot be read is more than there can be, so that the command is undone."""
+    """The number of replacements. An invalid value counts as too many, so that the command is undone."""
     value = claim.metadata.annotations.get(labels.REPLACEMENTS, "")
     return int(value) if value.isascii() and value.isdigit() and len(value) <= DIGITS_MAX else sys.maxsize
 

@@ -1,10 +1,9 @@
-"""Consolidation: which machines of dynamic NodePools others make superfluous, or cheaper ones replace.
+"""Consolidation: which machines of dynamic NodePools can be removed, or replaced by cheaper ones.
 
-Three moves are tried, each with the machines first that save most for the least disruption: machines are removed
-together because their pods fit on the others; several are replaced by fewer; one is replaced by a cheaper one, or is
-divided into several that together cost much less. The highest price of the replacements is below what they save, and
-spot machines are not replaced at all. The number of simulations is limited; machines beyond it have their turn later.
-All of it is a pure function.
+Three moves are tried: to remove machines whose pods fit on others; to replace several machines by fewer; to replace one
+by a cheaper one, or by several that together cost much less. Each begins with the machines that save most for the least
+disruption. Replacements cost less than what they replace at the highest price that they can have. Spot machines are not
+replaced. The number of simulations in a pass is limited; a later pass continues. All of it is a pure function.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/references/karpenter.md#consolidation.
 """

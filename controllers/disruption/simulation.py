@@ -102,7 +102,7 @@ class Simulation:
                 yield pod.name
 
     def _expected(self, found: model.Snapshot) -> Set[str]:
-        """Machines that pods need which have no place yet, or lose it."""
+        """The machines that unbound pods will need, or pods of machines that are being removed."""
         gone = [pod for one in self._view.machines if one.going for pod in one.pods if pod.moves and not pod.error]
         known = {pod.name for pod in found.pods}
         named = {pod.nominated_node for pod in self._view.observed.pods if isinstance(pod, CachedPod)}

@@ -143,7 +143,7 @@ def _claim_name(f: Facts) -> str:
     """The name of the claim that this key's machine was created for: the pool's tag, the Node's owner, or the key."""
     owners = [o.name for n in f.nodes for o in n.metadata.owner_references if o.kind == NodeClaim().kind]
     tagged = f.instance.claim_name if f.instance is not None else ""
-    # A text that is no name is the name of no claim, and a request with it would fail.
+    # A tag can have any text. The API server refuses requests with an invalid name.
     return next((name for name in (tagged, *owners) if _NAME.fullmatch(name)), f.key)
 
 

@@ -265,11 +265,12 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     `refused` maps the steps that the API server refuses to its messages; one of them can be tried again after
     `refused_for` seconds. `drains` are by the Node's UID.
 
-    `candidate`, `unhealthy`, `devices` and `gpu_short_since` are those of the pass before in what `observe` returns,
-    and those of this pass in what `plan` gets, as are `counts`, `offers` and `scarce`: of an unhealthy machine that
-    still runs pods with GPUs, why no other one can be had in its place; "" if nothing is known that prevents it, None
-    if that is not known. `diagnosis`: why the Node lacks GPUs, as read last; None if it was not read, or may not be
-    read.
+    `observe` returns `candidate`, `unhealthy`, `devices` and `gpu_short_since` of the previous pass. They are computed
+    anew before `plan`, with `counts`, `offers` and `scarce`.
+
+    `scarce`: why no replacement can be created for an unhealthy machine that still runs pods with GPUs; "" if nothing
+    prevents it, None if that is not known. `diagnosis`: why the Node lacks GPUs, as read last; None if it was not read,
+    or may not be read.
     """
 
     key: str

@@ -25,8 +25,8 @@ class Policy(RuleSettings, frozen=True, kw_only=True):
     gpu_stale_seconds: float = 30.0
     mig_config_seconds: float = 900.0
 
-    # GPUs that are missing for so long on a Ready Node are diagnosed, and again at these intervals: at the slower one
-    # once every deadline has passed. A Node whose plugin only restarts is never diagnosed.
+    # A Ready Node is diagnosed after `diagnosis_seconds` without GPUs, then at the first interval, and at the slow one
+    # after `diagnosis_slow_seconds`. A Node whose plugin only restarts is not diagnosed.
     diagnosis_seconds: float = 90.0
     diagnosis_poll_seconds: float = 60.0
     diagnosis_slow_poll_seconds: float = 300.0

@@ -153,7 +153,7 @@ def _report(f: Facts, claim: NodeClaim, updates: status.ConditionUpdates) -> Pat
 
 
 def _poll_deletion(f: Facts) -> Wait | LookUpPool | None:
-    """How the end of a deletion is observed that this key waits for; None if its pool is not being deleted."""
+    """Observes the deletion of the pool; None if it is not being deleted."""
     going = f.instance is not None and f.instance.state is InstanceState.DELETING
     return poll_deletion(f) if going else None
 

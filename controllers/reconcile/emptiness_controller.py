@@ -50,10 +50,10 @@ from .removals import Removals
 from .request_errors import RequestErrors
 from .volumes import volumes_of
 
-# Nothing changes at a time of its own but schedules of budgets.
+# Schedules of budgets begin and end without an event.
 RESYNC_SECONDS = 60.0
 BUSY_SECONDS = 1.0
-# So long a machine is kept whose pods have no place.
+# How long a machine is kept whose pods have no place.
 KEPT_SECONDS = 30.0
 
 

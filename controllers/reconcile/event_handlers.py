@@ -28,7 +28,7 @@ class EventHandlers:
 
     `launches` delays the first reconcile of a NodePool's claim while further ones are created.
 
-    A key that continues comes before the others: what was begun is finished, so that of many keys half are done early.
+    A key that continues goes to the front of the queue, so that machines become ready one by one, not all late.
     """
 
     def __init__(

@@ -117,8 +117,8 @@ class ClusterState:
     def restricted(self, wall: datetime, now: float) -> bool:
         """Whether the circuit breaker is open. One machine counts once in all stages of its removal.
 
-        The machines that tripped it together count together until none of them waits: the confirmation of one half does
-        not confirm the other half. Only a machine that turns out well stops counting.
+        The machines that opened it count until none of them waits for its removal, so that confirming some of them does
+        not confirm the others. A machine stops counting if it is no candidate any more and its pool exists.
         """
         found = self._found()
         self._tripped_by = self._still_waiting(found, wall)

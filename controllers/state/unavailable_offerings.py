@@ -82,7 +82,7 @@ class UnavailableOfferings:
             self._entries[about] = UnavailableOffering(about, failure, times, now, wall, seconds, failed)
             self._drop_expired(now)
             freed.append(about)
-        # One request probes all entries that cover its offering: the others are the next claim's to probe.
+        # One request probes all entries that cover its offering. Other entries are probed by the next claim.
         for one in dict.fromkeys(freed):
             self._wake_waiting(one)
 

@@ -209,7 +209,7 @@ class UnhealthyNodes:
         ):
             if (before, other) >= (due, key):
                 break
-            # A repair that its owner delays lets others pass.
+            # A machine does not count if another repair of the same owner goes first.
             owner = self._owner(other)
             if owner not in busy:
                 place += 1

@@ -23,7 +23,7 @@ from .realworld import CLAIMS, RealWorld
 from .stories import WHOLE
 
 Json = dict[str, Any]
-Actuator = Callable[[RealWorld], Awaitable[None]]
+Act = Callable[[RealWorld], Awaitable[None]]
 
 LOOKS_ON_SECONDS = 75.0
 PATIENCE_SECONDS = 150.0
@@ -222,7 +222,7 @@ async def repaired(world: RealWorld) -> None:
     assert all(world.condition(other, "Ready") == "True" for other in names[1:])
 
 
-DOORS: dict[str, Actuator] = {
+DOORS: dict[str, Act] = {
     "restored": restored,
     "crd-deleted": crd_deleted,
     "crd-reinstalled": crd_reinstalled,

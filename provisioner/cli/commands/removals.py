@@ -122,10 +122,10 @@ def survey(state: State, tools: Tools, lease: LeaseState) -> Survey:
 def _removal(f: Facts, candidate: Candidate, state: State) -> Removal:
     since = _since(f, candidate)
     known = (f.now - since).total_seconds() if since is not None else 0.0
-    step, unhealthy_node = _decided(_aged(f, known), state), _decided(_aged(f, math.inf), state)
+    step, later = _decided(_aged(f, known), state), _decided(_aged(f, math.inf), state)
     # A reason that does not pass with time is reported first.
-    held = unhealthy_node if isinstance(unhealthy_node, Wait) else step
-    done = _decided(_at_rest(_aged(f, math.inf)), state) if isinstance(unhealthy_node, Wait) else unhealthy_node
+    held = later if isinstance(later, Wait) else step
+    done = _decided(_at_rest(_aged(f, math.inf)), state) if isinstance(later, Wait) else later
     return Removal(
         pool=f.key,
         claim=f.claim.name if f.claim is not None else "",
