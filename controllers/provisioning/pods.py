@@ -137,7 +137,8 @@ class PodDigest:
             shared=shared,
             waits_for="" if bound else why_not(pod)[:TEXT_MAX],
             daemon=pod.metadata.daemon_set is not None,
-            daemon_set=meta.daemon_set.uid[:UID_MAX] if meta.daemon_set is not None else "",
+            # Of any API group: what such a controller puts on each Node is learned by its UID.
+            daemon_set=next((one.uid[:UID_MAX] for one in meta.owner_references if one.kind == "DaemonSet"), ""),
             moves=recreated and moves(pod),
             recreated=recreated,
             claims=claims if whole else (),

@@ -37,7 +37,7 @@ def test_every_user_of_a_pod_agrees(api_version: str, kind: str, daemon: bool, s
 
     cached = PodDigest()(SchedulablePod(metadata=meta))
     assert isinstance(cached, CachedPod)
-    assert (cached.daemon, cached.daemon_set, cached.eviction.static) == (daemon, "u" * daemon, static)
+    assert (cached.daemon, cached.daemon_set, cached.eviction.static) == (daemon, "u" * (kind == "DaemonSet"), static)
     assert ("DaemonSet" in why_not(SchedulablePod(metadata=meta))) == daemon
 
     assert [one.uid for one in on_node(WorkloadPod(metadata=meta)).metadata.owner_references] == ["u"] * daemon
