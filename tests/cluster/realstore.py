@@ -223,7 +223,11 @@ class RealStore:
         version = ""
         while True:
             query = {"watch": "1", "resourceVersion": version, "allowWatchBookmarks": "true"}
-            async with session.get(f"{path_of(resource)}?{urlencode(query)}") as answer:
+            try:
+                answer = await session.get(f"{path_of(resource)}?{urlencode(query)}")
+            except aiohttp.ConnectionTimeoutError:  # the loop was blocked for as long: continue at the same version
+                continue
+            async with answer:
                 # The kind is not served, or not yet again: its storage is being initialized (429).
                 if answer.status in (404, 429):
                     version = ""
