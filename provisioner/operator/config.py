@@ -63,6 +63,7 @@ class Config:
     `lease_name`, `lease_namespace`: the same for all releases of a cluster. `former_lease_namespace`: where earlier
     versions kept the Lease, "" if that is the same.
     `identity`: the holder of the Lease, unique to each start of a process and recognizable by its Pod.
+    `lease_duration_seconds`, `lease_retry_seconds`: for how long a renewal lasts, and when it is renewed.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
     `node_pools`: whether NodePools and AgentPoolNodeClasses are read. `gkm_cleanup`: whether what the GPU Kernel
@@ -75,6 +76,8 @@ class Config:
     lease_namespace: str
     identity: str
     former_lease_namespace: str = ""
+    lease_duration_seconds: float = 30.0
+    lease_retry_seconds: float = 5.0
     bind_address: str = ALL_INTERFACES
     metrics_port: int | None = None
     health_port: int | None = None

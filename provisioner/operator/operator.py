@@ -6,6 +6,7 @@ and writes. A task that fails ends the process.
 
 import asyncio
 from collections.abc import Callable, Mapping
+from functools import partial
 
 import structlog
 
@@ -184,17 +185,25 @@ def build_elector(
     """None if leader election is disabled."""
     if not config.elect:
         return None
-    kube, clock, rng, name = clients.lease_kube, clients.clock, clients.rng, config.lease_name
     lock, former = (
-        LeaseLock(kube, clock, name=name, namespace=namespace, identity=config.identity, on_annotations=on_annotations)
+        LeaseLock(
+            clients.lease_kube,
+            clients.clock,
+            name=config.lease_name,
+            namespace=namespace,
+            identity=config.identity,
+            lease_duration_seconds=config.lease_duration_seconds,
+            on_annotations=on_annotations,
+        )
         for namespace in (config.lease_namespace, config.former_lease_namespace)
     )
-    return LeaderElector(
+    elector = partial(
+        LeaderElector, clock=clients.clock, rng=clients.rng, retry_period_seconds=config.lease_retry_seconds
+    )
+    return elector(
         lock,
-        clock,
-        rng=rng,
-        metrics=clients.metrics.leader(name),
-        former=LeaderElector(former, clock, rng=rng) if config.former_lease_namespace else None,
+        metrics=clients.metrics.leader(config.lease_name),
+        former=elector(former) if config.former_lease_namespace else None,
         on_new_leader=on_new_leader,
     )
 

@@ -18,6 +18,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
+from tests.world.program import SHIPPED_LEASE
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls, refuse
 
 LEASES = "leases.coordination.k8s.io"
@@ -47,9 +48,9 @@ def renewals(sim: Sim, who: str) -> list[Call]:
 
 async def two(sim: Sim, **options: Any) -> None:
     """Two replicas, of which ctl0 leads."""
-    await sim.start_controller("ctl0", **options)
+    await sim.start_controller("ctl0", lease=SHIPPED_LEASE, **options)
     await sim.until(lambda: holder(sim) == "ctl0", 10, "ctl0 leads")
-    await sim.start_controller("ctl1", **options)
+    await sim.start_controller("ctl1", lease=SHIPPED_LEASE, **options)
     await asyncio.sleep(10)
 
 
