@@ -1,9 +1,10 @@
 """Consolidation: which machines of dynamic NodePools can be removed, or replaced by cheaper ones.
 
 Three moves are tried: to remove machines whose pods fit on others; to replace several machines by fewer; to replace one
-by a cheaper one, or by several that together cost much less. Each begins with the machines that save most for the least
-disruption. Replacements cost less than what they replace at the highest price that they can have. Spot machines are not
-replaced. The number of simulations in a pass is limited; a later pass continues. All of it is a pure function.
+by a cheaper one, or by several that together cost much less (`search.py`). Each begins with the machines that save most
+for the least disruption. Replacements cost less than what they replace at the highest price that they can have
+(`prices.py`); several must save `SPLIT_MARGIN` of it (`view.py`). Spot machines are not replaced. The number of
+simulations in a pass is limited; a later pass continues. All of it is a pure function.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/references/karpenter.md#consolidation.
 """

@@ -3,6 +3,9 @@
 The API server deletes all objects of a CRD with it, and the garbage collector deletes what these own. No user requested
 the deletion of such a NodeClaim.
 
+A kind that is no longer served is not an empty list: its cache keeps the objects (`provisioner/runtime/reflector.py`)
+and `Indexes.current` is False, so that `controllers/garbagecollection/garbage.py` infers no removal.
+
 Source: docs/references/rules.md#every-removal-has-a-cause,
 https://kubernetes.io/docs/concepts/architecture/garbage-collection/#owners-dependents.
 """

@@ -2,7 +2,8 @@
 
 Before the deadline a condition has a time to recheck it; after it, the message ends with `overdue`. The claim records
 which of its conditions are overdue (`reported.py`), and the write that does so carries an Event and counts in a metric:
-each deadline is reported once, also across restarts.
+each deadline is reported once, also across restarts. How long each is, is a field of `RuleSettings`
+(`provisioner/settings/model.py`).
 
 Source: docs/references/agent-pools.md#durations, docs/references/rules.md#every-state-has-a-deadline.
 """

@@ -1,5 +1,7 @@
 """Why a Node shows fewer GPUs than expected, as one frozen value; and what is read of the cluster to find out.
 
+The rules that find the cause are in `controllers/node/health/diagnosis.py`.
+
 Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager,
 docs/references/kubernetes.md#device-plugins-in-a-cluster.
 """

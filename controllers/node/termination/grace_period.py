@@ -2,7 +2,9 @@
 
 The deadline is the time in the claim's annotation, else the deletion time plus `terminationGracePeriod`. Without either
 there is none. The annotation is written once and never overwritten; an invalid one is ignored and reported. Pods that
-would not end in time are deleted regardless of budgets and `do-not-disrupt`.
+would not end in time are deleted regardless of budgets and `do-not-disrupt`. Repair writes that annotation, too
+(`controllers/node/health/repair_removal.py`), and what garbage collection removes has a deadline of its own
+(`controllers/garbagecollection/garbage.py`).
 
 Source: docs/references/karpenter.md#finalization, docs/references/karpenter.md#drain.
 """

@@ -4,7 +4,7 @@ Allocatable counts, not capacity, which stays for minutes after a device plugin 
 (docs/references/kubernetes.md#extended-resources-and-the-device-manager). An invalid quantity counts as 0.
 
 A Node whose devices work, and which offers others than its node class states, is short for a reason that a person
-configured (`gpu_configuration.py`): this is reported, and never a fault of the machine.
+configured (`gpu_disagreement.py`): this is reported, and never a fault of the machine.
 
 Source: docs/references/kubernetes.md#gpu-resource-names, docs/references/kubernetes.md#labels-of-gpu-nodes.
 """
@@ -22,7 +22,7 @@ from provisioner.vendors import DIVISIONS
 
 from . import dra
 from .expected_gpus import amount, expected_gpus
-from .gpu_configuration import Disagreement, disagreement
+from .gpu_disagreement import Disagreement, disagreement
 
 # The states of a manager that partitions GPUs, such as the MIG manager.
 CHANGING = ("pending", "rebooting")

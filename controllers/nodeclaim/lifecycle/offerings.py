@@ -1,9 +1,11 @@
 """Selection of the offering to try next, and the Launched condition while all are unavailable.
 
-The first available offering of the claim is tried. An offering that failed is unavailable for a while; then one claim
-probes it for all. If all offerings of a claim are unavailable, its condition has the cause of the last failure and the
-phrase by which KAITO's RAGEngine detects exhaustion. What the cluster lacks (for example IP addresses) makes all
-offerings unavailable without that phrase, and so does a request that is refused whatever its offering.
+The first available offering of the claim is tried, in the order in which the cloud gives them
+(`cloudprovider/azure/offerings.py`), those that were tried before at the end. An offering that failed is unavailable
+for a while; then one claim probes it for all. If all offerings of a claim are unavailable, its condition has the cause
+of the last failure and the phrase by which KAITO's RAGEngine detects exhaustion. What the cluster lacks (for example IP
+addresses) makes all offerings unavailable without that phrase, and so does a request that is refused whatever its
+offering.
 
 Source: docs/references/rules.md#unavailable-offerings, docs/references/agent-pools.md#quota-and-capacity-errors,
 docs/references/kaito.md#ragengine, docs/references/kaito.md#contract (K10, K17).

@@ -73,7 +73,7 @@ async def test_a_claim_waits_for_the_pool_of_its_predecessor(sim, watched) -> No
     new = (await sim.apply(node_claim("gpu1")))["metadata"]["uid"]
     if not watched:
         await sim.start_controller("ctl1")
-    reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=60)
+    reported = await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "PreviousPoolLeft", within_seconds=120)
     assert reported["message"] == "waiting for agent pool gpu1 of a previous claim of this name to be deleted"
     assert await ready(sim, "gpu1", within_seconds=1800) == new
     assert (len(sim.pools_of(old)), len(sim.pools_of(new)), created(sim, "gpu1")) == (0, 1, 2)

@@ -173,7 +173,7 @@ async def test_claims_whose_nodepool_was_deleted_without_them_stay(sim: Sim) -> 
     assert all("NodePool not found (NodePool=gpu)" in one["message"] for one in found)
     assert all(one["count"] == 1 for one in found), "they change nothing, so they are not repeated at once"
     sim.replace_controller()
-    await passes(sim, 60.0)
+    await passes(sim, 120.0)
     assert all(one["count"] == 2 for one in blocked(sim)), "a new process cannot know that the Events are there"
 
 
