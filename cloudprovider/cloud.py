@@ -13,10 +13,10 @@ from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
-from provisioner.api.schedulable import Quantities, SelectorExpression
+from provisioner.api.requirements import Requirements
 from provisioner.api.zones import REGIONAL
 
-from .interface import Gpus, Offering, OfferingQuota, QuotaLeft, ResourceSku, Usage
+from .interface import ON_DEMAND, Gpus, Offering, OfferingQuota, QuotaLeft, ResourceSku, Usage
 
 # The sizes that the subscription can use, by name in lower case; None if they are not known.
 Skus = Mapping[str, ResourceSku] | None
@@ -24,32 +24,37 @@ Skus = Mapping[str, ResourceSku] | None
 Obstacle = Callable[[Offering], str]
 
 
-class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An offering of an instance type; the price is in USD an hour. `cause`: why it is not available.
+class InstanceOffering(msgspec.Struct, frozen=True, kw_only=True):
+    """One way to buy an instance type. `zone`: the label of its Nodes, "" for Nodes without one.
 
-    `requirements` and `taints`: of its Nodes, besides those of the instance type. `order_price`: by which it is
-    compared if the price is not known; None: after all others. `quotas`: what a machine uses of each quota.
+    `price`: in USD an hour, None if it is not known: such an offering is compared by `order_price`, or chosen last.
+    `cause`: why it is not available, "" if that is not known. `requirements` and `taints`: of its Nodes, besides those
+    of the instance type. `quotas`: what a machine uses of each quota, by its name.
     """
 
-    zone: str = msgspec.field(default="", name="Zone")
-    capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
-    price: float | None = msgspec.field(default=None, name="Price")
-    order_price: float | None = msgspec.field(default=None, name="OrderPrice")
-    available: bool = msgspec.field(default=True, name="Available")
-    cause: str = msgspec.field(default="", name="Cause")
-    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
-    taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
-    quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
+    zone: str
+    capacity_type: str = ON_DEMAND
+    price: float | None = None
+    order_price: float | None = None
+    available: bool = True
+    requirements: Requirements = {}
+    taints: tuple[Taint, ...] = ()
+    cause: str = ""
+    quotas: Mapping[str, int] = {}
 
 
-class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
-    """An instance type; `overhead`: what system and kubelet reserve, whole or divided by purpose."""
+class InstanceType(msgspec.Struct, frozen=True, kw_only=True):
+    """A machine size. `requirements`: the labels of its Nodes.
+
+    `allocatable` is its capacity without what system and kubelet reserve, both in thousandths of the unit of
+    Kubernetes.
+    """
 
     name: str
-    requirements: tuple[SelectorExpression, ...] = ()
-    capacity: Quantities = EMPTY
-    overhead: Mapping[str, str | int | float | dict[str, str | int | float] | None] = {}
-    offerings: tuple[OfferingInput, ...] = ()
+    requirements: Requirements
+    capacity: Mapping[str, int]
+    allocatable: Mapping[str, int]
+    offerings: tuple[InstanceOffering, ...]
 
 
 class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -77,14 +82,11 @@ class DeviceTemplate(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OfNodeClass(msgspec.Struct, frozen=True, kw_only=True):
-    """What a node class changes of a machine. Amounts in thousandths of the unit of Kubernetes.
-
-    `labels`: "" for one that the Node does not bear, None for one of any value.
-    """
+    """What a node class changes of an instance type, as there."""
 
     capacity: Mapping[str, int] = {}
     allocatable: Mapping[str, int] = {}
-    labels: Mapping[str, str | None] = {}
+    requirements: Requirements = {}
 
 
 class Cloud(Protocol):
@@ -129,7 +131,7 @@ class Cloud(Protocol):
         obstacle: Obstacle,
         skus: Skus = None,
         facts: ClusterFacts = UNKNOWN_CLUSTER,
-    ) -> tuple[InstanceTypeInput, ...]:
+    ) -> tuple[InstanceType, ...]:
         """The instance types of a region, as machines with the default node class have them."""
 
     def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:

@@ -8,15 +8,15 @@ Source: docs/references/agent-pools.md#gpu-sizes, docs/references/agent-pools.md
 docs/references/nodes.md.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceTypeInput, Obstacle, OfferingInput, Skus
+from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceOffering, InstanceType, Obstacle, Skus
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from provisioner.api import labels
-from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.requirements import of_expected
 
 from .machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
-from .node_resources import default_disk_gib, ephemeral_storage, reserved
+from .node_resources import MIB, UNIT, default_disk_gib, ephemeral_storage, reserved
 from .pricing import Size, is_priced, regions, sizes, unpriced
 from .quota import needs
 from .regions import zones_of
@@ -28,7 +28,7 @@ def instance_types(
     obstacle: Obstacle = lambda _: "",
     skus: Skus = None,
     facts: ClusterFacts = UNKNOWN_CLUSTER,
-) -> tuple[InstanceTypeInput, ...]:
+) -> tuple[InstanceType, ...]:
     """The sizes with a price in the region, then those without one that it may have.
 
     Where the region has prices, a size that only others price is left out unless the subscription's list has it.
@@ -44,37 +44,42 @@ def _is_listed(size: Size, skus: Skus) -> bool:
     return skus is not None and size.name.casefold() in skus
 
 
-def _instance_type(size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts) -> InstanceTypeInput:
+def _instance_type(size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts) -> InstanceType:
     sku = (skus or {}).get(size.name.casefold())
     disk, usable = ephemeral_storage(default_disk_gib(size.vcpus, sku))
-    return InstanceTypeInput(
+    capacity = {
+        "cpu": size.vcpus * UNIT,
+        "memory": size.memory_gib * 1024 * MIB,
+        "pods": facts.max_pods * UNIT,
+        "ephemeral-storage": disk,
+        **({size.gpu_resource: size.gpus * UNIT} if size.gpus else {}),
+    }
+    taken = {**reserved(size.vcpus, size.memory_gib, facts.max_pods), "ephemeral-storage": disk - usable}
+    bears = {labels.INSTANCE_TYPE: size.name, **aks_labels(), **facts.labels, **machine_labels(size)}
+    return InstanceType(
         name=size.name,
-        requirements=_requirements({**aks_labels(), **facts.labels, **machine_labels(size), labels.REGION: region}),
-        capacity={
-            "cpu": str(size.vcpus),
-            "memory": f"{size.memory_gib}Gi",
-            "pods": str(facts.max_pods),
-            "ephemeral-storage": str(disk),
-            **({size.gpu_resource: str(size.gpus)} if size.gpus else {}),
-        },
-        overhead={**reserved(size.vcpus, size.memory_gib, facts.max_pods), "ephemeral-storage": str(disk - usable)},
+        requirements=of_expected({**bears, labels.REGION: region}),
+        capacity=capacity,
+        allocatable={name: max(0, amount - taken.get(name, 0)) for name, amount in capacity.items()},
         offerings=tuple(_offerings(size, region, obstacle, skus, facts)),
     )
 
 
-def _offerings(size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts) -> Iterator[OfferingInput]:
+def _offerings(
+    size: Size, region: str, obstacle: Obstacle, skus: Skus, facts: ClusterFacts
+) -> Iterator[InstanceOffering]:
     for zone in ("", *_zones(size, region, skus)):
         for kind in (ON_DEMAND, SPOT):
             offering = Offering(size=size.name, zone=zone, capacity_type=kind)
             cause = (excluded(skus, offering, region) if skus is not None else "") or obstacle(offering)
-            yield OfferingInput(
+            yield InstanceOffering(
                 zone=f"{region}-{zone}" if zone else facts.regional_zone,
                 capacity_type=kind,
                 price=size.price_as(kind),
                 order_price=size.order_as(kind),
                 available=not cause,
                 cause=cause,
-                requirements=_requirements(offering_labels(kind, regional=not zone)),
+                requirements=of_expected(offering_labels(kind, regional=not zone)),
                 taints=offering_taints(kind),
                 quotas=needs(offering, skus),
             )
@@ -86,13 +91,3 @@ def _zones(size: Size, region: str, skus: Skus) -> tuple[str, ...]:
         return zones_of(region)
     sku = skus.get(size.name.casefold())
     return tuple(zone for zone in sku.zones if zone not in sku.zones_restricted) if sku is not None else ()
-
-
-def _requirements(found: Mapping[str, str | None]) -> tuple[SelectorExpression, ...]:
-    """The labels of a Node as requirements: "" for a label that it does not bear, None for one of any value."""
-    return tuple(
-        SelectorExpression(key=key, operator="Exists")
-        if value is None
-        else SelectorExpression(key=key, operator="In" if value else "DoesNotExist", values=(value,) if value else ())
-        for key, value in found.items()
-    )

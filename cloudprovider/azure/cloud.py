@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping
 from cloudprovider.cloud import OfNodeClass
 from provisioner.api import aks_names, labels
 from provisioner.api.nodeclass import NodeClassSpec
+from provisioner.api.requirements import of_expected
 
 from . import (
     agentpool,
@@ -53,5 +54,7 @@ class AksCloud:
     ) -> OfNodeClass:
         changed, left = node_resources.of_node_class(capacity, allocatable, settings)
         return OfNodeClass(
-            capacity=changed, allocatable=left, labels=machine_labels.labels_of_node_class(known, settings)
+            capacity=changed,
+            allocatable=left,
+            requirements=of_expected(machine_labels.labels_of_node_class(known, settings)),
         )

@@ -1,7 +1,7 @@
 """What the operating system, the kubelet and the number of pods leave of a VM size: formulas, until a Node was seen.
 
-Pure. The published formulas, with a margin where hardware varies: memory and file systems. Quantities are those of
-Kubernetes, or MiB.
+Pure. The published formulas, with a margin where hardware varies: memory and file systems. Amounts are in thousandths
+of the unit of Kubernetes where no other unit is named.
 
 Source: docs/references/nodes.md#reserved-resources, docs/references/nodes.md#pods,
 docs/references/nodes.md#ephemeral-storage.
@@ -27,8 +27,8 @@ _VM_OVERHEAD = 0.075
 # The share of a disk that its file system has, and the part of that which is left before the kubelet evicts pods.
 _FILE_SYSTEM = 0.96
 _EVICTION_SHARE = 0.9
-_MILLI = 1000
-_MIB = 2**20 * _MILLI
+UNIT = 1000
+MIB = 2**20 * UNIT
 
 
 def default_max_pods(plugin: str, mode: str) -> int:
@@ -41,8 +41,8 @@ def default_max_pods(plugin: str, mode: str) -> int:
     return MAX_PODS
 
 
-def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, str]:
-    """What the VM, the system and the kubelet take of a machine, as quantities."""
+def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str, int]:
+    """What the VM, the system and the kubelet take of a machine."""
     milli, before = 0, 0
     for cores, share in _CPU_SHARES:
         milli += max(0, min(vcpus, cores) - before) * share
@@ -50,7 +50,7 @@ def reserved(vcpus: int, memory_gib: int, max_pods: int = MAX_PODS) -> dict[str,
     milli += max(0, vcpus - before) * _CPU_REST
     mib = memory_gib * 1024
     taken = int(mib * _VM_OVERHEAD) + kube_reserved_mib(mib, max_pods) + _EVICTION_MIB
-    return {"cpu": f"{milli}m", "memory": f"{taken}Mi"}
+    return {"cpu": milli, "memory": taken * MIB}
 
 
 def kube_reserved_mib(memory_mib: int, max_pods: int) -> int:
@@ -78,25 +78,24 @@ def default_disk_gib(vcpus: int, sku: ResourceSku | None) -> int:
 
 
 def ephemeral_storage(disk_gib: int) -> tuple[int, int]:
-    """Capacity and allocatable ephemeral storage of an OS disk, in bytes."""
+    """Capacity and allocatable ephemeral storage of an OS disk."""
     size = int(disk_gib * 2**30 * _FILE_SYSTEM)
-    return size, int(size * _EVICTION_SHARE)
+    return size * UNIT, int(size * _EVICTION_SHARE) * UNIT
 
 
 def of_node_class(
     capacity: Mapping[str, int], allocatable: Mapping[str, int], settings: NodeClassSpec
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """The amounts of a machine that these settings change, in thousandths: its pods, their memory, and its OS disk."""
+    """The amounts of a machine that these settings change: its pods, their memory, and its OS disk."""
     changed, left = dict[str, int](), dict[str, int]()
     if settings.max_pods is not None:
-        memory = capacity.get("memory", 0) // _MIB
-        before = kube_reserved_mib(memory, capacity.get("pods", 0) // _MILLI)
-        more = (before - kube_reserved_mib(memory, settings.max_pods)) * _MIB
+        memory = capacity.get("memory", 0) // MIB
+        before = kube_reserved_mib(memory, capacity.get("pods", 0) // UNIT)
+        more = (before - kube_reserved_mib(memory, settings.max_pods)) * MIB
         left["memory"] = max(0, allocatable.get("memory", 0) + more)
-        changed["pods"] = left["pods"] = settings.max_pods * _MILLI
+        changed["pods"] = left["pods"] = settings.max_pods * UNIT
     if (gib := _disk_gib(capacity, settings)) is not None:
-        disk, usable = ephemeral_storage(gib)
-        changed["ephemeral-storage"], left["ephemeral-storage"] = disk * _MILLI, usable * _MILLI
+        changed["ephemeral-storage"], left["ephemeral-storage"] = ephemeral_storage(gib)
     return changed, left
 
 
@@ -107,8 +106,8 @@ def _disk_gib(capacity: Mapping[str, int], settings: NodeClassSpec) -> int | Non
     """
     if settings.os_disk_size_gb or not settings.os_disk_type:
         return settings.os_disk_size_gb or None
-    managed = managed_disk_gib(capacity.get("cpu", 0) // _MILLI)
+    managed = managed_disk_gib(capacity.get("cpu", 0) // UNIT)
     if settings.os_disk_type == "Managed":
         return managed
-    is_managed = capacity.get("ephemeral-storage") == ephemeral_storage(managed)[0] * _MILLI
+    is_managed = capacity.get("ephemeral-storage") == ephemeral_storage(managed)[0]
     return DISK_GIB if is_managed else None

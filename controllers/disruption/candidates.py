@@ -8,6 +8,7 @@ from itertools import islice
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
@@ -156,7 +157,7 @@ def cost_of(machine: Machine) -> float:
     return 1.0 + sum(max(0.0, pod.eviction.cost) for pod in machine.pods if pod.moves)
 
 
-def price_of(machine: Machine, types: Sequence[model.InstanceType]) -> float:
+def price_of(machine: Machine, types: Sequence[InstanceType]) -> float:
     """USD an hour. Raises ValueError that states what is not known."""
     size, capacity_type = (_label(machine, key) for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE))
     kind = next((one for one in types if one.name == size), None)

@@ -8,7 +8,7 @@ Source: docs/references/agent-pools.md#gpu-sizes.
 
 from collections.abc import Iterable
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceType
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.solver import model
 from provisioner.api import labels
@@ -53,7 +53,7 @@ class GpuModels:
         return spec.with_changes(alternatives=allowed)
 
 
-def _model(kind: model.InstanceType, cloud: Cloud) -> str:
+def _model(kind: InstanceType, cloud: Cloud) -> str:
     """The GPU model of a size, "" if it is not known."""
     if known := cloud.gpus_of(kind.name).model:
         return known

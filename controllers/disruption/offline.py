@@ -10,14 +10,13 @@ from datetime import datetime
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
 from controllers.provisioning.decisions import NewNodeClaim, new_node_claim
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
 from controllers.provisioning.provisionable import TERMINAL
-from controllers.provisioning.scenario import NodeInput, Scenario, model_instance_type, well_known_labels
+from controllers.provisioning.scenario import NodeInput, Scenario
 from provisioner.api import labels
 from provisioner.api.conditions import CONSOLIDATABLE, READY
 from provisioner.api.meta import Condition, Time
@@ -60,13 +59,8 @@ class PassOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     micros: int = 0
 
 
-def one_pass(scenario: DisruptionScenario, now: datetime, cloud: Cloud) -> PassOutput:
+def one_pass(scenario: DisruptionScenario, types: InstanceTypes, now: datetime) -> PassOutput:
     """What would be disrupted at this time. Raises ValueError that names an object which cannot be read."""
-    types = InstanceTypes(
-        types=tuple(model_instance_type(one) for one in scenario.instance_types or ()),
-        well_known=well_known_labels(scenario),
-        cloud=cloud,
-    )
     entries, digest = [_joined(one) for one in scenario.nodes or ()], PodDigest()
     bound = {one.node.name: _cached(one.pods, digest) for one in entries if one.node is not None}
     pending = (_pending(one) for one in _cached(scenario.pods or (), digest))

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from cloudprovider.interface import SPOT
 from controllers.provisioning.solver import model
 from provisioner.api import labels
@@ -17,7 +18,7 @@ from provisioner.api.value_sets import one_of
 class Prices:
     """The prices of new machines. `types`: the sizes on offer."""
 
-    def __init__(self, types: Sequence[model.InstanceType]) -> None:
+    def __init__(self, types: Sequence[InstanceType]) -> None:
         self._types = {kind.name: kind for kind in types}
 
     def below(self, machines: Sequence[model.NewMachine], most: float) -> tuple[model.NewMachine, ...] | None:

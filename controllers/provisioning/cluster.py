@@ -13,6 +13,7 @@ from math import inf
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
@@ -133,7 +134,7 @@ def _waiting(snapshot: model.Snapshot, sharing: Mapping[str, tuple[str, ...]]) -
     return waiting
 
 
-def _types(pool: NodePool, observed: Observed, types: InstanceTypes) -> tuple[model.InstanceType, ...] | None:
+def _types(pool: NodePool, observed: Observed, types: InstanceTypes) -> tuple[InstanceType, ...] | None:
     """The instance types as machines of the NodePool offer them, and as it can launch them; None: as they are."""
     reference = pool.spec.template.spec.node_class_ref
     node_class = observed.node_classes.get(reference.name) if is_own(reference) else None

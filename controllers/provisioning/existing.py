@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#scheduling, docs/adr/0063-purchase-brake.md
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceOffering, InstanceType
 from controllers.model.gpu_devices import declares_devices
 from controllers.model.readiness import recorded_taints
 from provisioner.api import labels
@@ -43,7 +43,7 @@ def existing_node(
     node: Node | None,
     claim: NodeClaim | None,
     pods: tuple[model.BoundPod, ...],
-    types: tuple[model.InstanceType, ...],
+    types: tuple[InstanceType, ...],
     settings: NodeClassSpec = DEFAULTS,
     *,
     cloud: Cloud,
@@ -117,7 +117,7 @@ def _size(
     node: Node | None,
     claim: NodeClaim | None,
     requirements: dict[str, ValueSet],
-    types: tuple[model.InstanceType, ...],
+    types: tuple[InstanceType, ...],
     settings: NodeClassSpec,
     *,
     cloud: Cloud,
@@ -142,20 +142,20 @@ def _size(
 
 
 def _type(
-    requirements: dict[str, ValueSet], types: tuple[model.InstanceType, ...], cloud: Cloud, settings: NodeClassSpec
-) -> model.InstanceType | None:
+    requirements: dict[str, ValueSet], types: tuple[InstanceType, ...], cloud: Cloud, settings: NodeClassSpec
+) -> InstanceType | None:
     """The cheapest instance type that the machine may have, as it offers it."""
     size = min(_types(requirements, types), key=_cheapest, default=None)
     return None if size is None else offered(size, settings, cloud)
 
 
-def _types(requirements: Requirements, types: tuple[model.InstanceType, ...]) -> list[model.InstanceType]:
+def _types(requirements: Requirements, types: tuple[InstanceType, ...]) -> list[InstanceType]:
     """The instance types that the machine may have."""
     allowed = requirements.get(labels.INSTANCE_TYPE)
     return [one for one in types if allowed is not None and allowed.allows(one.name)]
 
 
-def _offerings(types: Iterable[model.InstanceType], requirements: Requirements) -> list[model.Offering]:
+def _offerings(types: Iterable[InstanceType], requirements: Requirements) -> list[InstanceOffering]:
     """The offerings that the machine may have."""
     terms, zones = requirements.get(labels.CAPACITY_TYPE, ANY), requirements.get(labels.ZONE, ANY)
     return [
@@ -175,7 +175,7 @@ def _common(found: Sequence[Requirements]) -> Requirements:
 def _with_gpus(
     allocatable: dict[str, int],
     requirements: dict[str, ValueSet],
-    types: tuple[model.InstanceType, ...],
+    types: tuple[InstanceType, ...],
     cloud: Cloud,
     settings: NodeClassSpec,
 ) -> dict[str, int]:
@@ -192,6 +192,6 @@ def _with_gpus(
     return {**allocatable, **{name: max(amount, allocatable.get(name, 0)) for name, amount in gpus.items()}}
 
 
-def _cheapest(kind: model.InstanceType) -> tuple[float, str]:
+def _cheapest(kind: InstanceType) -> tuple[float, str]:
     prices = [one.price for one in kind.offerings if one.available and one.price is not None]
     return min(prices, default=1e6), kind.name

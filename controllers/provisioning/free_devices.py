@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from controllers.model.device_claims import DeviceClaims
 from controllers.model.devices import pools_of
 from provisioner.api import labels
@@ -42,7 +43,7 @@ def with_devices(
     node: Node,
     claim: NodeClaim,
     *,
-    size: model.InstanceType | None,
+    size: InstanceType | None,
     slices: Sequence[ResourceSlice],
     allocated: Devices,
 ) -> model.ExistingNode:

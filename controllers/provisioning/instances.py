@@ -1,29 +1,41 @@
-"""The instance types that can be bought now, converted once for each set of unavailable offerings."""
+"""The instance types that can be bought now, listed once for each set of unavailable offerings."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import msgspec
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceTypeInput, Obstacle
+from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceType, Obstacle
 from cloudprovider.interface import Offering, ResourceSku
+from provisioner.api import labels
 
-from .scenario import WELL_KNOWN, model_instance_type
-from .solver import model
+WELL_KNOWN = frozenset(
+    {
+        labels.NODEPOOL,
+        labels.ZONE,
+        labels.REGION,
+        labels.INSTANCE_TYPE,
+        labels.ARCH,
+        labels.OS,
+        labels.CAPACITY_TYPE,
+        "node.kubernetes.io/windows-build",
+    }
+)
 
 
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name."""
 
-    types: tuple[model.InstanceType, ...]
+    types: tuple[InstanceType, ...]
     well_known: frozenset[str]
     cloud: Cloud
     quotas: frozenset[str] = frozenset()
 
 
-def label_keys(types: Iterable[InstanceTypeInput]) -> frozenset[str]:
+def _well_known(types: tuple[InstanceType, ...]) -> frozenset[str]:
     """The labels that instance types or their offerings define; a NodePool need not."""
-    every = (part for kind in types for part in (kind.requirements, *(one.requirements for one in kind.offerings)))
-    return frozenset(one.key for part in every for one in part)
+    return WELL_KNOWN.union(
+        *(kind.requirements for kind in types), *(one.requirements for kind in types for one in kind.offerings)
+    )
 
 
 class InstanceTypeCache:
@@ -55,8 +67,8 @@ class InstanceTypeCache:
 
         found = self._cloud.instance_types(region, obstacle, skus, facts)
         self._types = InstanceTypes(
-            types=tuple(model_instance_type(one) for one in found),
-            well_known=WELL_KNOWN | label_keys(found),
+            types=found,
+            well_known=_well_known(found),
             cloud=self._cloud,
             quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )

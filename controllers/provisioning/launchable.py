@@ -10,13 +10,11 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceOffering, InstanceType
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from controllers.model.offering_scope import OfferingScope
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.zones import zone_number
-
-from .solver import model
 
 # What is refused, each with the cause.
 Refusals = Sequence[tuple[OfferingScope, str]]
@@ -24,8 +22,8 @@ PLAIN = NodeClassSpec()
 
 
 def launchable(
-    types: Iterable[model.InstanceType], node_class: AgentPoolNodeClass | None, refused: Refusals, cloud: Cloud
-) -> tuple[model.InstanceType, ...] | None:
+    types: Iterable[InstanceType], node_class: AgentPoolNodeClass | None, refused: Refusals, cloud: Cloud
+) -> tuple[InstanceType, ...] | None:
     """The types as this NodePool can launch them; None: as they are. `node_class`: its own, None if it is not known."""
     settings = node_class.spec if node_class is not None else PLAIN
     if not refused and settings == PLAIN:
@@ -39,8 +37,8 @@ def launchable(
 
 
 def _launchable(
-    kind: model.InstanceType, one: model.Offering, settings: NodeClassSpec, refused: Refusals, cloud: Cloud
-) -> model.Offering:
+    kind: InstanceType, one: InstanceOffering, settings: NodeClassSpec, refused: Refusals, cloud: Cloud
+) -> InstanceOffering:
     if not one.available:
         return one
     terms = SPOT if one.capacity_type == SPOT else ON_DEMAND

@@ -15,6 +15,7 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from controllers.nodeclass.hash import spec_hash
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -80,9 +81,7 @@ def known_types(node_class: AgentPoolNodeClass) -> tuple[ObservedType, ...]:
     return tuple(one for one in node_class.status.observed_types if one.revision == wanted)
 
 
-def corrected(
-    types: tuple[model.InstanceType, ...], observed: Iterable[ObservedType]
-) -> tuple[model.InstanceType, ...]:
+def corrected(types: tuple[InstanceType, ...], observed: Iterable[ObservedType]) -> tuple[InstanceType, ...]:
     """The instance types with what their Nodes offer."""
     shown = {one.instance_type: (_amounts(one.allocatable), _amounts(one.before)) for one in observed}
     return tuple(_corrected(kind, *shown[kind.name]) if kind.name in shown else kind for kind in types)
@@ -112,7 +111,7 @@ def _amounts(texts: Mapping[str, str]) -> model.Resources:
         return {}
 
 
-def _corrected(kind: model.InstanceType, newest: model.Resources, before: model.Resources) -> model.InstanceType:
+def _corrected(kind: InstanceType, newest: model.Resources, before: model.Resources) -> InstanceType:
     learned = dict(kind.allocatable)
     for name, predicted in kind.allocatable.items():
         amount = newest.get(name, predicted)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceType
 from cloudprovider.interface import ON_DEMAND
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
@@ -29,7 +29,7 @@ from .solver import model
 
 
 def machines(
-    observed: Observed, types: tuple[model.InstanceType, ...], cloud: Cloud
+    observed: Observed, types: tuple[InstanceType, ...], cloud: Cloud
 ) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
     """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
@@ -94,7 +94,7 @@ def _keeps_gpus(observed: Observed, claim: NodeClaim | None) -> bool:
     return mode != "report"
 
 
-def _expected(claim: NodeClaim, types: Sequence[model.InstanceType]) -> NodeClaim:
+def _expected(claim: NodeClaim, types: Sequence[InstanceType]) -> NodeClaim:
     """The claim with what its Node will have, as the cloud reads its requirements.
 
     Without a requirement on the zone, the cloud places it outside all zones; of several zones the first one is

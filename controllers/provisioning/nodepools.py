@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceType
 from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
@@ -41,7 +41,7 @@ def node_pool(
     pool: NodePool,
     nodes: Iterable[model.ExistingNode],
     cloud: Cloud,
-    types: tuple[model.InstanceType, ...] | None = None,
+    types: tuple[InstanceType, ...] | None = None,
 ) -> model.NodePool:
     """The NodePool as the solver reads it. `nodes`: all machines. Raises ValueError that names the field.
 

@@ -15,12 +15,11 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, InstanceType
 from controllers.model.gpu_devices import declares_devices, expected_devices
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec, is_own
-from provisioner.api.value_sets import ABSENT, ANY, one_of
 from provisioner.vendors import BY_RESOURCE, division_of, driver_of
 
 from .solver import model
@@ -40,38 +39,37 @@ def settings_of(reference: NodeClassReference, node_classes: NodeClasses) -> Nod
 
 
 def offered_types(
-    types: tuple[model.InstanceType, ...], settings: NodeClassSpec, cloud: Cloud
-) -> tuple[model.InstanceType, ...] | None:
+    types: tuple[InstanceType, ...], settings: NodeClassSpec, cloud: Cloud
+) -> tuple[InstanceType, ...] | None:
     """The instance types that machines with these settings can have, as they offer them; None: as they are."""
     if settings == DEFAULTS:
         return None
     return tuple(offered(kind, settings, cloud) for kind in types if _supports(kind, settings.gpu, cloud))
 
 
-def offered(kind: model.InstanceType, settings: NodeClassSpec, cloud: Cloud) -> model.InstanceType:
+def offered(kind: InstanceType, settings: NodeClassSpec, cloud: Cloud) -> InstanceType:
     """An instance type as machines with these settings offer it."""
     kind = _of_pool(kind, settings, cloud)
     return _by_driver(kind) if settings.gpu.mode == DRA else _by_plugin(kind, settings.gpu, cloud)
 
 
-def _of_pool(kind: model.InstanceType, settings: NodeClassSpec, cloud: Cloud) -> model.InstanceType:
+def _of_pool(kind: InstanceType, settings: NodeClassSpec, cloud: Cloud) -> InstanceType:
     """With the pods, the disk and the labels of a machine with these settings."""
     found = cloud.of_node_class(kind.capacity, kind.allocatable, kind.requirements.keys(), settings)
-    own = {key: ANY if value is None else one_of((value,)) if value else ABSENT for key, value in found.labels.items()}
     capacity, allocatable = {**kind.capacity, **found.capacity}, {**kind.allocatable, **found.allocatable}
-    requirements = {**kind.requirements, **own}
+    requirements = {**kind.requirements, **found.requirements}
     if (capacity, allocatable, requirements) == (kind.capacity, kind.allocatable, kind.requirements):
         return kind
     return msgspec.structs.replace(kind, capacity=capacity, allocatable=allocatable, requirements=requirements)
 
 
-def _supports(kind: model.InstanceType, settings: GpuSettings, cloud: Cloud) -> bool:
+def _supports(kind: InstanceType, settings: GpuSettings, cloud: Cloud) -> bool:
     """Whether the cloud creates machines of this type: with a MIG profile, only if its GPUs support it."""
     has_gpus = any(kind.capacity.get(name) for name in BY_RESOURCE)
     return not settings.mig_profile or not has_gpus or settings.mig_profile in cloud.gpus_of(kind.name).slices
 
 
-def _by_plugin(kind: model.InstanceType, settings: GpuSettings, cloud: Cloud) -> model.InstanceType:
+def _by_plugin(kind: InstanceType, settings: GpuSettings, cloud: Cloud) -> InstanceType:
     resource = next((name for name in kind.capacity if division_of(name) is not None), "")
     count = kind.capacity.get(resource, 0) // 1000
     if not count or not declares_devices(settings):
@@ -88,7 +86,7 @@ def _replaced(amounts: model.Resources, devices: model.Resources) -> model.Resou
     return {**{name: amount for name, amount in amounts.items() if division_of(name) is None}, **devices}
 
 
-def _by_driver(kind: model.InstanceType) -> model.InstanceType:
+def _by_driver(kind: InstanceType) -> InstanceType:
     devices = {device_resource(name): amount for name, amount in kind.capacity.items() if name in BY_RESOURCE}
     if not devices:
         return kind

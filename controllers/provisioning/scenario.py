@@ -7,36 +7,49 @@ from collections.abc import Mapping
 
 import msgspec
 
-from cloudprovider.cloud import Cloud, InstanceTypeInput
+from cloudprovider.cloud import Cloud, InstanceOffering, InstanceType
 from provisioner.api import labels
+from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.requirements import combine, normalise_key, of_entries
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.schedulable import Quantities, SchedulablePod, SelectorExpression
 from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
+from .instances import WELL_KNOWN, InstanceTypes
 from .nodepools import node_pool, provisions
 from .offered import DEFAULTS, NodeClasses, offered_types, settings_of
 from .podspecs import interchangeable, podspec
 from .solver import model
 from .solver.resources import parse, total
 
-WELL_KNOWN = frozenset(
-    {
-        labels.NODEPOOL,
-        labels.ZONE,
-        labels.REGION,
-        labels.INSTANCE_TYPE,
-        labels.ARCH,
-        labels.OS,
-        labels.CAPACITY_TYPE,
-        "node.kubernetes.io/windows-build",
-    }
-)
+
+class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An offering of an instance type; see `InstanceOffering`."""
+
+    zone: str = msgspec.field(default="", name="Zone")
+    capacity_type: str = msgspec.field(default="on-demand", name="CapacityType")
+    price: float | None = msgspec.field(default=None, name="Price")
+    order_price: float | None = msgspec.field(default=None, name="OrderPrice")
+    available: bool = msgspec.field(default=True, name="Available")
+    cause: str = msgspec.field(default="", name="Cause")
+    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
+    taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
+    quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
+
+
+class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
+    """An instance type; `overhead`: what system and kubelet reserve, whole or divided by purpose."""
+
+    name: str
+    requirements: tuple[SelectorExpression, ...] = ()
+    capacity: Quantities = EMPTY
+    overhead: Mapping[str, str | int | float | dict[str, str | int | float] | None] = {}
+    offerings: tuple[OfferingInput, ...] = ()
 
 
 class NodeInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -61,10 +74,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     max_new_node_claims: int | None = None
 
 
-def snapshot(scenario: Scenario, cloud: Cloud) -> tuple[model.Snapshot, dict[str, str]]:
+def snapshot(scenario: Scenario, offered: InstanceTypes) -> tuple[model.Snapshot, dict[str, str]]:
     """The snapshot, and an error for each pod that cannot be decoded. Raises ValueError for any other object."""
-    well_known = well_known_labels(scenario)
-    types = tuple(model_instance_type(one) for one in scenario.instance_types or ())
+    types, cloud = offered.types, offered.cloud
     classes = {one.name: one for one in scenario.node_classes or ()}
     nodes = tuple(_node(one, types, classes, cloud) for one in scenario.nodes or ())
     specs, errors = list[tuple[str, model.PodSpec]](), dict[str, str]()
@@ -82,33 +94,34 @@ def snapshot(scenario: Scenario, cloud: Cloud) -> tuple[model.Snapshot, dict[str
         instance_types=types,
         daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
         nodes=nodes,
-        well_known=well_known,
+        well_known=offered.well_known,
         max_new=scenario.max_new_node_claims,
         namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
     )
     return made, errors
 
 
-def well_known_labels(scenario: Scenario) -> frozenset[str]:
-    """The labels that every instance type defines."""
-    return WELL_KNOWN | frozenset(normalise_key(key) for key in scenario.well_known_labels or ())
+def types_of(scenario: Scenario, cloud: Cloud) -> InstanceTypes:
+    """The instance types that the scenario states. Raises ValueError that names the field."""
+    named = frozenset(normalise_key(key) for key in scenario.well_known_labels or ())
+    types = tuple(_instance_type(one) for one in scenario.instance_types or ())
+    return InstanceTypes(types=types, well_known=WELL_KNOWN | named, cloud=cloud)
 
 
-def model_instance_type(found: InstanceTypeInput) -> model.InstanceType:
-    """The instance type as the solver reads it. Raises ValueError that names the field."""
+def _instance_type(found: InstanceTypeInput) -> InstanceType:
     try:
         capacity = parse(found.capacity)
         overhead = _overhead(found.overhead)
         requirements = combine({labels.INSTANCE_TYPE: one_of((found.name,))}, of_entries(found.requirements))
     except ValueError as error:
         raise ValueError(f"instance type {found.name}: {error}") from None
-    return model.InstanceType(
+    return InstanceType(
         name=found.name,
         requirements=requirements,
         capacity=capacity,
         allocatable={name: max(0, amount - overhead.get(name, 0)) for name, amount in capacity.items()},
         offerings=tuple(
-            model.Offering(
+            InstanceOffering(
                 zone=one.zone,
                 capacity_type=one.capacity_type or "on-demand",
                 price=one.price,
@@ -134,7 +147,7 @@ def _overhead(found: Mapping[str, str | int | float | dict[str, str | int | floa
 def _node_pool(
     found: NodePool,
     nodes: tuple[model.ExistingNode, ...],
-    types: tuple[model.InstanceType, ...],
+    types: tuple[InstanceType, ...],
     classes: NodeClasses,
     cloud: Cloud,
 ) -> model.NodePool:
@@ -142,9 +155,7 @@ def _node_pool(
     return node_pool(found, nodes, cloud, offered_types(types, settings, cloud))
 
 
-def _node(
-    found: NodeInput, types: tuple[model.InstanceType, ...], classes: NodeClasses, cloud: Cloud
-) -> model.ExistingNode:
+def _node(found: NodeInput, types: tuple[InstanceType, ...], classes: NodeClasses, cloud: Cloud) -> model.ExistingNode:
     if found.node is None and found.node_claim is None:
         raise ValueError("an entry of nodes has neither a node nor a nodeClaim")
     pods = tuple(

@@ -10,6 +10,7 @@ from datetime import datetime
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from provisioner.api import labels
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -108,6 +109,6 @@ def is_outdated(
     return required != {(one.key, one.operator, frozenset(one.values)) for one in claim.spec.requirements}
 
 
-def _all_offered(kind: model.InstanceType) -> model.InstanceType:
+def _all_offered(kind: InstanceType) -> InstanceType:
     offerings = tuple(msgspec.structs.replace(one, available=True) for one in kind.offerings)
     return msgspec.structs.replace(kind, offerings=offerings)

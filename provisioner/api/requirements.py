@@ -17,7 +17,7 @@ import msgspec
 
 from .labels import BETA_KEYS
 from .nodeclaim import Requirement
-from .value_sets import ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, one_of, value_set
+from .value_sets import ABSENT, ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, one_of, value_set
 
 Requirements = Mapping[str, ValueSet]
 
@@ -82,6 +82,16 @@ def of_labels(labels: Mapping[str, str]) -> dict[str, ValueSet]:
 def _of_label(label: tuple[str, str]) -> tuple[str, ValueSet]:
     key, value = label
     return normalise_key(key), one_of((value,))
+
+
+def of_expected(labels: Mapping[str, str | None]) -> dict[str, ValueSet]:
+    """The labels of a Node that does not exist yet: "" for one that it will not bear, None for one of any value."""
+    return {key: _of_expected(value) for key, value in labels.items()}
+
+
+@lru_cache(maxsize=4096)
+def _of_expected(value: str | None) -> ValueSet:
+    return ANY if value is None else one_of((value,)) if value else ABSENT
 
 
 def of_entries(entries: Iterable[Entry]) -> dict[str, ValueSet]:

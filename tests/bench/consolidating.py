@@ -14,6 +14,7 @@ from cloudprovider.azure.cloud import AksCloud
 from controllers.disruption.command import Evaluation
 from controllers.disruption.consolidation import consolidate
 from controllers.disruption.offline import DisruptionScenario, one_pass
+from controllers.provisioning.scenario import types_of
 from provisioner.api.time import parse_rfc3339
 from tests.oracle.disruption_cluster import apply, price
 from tests.oracle.disruption_scenarios import NOW, draw
@@ -71,7 +72,8 @@ def _fleet_price() -> Figure:
         scenario = draw(seed, "consolidation")
         before += price(scenario)
         for _ in islice(repeat(None), PASSES):
-            answer = msgspec.to_builtins(one_pass(msgspec.convert(scenario, DisruptionScenario), now, AksCloud()))
+            stated = msgspec.convert(scenario, DisruptionScenario)
+            answer = msgspec.to_builtins(one_pass(stated, types_of(stated, AksCloud()), now))
             if not answer["commands"]:
                 break
             scenario = apply(scenario, answer)

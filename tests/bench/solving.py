@@ -11,13 +11,12 @@ from typing import Any
 
 import msgspec
 
-from cloudprovider.azure.catalogue import instance_types
-from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.nodepools import with_capacity_type
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver import model
 from controllers.provisioning.solver.solver import solve
 from provisioner.runtime.compute import ThreadCompute
+from tests.unit.controllers.provisioning.observed import TYPES
 
 from .figures import Figure
 from .mixes import Mix, mixes
@@ -106,7 +105,6 @@ def _shapes(count: int) -> list[Json]:
 
 
 def _snapshot(pods: list[Json], mix: Mix | None = None) -> model.Snapshot:
-    types = instance_types("eastus")
     pool = node_pool()
     del pool["spec"]["template"]["spec"]["requirements"]
     nodes, pools, most = (mix.nodes, mix.node_pools, mix.max_new) if mix is not None else ([], [], None)
@@ -115,10 +113,8 @@ def _snapshot(pods: list[Json], mix: Mix | None = None) -> model.Snapshot:
     scenario = msgspec.structs.replace(
         scenario,
         node_pools=tuple(with_capacity_type(one) for one in scenario.node_pools or ()),
-        instance_types=types,
-        well_known_labels=tuple(sorted({requirement.key for one in types for requirement in one.requirements})),
     )
-    made, errors = snapshot(scenario, AksCloud())
+    made, errors = snapshot(scenario, TYPES)
     if errors:
         raise ValueError(f"pods cannot be read: {errors}")
     return made

@@ -12,6 +12,7 @@ import pytest
 
 from cloudprovider.azure.cloud import AksCloud
 from controllers.disruption.offline import DisruptionScenario, one_pass
+from controllers.provisioning.scenario import types_of
 from provisioner.api.time import parse_rfc3339
 from tests.oracle.disruption_cluster import apply, price, violations
 from tests.oracle.disruption_scenarios import NOW, Kind, draw
@@ -24,9 +25,8 @@ PASSES_MAX = 30
 def decided(scenario: dict[str, Any]) -> dict[str, Any]:
     now = parse_rfc3339(NOW)
     assert now is not None
-    found: dict[str, Any] = json.loads(
-        msgspec.json.encode(one_pass(msgspec.convert(scenario, DisruptionScenario), now, AksCloud()))
-    )
+    stated = msgspec.convert(scenario, DisruptionScenario)
+    found: dict[str, Any] = json.loads(msgspec.json.encode(one_pass(stated, types_of(stated, AksCloud()), now)))
     return found
 
 

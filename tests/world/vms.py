@@ -16,9 +16,9 @@ from cloudprovider.cloud import (
     UNKNOWN_CLUSTER,
     ClusterFacts,
     DeviceTemplate,
-    InstanceTypeInput,
+    InstanceOffering,
+    InstanceType,
     Obstacle,
-    OfferingInput,
     OfNodeClass,
     Skus,
 )
@@ -41,8 +41,7 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
-from provisioner.api.requirements import allowed_values
-from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.requirements import allowed_values, of_expected
 from provisioner.api.zones import REGIONAL
 from provisioner.simulator.kube.store import Store
 
@@ -157,7 +156,7 @@ class Vms:
                     "name": _host(name),
                     "labels": {
                         **vm.labels,
-                        **{one.key: one.values[0] for one in _of_size(vm.size) if one.values},
+                        **{key: value for key, value in _of_size(vm.size).items() if value},
                         labels.CAPACITY_TYPE: ON_DEMAND,
                         labels.ZONE: REGIONAL,
                         labels.HOSTNAME: _host(name),
@@ -203,20 +202,15 @@ class Vms:
 
     def instance_types(
         self, region: str, obstacle: Obstacle, skus: Skus = None, facts: ClusterFacts = UNKNOWN_CLUSTER
-    ) -> tuple[InstanceTypeInput, ...]:
+    ) -> tuple[InstanceType, ...]:
         return tuple(
-            InstanceTypeInput(
+            InstanceType(
                 name=name,
-                requirements=_of_size(name),
-                capacity={
-                    "cpu": str(size.cpus),
-                    "memory": f"{size.memory_gib}Gi",
-                    "pods": str(facts.max_pods),
-                    "ephemeral-storage": "100Gi",
-                    **({GPU: str(size.gpus)} if size.gpus else {}),
-                },
+                requirements=of_expected(_of_size(name)),
+                capacity=(amounts := _amounts(size, facts.max_pods)),
+                allocatable=amounts,
                 offerings=(
-                    OfferingInput(
+                    InstanceOffering(
                         zone=facts.regional_zone,
                         price=size.price,
                         order_price=size.price,
@@ -267,10 +261,20 @@ def _host(name: str) -> str:
     return f"host-of-{name}"
 
 
-def _of_size(name: str) -> tuple[SelectorExpression, ...]:
-    """The labels of a Node of this size."""
+def _amounts(size: Size, pods: int) -> dict[str, int]:
+    """In thousandths."""
+    gib = 1000 * 2**30
+    gpus = {GPU: 1000 * size.gpus} if size.gpus else {}
+    return {
+        "cpu": 1000 * size.cpus,
+        "memory": size.memory_gib * gib,
+        "pods": 1000 * pods,
+        "ephemeral-storage": 100 * gib,
+        **gpus,
+    }
+
+
+def _of_size(name: str) -> dict[str, str]:
+    """The labels of a Node of this size; "" for one that it does not bear."""
     known = {labels.INSTANCE_TYPE: name, labels.REGION: REGION, labels.OS: "linux", labels.ARCH: "amd64"}
-    known |= {MODEL: "Cellar"} if SIZES[name].gpus else {}
-    present = tuple(SelectorExpression(key=key, operator="In", values=(value,)) for key, value in known.items())
-    absent = () if SIZES[name].gpus else (SelectorExpression(key=MODEL, operator="DoesNotExist"),)
-    return (*present, *absent)
+    return {**known, MODEL: "Cellar" if SIZES[name].gpus else ""}

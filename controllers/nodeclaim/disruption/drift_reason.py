@@ -15,13 +15,13 @@ from datetime import datetime
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from cloudprovider.interface import Cluster, Instance, Newest, ResourceSku, image_kind
 from controllers.disruption.expiration import expiry
 from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool import hash as node_pool_hash
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import requirements
-from controllers.provisioning.solver.model import InstanceType
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import DRIFTED, LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
+from cloudprovider.cloud import InstanceOffering, InstanceType
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.requirements import Requirements, combine, conflict
@@ -16,7 +17,7 @@ from provisioner.api.restricted_labels import refused_key
 from provisioner.api.value_sets import ABSENT, ANY, one_of
 from provisioner.api.zones import is_regional
 
-from .model import InstanceType, NodePool, Offering, Resources, Snapshot
+from .model import NodePool, Resources, Snapshot
 from .overhead import Daemons, expected, fit, largest_together
 from .resources import total, without
 
@@ -48,7 +49,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, int] = {}
 
 
-def order_price(offering: Offering) -> float:
+def order_price(offering: InstanceOffering) -> float:
     """The price by which offerings are compared, USD an hour."""
     if offering.price is not None:
         return offering.price
@@ -69,7 +70,7 @@ def candidates(snapshot: Snapshot, *, available: bool = True) -> tuple[Candidate
 
 
 def _of_pool(pool: NodePool, snapshot: Snapshot, *, available: bool) -> Iterator[Candidate]:
-    found = list[tuple[InstanceType, Offering, Requirements, tuple[Taint, ...], Daemons]]()
+    found = list[tuple[InstanceType, InstanceOffering, Requirements, tuple[Taint, ...], Daemons]]()
     for kind in snapshot.instance_types if pool.types is None else pool.types:
         daemons: dict[tuple[str, str], Daemons] = {}
         for offering, requirements in _offerings(pool, kind, snapshot.well_known, available=available):
@@ -120,7 +121,7 @@ def _counts_zones(snapshot: Snapshot) -> bool:
     )
 
 
-def _taints(pool: NodePool, offering: Offering) -> tuple[Taint, ...]:
+def _taints(pool: NodePool, offering: InstanceOffering) -> tuple[Taint, ...]:
     return (*pool.taints, *(one for one in offering.taints if one not in pool.taints))
 
 
@@ -131,7 +132,7 @@ def offers(pool: NodePool, types: Iterable[InstanceType], well_known: frozenset[
 
 def _offerings(
     pool: NodePool, kind: InstanceType, well_known: frozenset[str], *, available: bool = True
-) -> Iterator[tuple[Offering, Requirements]]:
+) -> Iterator[tuple[InstanceOffering, Requirements]]:
     """The offerings of a type that a NodePool allows, with the requirements of pool, type and offering."""
     if conflict(kind.requirements, _shared(pool.requirements, kind.requirements), well_known):
         return

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
+from cloudprovider.cloud import InstanceType
 from cloudprovider.interface import QuotaLeft
 from provisioner.api.meta import EMPTY, Taint
 from provisioner.api.pod import Toleration
@@ -154,35 +155,6 @@ class Pod(Frozen, frozen=True):
     name: str
     spec: PodSpec
     key: bytes
-
-
-class Offering(Frozen, frozen=True):
-    """One way to buy an instance type. `zone`: the label of its Nodes, "" for Nodes without one.
-
-    `price` is None if it is not known: such an offering is compared by `order_price`, or chosen last.
-    `cause`: why it is not available, "" if that is not known. `requirements` and `taints`: of its Nodes, besides those
-    of the instance type. `quotas`: what a machine uses of each quota, by its name.
-    """
-
-    zone: str
-    capacity_type: str
-    price: float | None
-    order_price: float | None = None
-    available: bool = True
-    requirements: Requirements = {}
-    taints: tuple[Taint, ...] = ()
-    cause: str = ""
-    quotas: Mapping[str, int] = {}
-
-
-class InstanceType(Frozen, frozen=True):
-    """A machine size; `allocatable` is its capacity without what system and kubelet reserve."""
-
-    name: str
-    requirements: Requirements
-    capacity: Resources
-    allocatable: Resources
-    offerings: tuple[Offering, ...]
 
 
 class NodePool(Frozen, frozen=True):

@@ -13,9 +13,9 @@ from typing import TextIO
 
 from cloudprovider.azure import pricing
 from cloudprovider.azure.cloud import AksCloud
-from cloudprovider.cloud import Cloud
 from cloudprovider.interface import SPOT
 from controllers.provisioning.decisions import DecisionOutput, NewNodeClaim, output
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.solver import solve
@@ -33,22 +33,21 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Place the pods and print the result; returns the exit code. Raises Refused."""
     if wanted.disrupt:
         return schedule_disrupt.run(wanted, typed, console)
-    cloud = AksCloud()
     decided = answer(
         wanted,
         typed,
         console,
-        cloud,
+        AksCloud(),
         kind=Scenario,
         scenario=partial(_scenario, wanted, console),
-        decide=partial(_decide, cloud),
+        decide=_decide,
         report=_report,
     )
     return FAILED if decided is not None and decided.errors else OK
 
 
-def _decide(cloud: Cloud, scenario: Scenario) -> DecisionOutput:
-    found, errors = snapshot(scenario, cloud)
+def _decide(scenario: Scenario, types: InstanceTypes) -> DecisionOutput:
+    found, errors = snapshot(scenario, types)
     start = time.perf_counter()
     decision = solve(found)
     return output(decision, errors, int((time.perf_counter() - start) * 1_000_000))

@@ -15,9 +15,9 @@ import msgspec
 
 from cloudprovider.azure import pricing
 from cloudprovider.azure.cloud import AksCloud
-from cloudprovider.cloud import Cloud
 from controllers.disruption.offline import DisruptionScenario, PassOutput, one_pass
 from controllers.provisioning.decisions import NewNodeClaim
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from provisioner.runtime.clock import SystemClock
 
@@ -30,23 +30,22 @@ from .usable_pools import foreign
 
 def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     """Decide one pass and print it; returns the exit code. Raises Refused."""
-    cloud = AksCloud()
     answer(
         wanted,
         typed,
         console,
-        cloud,
+        AksCloud(),
         kind=DisruptionScenario,
         scenario=partial(_scenario, wanted, console),
-        decide=partial(_decide, cloud),
+        decide=_decide,
         report=_report,
     )
     return OK
 
 
-def _decide(cloud: Cloud, scenario: DisruptionScenario) -> PassOutput:
+def _decide(scenario: DisruptionScenario, types: InstanceTypes) -> PassOutput:
     start = time.perf_counter()
-    decided = one_pass(scenario, scenario.now or SystemClock().now(), cloud)
+    decided = one_pass(scenario, types, scenario.now or SystemClock().now())
     return msgspec.structs.replace(decided, micros=int((time.perf_counter() - start) * 1_000_000))
 
 

@@ -9,8 +9,8 @@ import msgspec
 
 from cloudprovider.azure import pricing
 from cloudprovider.cloud import Cloud
-from controllers.provisioning.instances import label_keys
-from controllers.provisioning.scenario import NodeInput, Scenario
+from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
+from controllers.provisioning.scenario import NodeInput, Scenario, types_of
 from provisioner.api import labels
 from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
@@ -103,12 +103,6 @@ def _region_of(scenario: Scenario) -> str:
     return found.pop() if len(found) == 1 else DEFAULT_REGION
 
 
-def _in_region(scenario: S, region: str, cloud: Cloud) -> S:
-    """The scenario with the sizes and prices of a region."""
-    types = cloud.instance_types(region, lambda _: "")
-    return msgspec.structs.replace(scenario, instance_types=types, well_known_labels=tuple(sorted(label_keys(types))))
-
-
 def _add(found: Objects, body: Any) -> None:
     kind = body.get("kind", "") if isinstance(body, dict) else ""
     match kind:
@@ -143,7 +137,7 @@ def answer(
     *,
     kind: type[S],
     scenario: Callable[[Objects], S],
-    decide: Callable[[S], D],
+    decide: Callable[[S, InstanceTypes], D],
     report: Callable[[D, str], Iterable[str]],
 ) -> D | None:
     """Decide about the manifests and print it, or about each line with `--json-lines`, of which nothing is returned.
@@ -151,7 +145,7 @@ def answer(
     `report`: the lines for people, with the region of the prices. Raises Refused.
     """
     if wanted.json_lines:
-        _answer_lines(kind, decide, typed, console)
+        _answer_lines(kind, cloud, decide, typed, console)
         return None
     if not wanted.filename:
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
@@ -164,7 +158,7 @@ def answer(
             " all are taken to be offered there\n"
         )
     try:
-        decided = decide(_in_region(found, region, cloud))
+        decided = decide(found, InstanceTypeCache(cloud, lambda _: "").in_region(region))
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"
@@ -172,14 +166,17 @@ def answer(
     return decided
 
 
-def _answer_lines(kind: type[S], decide: Callable[[S], object], typed: TextIO, console: Console) -> None:
+def _answer_lines(
+    kind: type[S], cloud: Cloud, decide: Callable[[S, InstanceTypes], object], typed: TextIO, console: Console
+) -> None:
     """Answer each scenario of this kind, a line of JSON each, before the next one is read. Raises Refused."""
     decoder, encoder = msgspec.json.Decoder(kind), msgspec.json.Encoder()
     for number, line in enumerate(typed, start=1):
         if not line.strip():
             continue
         try:
-            decided = decide(decoder.decode(line))
+            scenario = decoder.decode(line)
+            decided = decide(scenario, types_of(scenario, cloud))
         except (msgspec.DecodeError, ValueError) as error:
             raise Refused(
                 f"standard input, line {number}: {error}", "Write one scenario as JSON on each line.", USAGE

@@ -6,7 +6,7 @@ from cloudprovider.azure import pricing
 from cloudprovider.azure.catalogue import instance_types
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.regions import WITHOUT_ZONES
-from cloudprovider.cloud import InstanceTypeInput
+from cloudprovider.cloud import InstanceType
 from cloudprovider.interface import ResourceSku
 from controllers.provisioning.instances import InstanceTypeCache
 
@@ -15,12 +15,12 @@ REGION, T4 = "eastus", "Standard_NC4as_T4_v3"
 SKU = ResourceSku(name=T4, family="f", vcpus=4, zones=("1", "2", "3"), zones_restricted=("2",), spot=False)
 
 
-def of_t4(found: tuple[InstanceTypeInput, ...]) -> InstanceTypeInput:
+def of_t4(found: tuple[InstanceType, ...]) -> InstanceType:
     (one,) = [one for one in found if one.name == T4]
     return one
 
 
-def zones(found: InstanceTypeInput) -> list[str]:
+def zones(found: InstanceType) -> list[str]:
     return [*dict.fromkeys(one.zone for one in found.offerings)]
 
 
@@ -53,7 +53,7 @@ def test_a_size_that_is_not_in_the_list() -> None:
     assert {(one.zone, one.cause) for one in found.offerings} == {("0", f"{T4} is not offered in {REGION}")}
 
 
-def test_offerings_are_converted_again_only_after_a_change() -> None:
+def test_offerings_are_listed_again_only_after_a_change() -> None:
     """Of an obstacle, or of the list."""
     failed: set[str] = set()
     cache = InstanceTypeCache(AksCloud(), lambda one: "failed" if one.size in failed else "")

@@ -15,19 +15,19 @@ from cloudprovider.interface import ResourceSku
 
 
 @pytest.mark.parametrize(
-    ("vcpus", "gib", "pods", "cpu", "memory"),
+    ("vcpus", "gib", "pods", "milli", "mib"),
     [
-        (1, 2, 110, "60m", "765Mi"),
-        (4, 28, 110, "140m", "4500Mi"),
-        (96, 1900, 110, "1060m", "148270Mi"),
-        (4, 28, 30, "140m", "2900Mi"),
-        (4, 28, 250, "140m", "7300Mi"),
-        (4, 16, 250, "140m", "5424Mi"),
+        (1, 2, 110, 60, 765),
+        (4, 28, 110, 140, 4500),
+        (96, 1900, 110, 1060, 148270),
+        (4, 28, 30, 140, 2900),
+        (4, 28, 250, 140, 7300),
+        (4, 16, 250, 140, 5424),
     ],
 )
-def test_reserved_resources(vcpus: int, gib: int, pods: int, cpu: str, memory: str) -> None:
+def test_reserved_resources(vcpus: int, gib: int, pods: int, milli: int, mib: int) -> None:
     """The kubelet reserves 6 % of the first core and less of the others, and memory by pods, at most a quarter."""
-    assert reserved(vcpus, gib, pods) == {"cpu": cpu, "memory": memory}
+    assert reserved(vcpus, gib, pods) == {"cpu": milli, "memory": 1000 * 2**20 * mib}
 
 
 @pytest.mark.parametrize(
@@ -49,8 +49,8 @@ def test_pods_of_a_node(plugin: str, mode: str, pods: int) -> None:
 def test_ephemeral_storage() -> None:
     """The prediction is not more than a Node with a disk of 100 GiB showed, and less by at most 2 %."""
     capacity, allocatable = ephemeral_storage(100)
-    assert 0.98 < capacity / (101445900 * 1024) <= 1
-    assert 0.98 < allocatable / 93492541286 <= 1
+    assert 0.98 < capacity / (101445900 * 1024 * 1000) <= 1
+    assert 0.98 < allocatable / 93492541286_000 <= 1
 
 
 @pytest.mark.parametrize(("vcpus", "gib"), [(4, 128), (7, 128), (8, 256), (15, 256), (16, 512), (63, 512), (64, 1024)])

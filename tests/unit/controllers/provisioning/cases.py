@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure.cloud import AksCloud
-from controllers.provisioning.scenario import Scenario, snapshot
+from controllers.provisioning.scenario import Scenario, snapshot, types_of
 from controllers.provisioning.solver.model import Decision, Snapshot
 from controllers.provisioning.solver.solver import solve
 
@@ -68,9 +68,15 @@ def given(**parts: Any) -> Snapshot:
         "wellKnownLabels": ["model"],
         **parts,
     }
-    found, errors = snapshot(msgspec.convert(scenario, Scenario), AksCloud())
+    found, errors = read(scenario)
     assert not errors
     return found
+
+
+def read(scenario: dict[str, Any]) -> tuple[Snapshot, dict[str, str]]:
+    """The snapshot of exactly this scenario, and the errors of its pods."""
+    stated = msgspec.convert(scenario, Scenario)
+    return snapshot(stated, types_of(stated, AksCloud()))
 
 
 def decide(**parts: Any) -> Decision:

@@ -4,16 +4,13 @@ from math import inf
 from random import Random
 from typing import Any
 
-import msgspec
 import pytest
 
-from cloudprovider.azure.cloud import AksCloud
-from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.attempt import attempt
 from controllers.provisioning.solver.bounds import Bound
 from controllers.provisioning.solver.solver import Solver, solve
 
-from .cases import SIZES, ZONE, instance_type, node, node_pool, pod, pods
+from .cases import SIZES, ZONE, instance_type, node, node_pool, pod, pods, read
 
 Json = dict[str, Any]
 SPREAD = [
@@ -29,7 +26,7 @@ SPREAD = [
 def given(wanted: list[Json], nodes: list[Json] | None = None, **parts: Any) -> Any:
     types = [instance_type(name) for name in SIZES]
     scenario = {"nodePools": [node_pool()], "instanceTypes": types, "wellKnownLabels": ["model"], **parts}
-    found, errors = snapshot(msgspec.convert({**scenario, "pods": wanted, "nodes": nodes or []}, Scenario), AksCloud())
+    found, errors = read({**scenario, "pods": wanted, "nodes": nodes or []})
     assert not errors
     return found
 

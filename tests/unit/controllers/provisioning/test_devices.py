@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.cloud import AksCloud
-from cloudprovider.cloud import DeviceTemplate
+from cloudprovider.cloud import DeviceTemplate, InstanceType
 from controllers.model.device_claims import DeviceClaims
 from controllers.provisioning.device_selectors import selector
 from controllers.provisioning.devices import claimed, note_of
@@ -303,7 +303,7 @@ def test_a_pod_that_moves_has_new_devices() -> None:
 
 # What is left
 
-EIGHT = model.InstanceType(
+EIGHT = InstanceType(
     name="Standard_ND96isr_H100_v5",
     requirements={},
     capacity={"cpu": 96000, "nvidia.com/gpu": 8000},

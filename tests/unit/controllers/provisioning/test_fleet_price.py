@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from cloudprovider.azure.catalogue import instance_types
-from cloudprovider.azure.cloud import AksCloud
 from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
+
+from .observed import TYPES
 
 GPU = "nvidia.com/gpu"
 # One to eight GPUs: 2,000 GPUs for 1,000 pods.
@@ -30,10 +30,7 @@ def _decide(gpus: list[int]) -> Decision:
     terms = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
     pool = {"metadata": {"name": "gpu"}, "spec": {"template": {"spec": {"requirements": [terms]}}}}
     given = {"nodePools": [pool], "pods": [_pod(number, count) for number, count in enumerate(gpus)]}
-    types = instance_types("eastus")
-    known = tuple({requirement.key for one in types for requirement in one.requirements})
-    scenario = msgspec.structs.replace(msgspec.convert(given, Scenario), instance_types=types, well_known_labels=known)
-    made, _ = snapshot(scenario, AksCloud())
+    made, _ = snapshot(msgspec.convert(given, Scenario), TYPES)
     return solve(made)
 
 

@@ -5,9 +5,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from cloudprovider.cloud import InstanceType
 from controllers.nodeclass.hash import spec_hash
 from controllers.provisioning.learned import corrected, observed_types
-from controllers.provisioning.solver import model
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node, NodeStatus
@@ -91,7 +91,7 @@ def test_a_size_without_a_node_is_remembered(before: str, days: int, counts: boo
 )
 def test_amounts_that_are_not_typical(shown: str, before: str, counted: int) -> None:
     """More than 5 % below the prediction, unless the Node before showed that too, or more than 5 % above it."""
-    kind = model.InstanceType(
+    kind = InstanceType(
         name=SIZE,
         requirements={},
         capacity={"cpu": 4000},

@@ -4,14 +4,10 @@ import itertools
 from collections import Counter
 from typing import Any
 
-import msgspec
 import pytest
 
-from cloudprovider.azure.cloud import AksCloud
-from controllers.provisioning.scenario import Scenario, snapshot
-
 from . import cases
-from .cases import HOSTNAME, ZONE, bought, decide, instance_type, node, node_pool, pod, pods
+from .cases import HOSTNAME, ZONE, bought, decide, instance_type, node, node_pool, pod, pods, read
 
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 TOLERATES = [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
@@ -319,7 +315,7 @@ def test_daemon_pods_take_room() -> None:
 def test_labels_that_nobody_selects_do_not_divide_pods() -> None:
     """The pods of an indexed Job differ in one label and are still placed as equal pods."""
     indexed = [pod(f"p{n}", gpus=1, labels={"batch.kubernetes.io/job-completion-index": str(n)}) for n in range(50)]
-    found, _ = snapshot(msgspec.convert({"pods": indexed}, Scenario), AksCloud())
+    found, _ = read({"pods": indexed})
     assert len({one.key for one in found.pods}) == 1
 
 
