@@ -17,8 +17,8 @@ from cloudprovider.errors import Rejected, reject
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
-from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec, Requirement
-from provisioner.api.requirements import allowed_values, allows, by_key, combine_key, conflicts, invalid
+from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec
+from provisioner.api.requirements import Requirement, allowed_values, allows, by_key, combine_key, conflicts, invalid
 from provisioner.api.zones import REGIONAL
 
 from .instance_types import arch_of

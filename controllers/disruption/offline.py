@@ -21,8 +21,9 @@ from provisioner.api import labels
 from provisioner.api.conditions import CONSOLIDATABLE, READY
 from provisioner.api.meta import Condition, Time
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodepool import NodePool, PoolRequirement
+from provisioner.api.nodepool import NodePool
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
+from provisioner.api.requirements import Requirement
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.time import EARLIEST
 
@@ -109,7 +110,7 @@ def _usable(pool: NodePool) -> NodePool:
     """The NodePool as one whose state is not known is used: Ready, and with both capacity types unless it has one."""
     spec = pool.spec.template.spec
     if not any(one.key == labels.CAPACITY_TYPE for one in spec.requirements):
-        both = PoolRequirement(key=labels.CAPACITY_TYPE, operator="Exists")
+        both = Requirement(key=labels.CAPACITY_TYPE, operator="Exists")
         spec = msgspec.structs.replace(spec, requirements=(*spec.requirements, both))
     template = msgspec.structs.replace(pool.spec.template, spec=spec)
     status = pool.status

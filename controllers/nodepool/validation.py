@@ -5,11 +5,11 @@ Source: docs/references/karpenter.md#nodepool.
 
 from collections.abc import Callable, Iterator
 
-from provisioner.api import labels, requirements
+from provisioner.api import labels
 from provisioner.api.field_error import FieldError
-from provisioner.api.nodeclaim import Requirement
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
+from provisioner.api.requirements import Requirement, allowed_values, conflicts, invalid
 from provisioner.api.restricted_labels import (
     grants_privileges,
     is_excluded,
@@ -50,21 +50,21 @@ def _is_zero(amount: str | int | float) -> bool:
 
 
 def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
-    written = [
-        Requirement(key=one.key, operator=one.operator, values=one.values)
-        for one in pool.spec.template.spec.requirements
-    ]
+    written = pool.spec.template.spec.requirements
     field = f"{TEMPLATE}.spec.requirements"
-    invalid = requirements.invalid(written)
-    for text in invalid:
+    wrong = invalid(written)
+    for text in wrong:
         yield FieldError(field, "FieldValueInvalid", text, remedy="correct the requirement")
-    if invalid:
+    if wrong:
         return  # requirements that cannot be read cannot be compared
-    fixed = [Requirement(key=key, values=(value,)) for key, value in pool.spec.template.metadata.labels.items()]
-    for text in requirements.conflicts([*fixed, *written]):
+    fixed = [
+        Requirement(key=key, operator="In", values=(value,))
+        for key, value in pool.spec.template.metadata.labels.items()
+    ]
+    for text in conflicts([*fixed, *written]):
         remedy = "change one of the requirements or labels, so that a value satisfies all of them"
         yield FieldError(field, "FieldValueInvalid", f"no value satisfies all requirements: {text}", remedy=remedy)
-    sizes = requirements.allowed_values(written, labels.INSTANCE_TYPE)
+    sizes = allowed_values(written, labels.INSTANCE_TYPE)
     if sizes and not any(known_size(size) for size in sizes):
         shown = ", ".join(sizes[:3])
         remedy = "check the spelling, such as Standard_NC24ads_A100_v4"

@@ -20,7 +20,7 @@ from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from .pods import CachedPod
 from .podspecs import podspec
 from .solver import model
-from .solver.reasons import quantity
+from .solver.reasons import quantities
 from .solver.resources import parse
 
 # One that differs in more is counted while it has pods, and not remembered.
@@ -57,8 +57,7 @@ def observed_daemon_sets(
     for one in _read(daemon_sets, pods):
         requests = _requests(one, remembered)
         if requests != one.spec.requests and len(requests) <= REQUESTS_MAX:
-            amounts = {name: quantity(name, amount) for name, amount in sorted(requests.items())}
-            found.append(ObservedDaemonSet(daemon_set=one.name, requests=amounts, template=_template(one)))
+            found.append(ObservedDaemonSet(daemon_set=one.name, requests=quantities(requests), template=_template(one)))
     return tuple(found[:DAEMON_SETS_MAX])
 
 

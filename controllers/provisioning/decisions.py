@@ -4,19 +4,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from provisioner.api.requirements import Requirements
+from provisioner.api.requirements import Requirement, Requirements
 
-from .solver.model import Decision, NewMachine, Resources
-from .solver.reasons import quantity
-
-
-class RequirementOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
-    """One entry of `spec.requirements` of a NodeClaim."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-    min_values: int = 0
+from .solver.model import Decision, NewMachine
+from .solver.reasons import quantities
 
 
 class NewNodeClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -25,7 +16,7 @@ class NewNodeClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     node_pool: str
     pods: tuple[str, ...]
     instance_types: tuple[str, ...]
-    requirements: tuple[RequirementOutput, ...]
+    requirements: tuple[Requirement, ...]
     requests: Mapping[str, str]
     price: float | None
 
@@ -49,31 +40,26 @@ def output(decision: Decision, errors: Mapping[str, str], micros: int) -> Decisi
     )
 
 
-def requirements(found: Requirements) -> tuple[RequirementOutput, ...]:
+def requirements(found: Requirements) -> tuple[Requirement, ...]:
     """Requirements as the NodeClaim has them; bounds become Gte and Lte."""
     entries = []
     for key, allowed in sorted(found.items()):
         bounds = (("Gte", allowed.least), ("Lte", allowed.most))
         entries += [
-            RequirementOutput(key=key, operator=operator, values=(str(bound),))
+            Requirement(key=key, operator=operator, values=(str(bound),))
             for operator, bound in bounds
             if bound is not None
         ]
         if allowed.values or all(bound is None for _, bound in bounds):
             entries.append(
-                RequirementOutput(
+                Requirement(
                     key=key,
                     operator=allowed.operator,
                     values=tuple(sorted(allowed.values)),
-                    min_values=allowed.min_values,
+                    min_values=allowed.min_values or None,
                 )
             )
     return tuple(entries)
-
-
-def quantities(resources: Resources) -> dict[str, str]:
-    """Resources in the notation of Kubernetes."""
-    return {name: quantity(name, amount) for name, amount in sorted(resources.items())}
 
 
 def new_node_claim(machine: NewMachine) -> NewNodeClaim:

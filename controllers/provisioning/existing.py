@@ -16,7 +16,6 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
-from provisioner.api.nodepool import PoolRequirement
 from provisioner.api.requirements import Requirements, combine, of_labels
 from provisioner.api.value_sets import ANY, NEGATIVE, ValueSet, one_of
 from provisioner.vendors import is_other_device
@@ -65,14 +64,7 @@ def existing_node(
     expected: dict[str, ValueSet] = {}
     if claim is not None and not initialized:
         # The cloud node manager sets size and zone of a new Node after it has registered.
-        expected = requirements(
-            (
-                PoolRequirement(key=r.key, operator=r.operator, values=r.values)
-                for r in claim.spec.requirements
-                if r.key not in own_labels
-            ),
-            cloud,
-        )
+        expected = requirements((one for one in claim.spec.requirements if one.key not in own_labels), cloud)
     allowed = combine(of_labels(own_labels), expected)
     allowed.setdefault(labels.HOSTNAME, one_of((name,)))
     promise = NOTHING if claim is None or initialized else _promise(claim, own_labels)

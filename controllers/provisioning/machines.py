@@ -15,8 +15,8 @@ from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
-from provisioner.api.nodeclaim import NodeClaim, Requirement
-from provisioner.api.requirements import allowed_values
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.requirements import Requirement, allowed_values
 from provisioner.api.zones import REGIONAL, is_regional
 
 from .bought_state import START_SECONDS

@@ -10,18 +10,20 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import msgspec
+
 from controllers.nodeclass import hash as node_class_hash
 from controllers.nodepool.hash import hash_annotations
 from provisioner.api import labels
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import Requirements, normalise_key
+from provisioner.api.requirements import Requirement, Requirements, normalise_key
 from provisioner.api.restricted_labels import is_copied
 
-from .decisions import quantities, requirements
 from .offered import is_requested
 from .solver.model import NewMachine
+from .solver.reasons import quantities
 
 # They only decide which daemon pods count; a NodeClaim does not require them.
 OF_NODE = frozenset({labels.REGISTERED, labels.INITIALIZED})
@@ -66,7 +68,7 @@ def manifest(
     }
     spec: dict[str, Any] = {
         "nodeClassRef": {"group": reference.group, "kind": reference.kind, "name": reference.name},
-        "requirements": [*_requirements(machine)],
+        "requirements": [*map(_entry, required(machine))],
         "resources": {"requests": {k: v for k, v in quantities(machine.requests).items() if is_requested(k)}},
         "taints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.taints],
         "startupTaints": [_taint(taint.key, taint.value, taint.effect) for taint in template.spec.startup_taints],
@@ -79,8 +81,7 @@ def manifest(
             "labels": known,
             "annotations": {
                 **template.metadata.annotations,
-                **hash_annotations(pool),
-                **node_class_hash.hash_annotations(node_class),
+                **hashes(pool, node_class),
                 MIN_VALUES_RELAXED: "false",
                 **annotations,
             },
@@ -90,6 +91,11 @@ def manifest(
         },
         "spec": {field: value for field, value in spec.items() if value},
     }
+
+
+def hashes(pool: NodePool, node_class: AgentPoolNodeClass | None) -> dict[str, str]:
+    """The annotations by which drift of the NodeClaim is found. `node_class`: None if it is not known."""
+    return {**hash_annotations(pool), **node_class_hash.hash_annotations(node_class)}
 
 
 def _fixed(found: Requirements, well_known: frozenset[str], pool: NodePool) -> dict[str, str]:
@@ -110,27 +116,25 @@ def _fixed(found: Requirements, well_known: frozenset[str], pool: NodePool) -> d
     }
 
 
-def _requirements(machine: NewMachine) -> Iterator[dict[str, Any]]:
+def required(machine: NewMachine) -> Iterator[Requirement]:
     """The requirements of the NodeClaim, its instance types in the order of prices."""
-    kept = {key: allowed for key, allowed in machine.requirements.items() if key not in OF_NODE}
-    for one in requirements(kept):
-        entry: dict[str, Any] = {"key": one.key, "operator": one.operator, "values": [*one.values]}
-        if one.key == labels.INSTANCE_TYPE:
-            entry["values"] = [*machine.instance_types]
-        if one.operator in ("Gte", "Lte"):
-            entry = _bound(entry, int(one.values[0]))
-        if one.min_values:
-            entry["minValues"] = one.min_values
-        yield {field: value for field, value in entry.items() if value}
+    for key, allowed in sorted(machine.requirements.items()):
+        if key in OF_NODE:
+            continue
+        # Gt and Lt, which every release of the NodeClaim's CRD has; a bound that every label satisfies is only Exists.
+        if allowed.least is not None and allowed.least < 1:
+            yield Requirement(key=key, operator="Exists")
+        elif allowed.least is not None:
+            yield Requirement(key=key, operator="Gt", values=(str(allowed.least - 1),))
+        if allowed.most is not None:
+            yield Requirement(key=key, operator="Lt", values=(str(allowed.most + 1),))
+        if allowed.values or (allowed.least is None and allowed.most is None):
+            values = machine.instance_types if key == labels.INSTANCE_TYPE else tuple(sorted(allowed.values))
+            yield Requirement(key=key, operator=allowed.operator, values=values, min_values=allowed.min_values or None)
 
 
-def _bound(entry: Mapping[str, Any], bound: int) -> dict[str, Any]:
-    """Gt or Lt, which every release of the NodeClaim's CRD has; a bound that every label satisfies is only Exists."""
-    if entry["operator"] == "Lte":
-        return {"key": entry["key"], "operator": "Lt", "values": [str(bound + 1)]}
-    if bound < 1:
-        return {"key": entry["key"], "operator": "Exists"}
-    return {"key": entry["key"], "operator": "Gt", "values": [str(bound - 1)]}
+def _entry(one: Requirement) -> dict[str, Any]:
+    return {**msgspec.to_builtins(one), **({"values": [*one.values]} if one.values else {})}
 
 
 def _taint(key: str, value: str, effect: str) -> dict[str, str]:

@@ -11,8 +11,8 @@ from cloudprovider.cloud import Cloud, InstanceType
 from cloudprovider.interface import ON_DEMAND
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import READY
-from provisioner.api.nodepool import NodePool, PoolRequirement
-from provisioner.api.requirements import combine, normalise_key, of_labels
+from provisioner.api.nodepool import NodePool
+from provisioner.api.requirements import Requirement, combine, normalise_key, of_labels
 from provisioner.api.value_sets import ValueSet, value_set
 
 from .solver import model
@@ -74,7 +74,7 @@ def node_pool(
     )
 
 
-def requirements(found: Iterable[PoolRequirement], cloud: Cloud) -> dict[str, ValueSet]:
+def requirements(found: Iterable[Requirement], cloud: Cloud) -> dict[str, ValueSet]:
     """The intersection of requirements, key by key; VM sizes in any case. Raises ValueError for an invalid one."""
     combined: dict[str, ValueSet] = {}
     for one in found:
@@ -93,7 +93,7 @@ def with_capacity_type(pool: NodePool) -> NodePool:
     template = pool.spec.template
     if any(one.key == labels.CAPACITY_TYPE for one in template.spec.requirements):
         return pool
-    added = PoolRequirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,))
+    added = Requirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,))
     spec = msgspec.structs.replace(template.spec, requirements=(*template.spec.requirements, added))
     changed = msgspec.structs.replace(pool.spec, template=msgspec.structs.replace(template, spec=spec))
     return msgspec.structs.replace(pool, spec=changed)

@@ -10,7 +10,15 @@ from hashlib import sha256
 import msgspec
 
 from provisioner.api.meta import EMPTY
-from provisioner.api.requirements import Requirements, combine, excludes, normalise_key, of_entries, of_labels
+from provisioner.api.requirements import (
+    Requirement,
+    Requirements,
+    combine,
+    excludes,
+    normalise_key,
+    of_entries,
+    of_labels,
+)
 from provisioner.api.schedulable import (
     Affinity,
     Container,
@@ -20,7 +28,6 @@ from provisioner.api.schedulable import (
     PodAffinityTerm,
     SchedulablePod,
     SchedulablePodSpec,
-    SelectorExpression,
 )
 from provisioner.api.value_sets import ValueSet, value_set
 
@@ -119,7 +126,7 @@ def _check_size(spec: SchedulablePodSpec) -> None:
     )
 
 
-def _size(expressions: Sequence[SelectorExpression]) -> int:
+def _size(expressions: Sequence[Requirement]) -> int:
     return sum(1 + len(one.values) // VALUES_A_COMPARISON for one in expressions)
 
 

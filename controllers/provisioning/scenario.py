@@ -15,8 +15,8 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import combine, normalise_key, of_entries
-from provisioner.api.schedulable import Quantities, SchedulablePod, SelectorExpression
+from provisioner.api.requirements import Requirement, combine, normalise_key, of_entries
+from provisioner.api.schedulable import Quantities, SchedulablePod
 from provisioner.api.value_sets import one_of
 
 from .existing import existing_node
@@ -37,7 +37,7 @@ class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
     order_price: float | None = msgspec.field(default=None, name="OrderPrice")
     available: bool = msgspec.field(default=True, name="Available")
     cause: str = msgspec.field(default="", name="Cause")
-    requirements: tuple[SelectorExpression, ...] = msgspec.field(default=(), name="Labels")
+    requirements: tuple[Requirement, ...] = msgspec.field(default=(), name="Labels")
     taints: tuple[Taint, ...] = msgspec.field(default=(), name="Taints")
     quotas: Mapping[str, int] = msgspec.field(default={}, name="Quotas")
 
@@ -46,7 +46,7 @@ class InstanceTypeInput(msgspec.Struct, frozen=True, kw_only=True):
     """An instance type; `overhead`: what system and kubelet reserve, whole or divided by purpose."""
 
     name: str
-    requirements: tuple[SelectorExpression, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     capacity: Quantities = EMPTY
     overhead: Mapping[str, str | int | float | dict[str, str | int | float] | None] = {}
     offerings: tuple[OfferingInput, ...] = ()

@@ -6,6 +6,7 @@ launch tries them in this order, and a NodeClaim that finds none keeps the cause
 Source: docs/references/karpenter.md#static-nodepools.
 """
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
@@ -16,12 +17,12 @@ from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import combine
+from provisioner.api.requirements import Requirement, combine
 from provisioner.api.value_sets import one_of
 from provisioner.api.zones import is_regional
 
 from .instances import InstanceTypes
-from .nodeclaims import manifest
+from .nodeclaims import hashes, required
 from .nodepools import node_pool, with_capacity_type
 from .offered import DEFAULTS, offered_types
 from .solver import model
@@ -100,13 +101,15 @@ def is_outdated(
     machine = static_machine(pool, types, settings)
     if machine is None:
         return False  # the other one could not be created
-    made = manifest(machine, pool, claim.name, types.well_known, node_class=node_class)
-    hashes, own = made["metadata"]["annotations"], claim.metadata.annotations
+    current, own = hashes(pool, node_class), claim.metadata.annotations
     for version, value in HASHES:
-        if own.get(version) == hashes.get(version) and own.get(value) != hashes.get(value):
+        if own.get(version) == current.get(version) and own.get(value) != current.get(value):
             return True
-    required = {(one["key"], one["operator"], frozenset(one.get("values", ()))) for one in made["spec"]["requirements"]}
-    return required != {(one.key, one.operator, frozenset(one.values)) for one in claim.spec.requirements}
+    return _compared(required(machine)) != _compared(claim.spec.requirements)
+
+
+def _compared(found: Iterable[Requirement]) -> set[tuple[str, str, frozenset[str]]]:
+    return {(one.key, one.operator, frozenset(one.values)) for one in found}
 
 
 def _all_offered(kind: InstanceType) -> InstanceType:

@@ -18,8 +18,7 @@ from weakref import WeakKeyDictionary
 
 from controllers.model.storage import Storage
 from provisioner.api import labels
-from provisioner.api.requirements import Requirements, combine, excludes, of_entries
-from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.requirements import Requirement, Requirements, combine, excludes, of_entries
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import ONE_POD, PersistentVolume, PersistentVolumeClaim, StorageClass
 
@@ -175,13 +174,13 @@ def _of_class(found: StorageClass) -> Alternatives:
     if not found.allowed_topologies:
         return ANYWHERE
     terms = (
-        [SelectorExpression(key=one.key, operator="In", values=one.values) for one in term.match_label_expressions]
+        [Requirement(key=one.key, operator="In", values=one.values) for one in term.match_label_expressions]
         for term in found.allowed_topologies
     )
     return _any_of(terms, f"StorageClass {found.metadata.name}")
 
 
-def _any_of(terms: Iterable[Sequence[SelectorExpression]], what: str) -> Alternatives:
+def _any_of(terms: Iterable[Sequence[Requirement]], what: str) -> Alternatives:
     combined = Combined(what)
     found = tuple(one for term in terms for one in combined(_expression(expression) for expression in term))
     if not found:
@@ -189,11 +188,11 @@ def _any_of(terms: Iterable[Sequence[SelectorExpression]], what: str) -> Alterna
     return found
 
 
-def _expression(one: SelectorExpression) -> Alternatives:
+def _expression(one: Requirement) -> Alternatives:
     """One label; that of a zone allows machines outside all zones if it has one of their values."""
     key = labels.ZONE if one.key == DISK_ZONE else one.key
     if key != labels.ZONE or one.operator != "In" or OUTSIDE_ZONES.isdisjoint(one.values):
-        return (of_entries([SelectorExpression(key=key, operator=one.operator, values=one.values)]),)
+        return (of_entries([Requirement(key=key, operator=one.operator, values=one.values)]),)
     zones = [value for value in one.values if value not in OUTSIDE_ZONES]
     within: Alternatives = ({labels.ZONE: one_of(zones)},) if zones else ()
     # The Node of a machine outside all zones has zone 0, or no zone.

@@ -6,16 +6,17 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 from collections.abc import Iterator, Mapping
 
 from .node import Node
-from .schedulable import Affinity, NodeSelectorTerm, SelectorExpression
+from .requirements import Requirement
+from .schedulable import Affinity, NodeSelectorTerm
 from .value_sets import NEGATIVE, value_set
 
 
-def unmet(selector: Mapping[str, str], affinity: Affinity | None, node: Node) -> tuple[SelectorExpression, ...]:
+def unmet(selector: Mapping[str, str], affinity: Affinity | None, node: Node) -> tuple[Requirement, ...]:
     """The expressions that the Node does not meet; () if it is selected.
 
     Of several terms of an affinity, one of which must match, those of the term that lacks the least.
     """
-    expected = (SelectorExpression(key=key, operator="In", values=(value,)) for key, value in selector.items())
+    expected = (Requirement(key=key, operator="In", values=(value,)) for key, value in selector.items())
     found = [one for one in expected if not meets(one, node.metadata.labels)]
     required = affinity.node_affinity.required if affinity is not None else None
     if required is not None and required.node_selector_terms:
@@ -24,7 +25,7 @@ def unmet(selector: Mapping[str, str], affinity: Affinity | None, node: Node) ->
     return tuple(found)
 
 
-def meets(expression: SelectorExpression, labels: Mapping[str, str]) -> bool:
+def meets(expression: Requirement, labels: Mapping[str, str]) -> bool:
     """Whether these labels meet the expression. One that the API server would refuse is met by none."""
     value = labels.get(expression.key)
     if value is None:
@@ -42,7 +43,7 @@ def selected_keys(selector: Mapping[str, str], affinity: Affinity | None) -> fro
     return frozenset({*selector, *(one.key for term in terms for one in (*term.match_expressions, *term.match_fields))})
 
 
-def _of_term(term: NodeSelectorTerm, node: Node) -> Iterator[SelectorExpression]:
+def _of_term(term: NodeSelectorTerm, node: Node) -> Iterator[Requirement]:
     # The only field that can be selected.
     fields = {"metadata.name": node.name}
     yield from (one for one in term.match_expressions if not meets(one, node.metadata.labels))

@@ -11,6 +11,7 @@ from enum import StrEnum
 import msgspec
 
 from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
+from .requirements import Requirement
 
 
 class Phase(StrEnum):
@@ -27,14 +28,6 @@ class Phase(StrEnum):
     DETACHING = "Detaching"
     INSTANCE_TERMINATING = "InstanceTerminating"
     TERMINATED = "Terminated"  # the agent pool is gone; the claim is, or its finalizers are being removed
-
-
-class Requirement(Struct, frozen=True, kw_only=True):
-    """One entry of `spec.requirements`; `operator` is In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte."""
-
-    key: str
-    operator: str = "In"
-    values: tuple[str, ...] = ()
 
 
 class ResourceRequirements(Struct, frozen=True, kw_only=True):

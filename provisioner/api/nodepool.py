@@ -7,15 +7,7 @@ from collections.abc import Mapping
 
 from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
 from .nodeclaim import NodeClassReference
-
-
-class PoolRequirement(Struct, frozen=True, kw_only=True):
-    """A requirement; `min_values`: how many distinct values the instance types of a NodeClaim must keep."""
-
-    key: str
-    operator: str = "In"
-    values: tuple[str, ...] = ()
-    min_values: int | None = None
+from .requirements import Requirement
 
 
 class TemplateMetadata(Struct, frozen=True, kw_only=True):
@@ -24,7 +16,7 @@ class TemplateMetadata(Struct, frozen=True, kw_only=True):
 
 
 class TemplateSpec(Struct, frozen=True, kw_only=True):
-    requirements: tuple[PoolRequirement, ...] = ()
+    requirements: tuple[Requirement, ...] = ()
     taints: tuple[Taint, ...] = ()
     startup_taints: tuple[Taint, ...] = ()
     node_class_ref: NodeClassReference = NodeClassReference()

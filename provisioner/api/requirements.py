@@ -11,12 +11,11 @@ Source: docs/references/karpenter.md#requirements, and the behaviour of Karpente
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-from typing import Protocol
 
 import msgspec
 
 from .labels import BETA_KEYS
-from .nodeclaim import Requirement
+from .meta import Struct
 from .value_sets import ABSENT, ANY, BOUNDS, NEGATIVE, ValueSet, is_integer, one_of, value_set
 
 Requirements = Mapping[str, ValueSet]
@@ -25,17 +24,18 @@ _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_VALUE_LENGTH = 63
 
 
-class Entry(Protocol):
-    """One entry of a manifest: of a selector, of a NodePool or of a NodeClaim."""
+class Requirement(Struct, frozen=True, kw_only=True):
+    """One requirement of a selector, a NodePool or a NodeClaim.
 
-    @property
-    def key(self) -> str: ...
+    `operator` is In, NotIn, Exists, DoesNotExist, Gt, Lt, Gte or Lte; selectors of pods have only the first four.
+    `min_values`: how many distinct values the instance types of a NodeClaim must keep; only NodePools and NodeClaims
+    have it.
+    """
 
-    @property
-    def operator(self) -> str: ...
-
-    @property
-    def values(self) -> Collection[str]: ...
+    key: str
+    operator: str
+    values: tuple[str, ...] = ()
+    min_values: int | None = None
 
 
 class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
@@ -94,12 +94,12 @@ def _of_expected(value: str | None) -> ValueSet:
     return ANY if value is None else one_of((value,)) if value else ABSENT
 
 
-def of_entries(entries: Iterable[Entry]) -> dict[str, ValueSet]:
+def of_entries(entries: Iterable[Requirement]) -> dict[str, ValueSet]:
     """The intersection of entries, key by key. Raises ValueError for an invalid one."""
     return combine(*map(_of_entry, entries))
 
 
-def _of_entry(one: Entry) -> Requirements:
+def _of_entry(one: Requirement) -> Requirements:
     try:
         return {normalise_key(one.key): value_set(one.operator, one.values)}
     except ValueError as error:

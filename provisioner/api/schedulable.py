@@ -10,26 +10,19 @@ import msgspec
 from .deviceclaim import ClaimName
 from .meta import EMPTY, ObjectMeta, Struct, Time
 from .pod import Toleration, Volume
+from .requirements import Requirement
 
 Quantities = Mapping[str, str | int | float]
 
 
-class SelectorExpression(Struct, frozen=True, kw_only=True):
-    """One requirement of a selector; node selectors have Gt and Lt besides."""
-
-    key: str
-    operator: str
-    values: tuple[str, ...] = ()
-
-
 class LabelSelector(Struct, frozen=True, kw_only=True):
     match_labels: Mapping[str, str] = EMPTY
-    match_expressions: tuple[SelectorExpression, ...] = ()
+    match_expressions: tuple[Requirement, ...] = ()
 
 
 class NodeSelectorTerm(Struct, frozen=True, kw_only=True):
-    match_expressions: tuple[SelectorExpression, ...] = ()
-    match_fields: tuple[SelectorExpression, ...] = ()
+    match_expressions: tuple[Requirement, ...] = ()
+    match_fields: tuple[Requirement, ...] = ()
 
 
 class NodeSelector(Struct, frozen=True, kw_only=True):

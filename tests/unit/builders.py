@@ -22,9 +22,9 @@ from provisioner.api.nodeclaim import (
     NodeClaimSpec,
     NodeClaimStatus,
     NodeClassReference,
-    Requirement,
     ResourceRequirements,
 )
+from provisioner.api.requirements import Requirement
 
 BORN = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
 NOW = BORN + timedelta(minutes=10)

@@ -12,7 +12,7 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.node_affinity import unmet
 from provisioner.api.pod import Toleration
-from provisioner.api.schedulable import SelectorExpression
+from provisioner.api.requirements import Requirement
 from provisioner.api.taints import all_untolerated
 from provisioner.api.workload import DaemonSetWorkload, Workload
 from provisioner.vendors import VENDORS
@@ -41,7 +41,7 @@ class KeptAway(msgspec.Struct, frozen=True, kw_only=True):
     """The taints that a template does not tolerate, and the expressions that the Node does not meet."""
 
     taints: tuple[Taint, ...] = ()
-    expressions: tuple[SelectorExpression, ...] = ()
+    expressions: tuple[Requirement, ...] = ()
 
     def __bool__(self) -> bool:
         return bool(self.taints or self.expressions)
@@ -71,7 +71,7 @@ def described(kept: KeptAway, node: Node, startup: Iterable[Taint] = ()) -> str:
     return " and ".join(parts)
 
 
-def expression(one: SelectorExpression, labels: Mapping[str, str]) -> str:
+def expression(one: Requirement, labels: Mapping[str, str]) -> str:
     """What one expression requires and the Node has."""
     has = f"the Node has {one.key}={labels[one.key]}" if one.key in labels else "which the Node lacks"
     hint = " (is Node Feature Discovery installed?)" if one.key.startswith(NFD) and one.key not in labels else ""

@@ -138,6 +138,11 @@ def _listed(values: Iterable[str]) -> str:
     return f"[{' '.join(shown[:5])}{rest}]"
 
 
+def quantities(resources: Resources) -> dict[str, str]:
+    """Resources in the notation of Kubernetes, by name."""
+    return {name: quantity(name, amount) for name, amount in sorted(resources.items())}
+
+
 def quantity(name: str, thousandths: int) -> str:
     """An amount in the notation of Kubernetes: CPU in cores or millicores, memory in bytes or a binary unit."""
     if thousandths % 1000:

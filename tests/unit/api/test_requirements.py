@@ -5,8 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from provisioner.api.labels import ARCH, INSTANCE_TYPE, OS, REGION, ZONE
-from provisioner.api.nodeclaim import Requirement
-from provisioner.api.requirements import allowed_values, allows, by_key, conflicts, invalid, normalise_key
+from provisioner.api.requirements import Requirement, allowed_values, allows, by_key, conflicts, invalid, normalise_key
 
 A100 = "Standard_NC24ads_A100_v4"
 T4 = "Standard_NC4as_T4_v3"

@@ -128,7 +128,11 @@ ZONE = "usgovvirginia-1"
             "metadata": {"name": "cpu"},
             "spec": {
                 "template": {
-                    "spec": {"requirements": [{"key": "topology.kubernetes.io/zone", "values": ["westeurope-1"]}]}
+                    "spec": {
+                        "requirements": [
+                            {"key": "topology.kubernetes.io/zone", "operator": "In", "values": ["westeurope-1"]}
+                        ]
+                    }
                 }
             },
         },

@@ -13,7 +13,8 @@ from cloudprovider.errors import Rejected
 from cloudprovider.interface import SPOT, InstanceState, Offering
 from provisioner.api import labels
 from provisioner.api.meta import Taint
-from provisioner.api.nodeclaim import NodeClaim, Requirement
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.requirements import Requirement
 from tests.unit.builders import BORN, SIZE, UID, claim
 
 NOW = datetime(2026, 3, 1, 12, 5, 0, tzinfo=UTC)
@@ -85,13 +86,13 @@ REFUSED = [
     ("no instance type", with_spec(requirements=()), "InstanceTypeMissing", "spec.requirements"),
     (
         "a size of another cloud",
-        with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("p4d.24xlarge",)),)),
+        with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, operator="In", values=("p4d.24xlarge",)),)),
         "InstanceTypeInvalid",
         "p4d.24xlarge",
     ),
     (
         "sizes that exclude each other",
-        requiring(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_D4s_v5",))),
+        requiring(Requirement(key=labels.INSTANCE_TYPE, operator="In", values=("Standard_D4s_v5",))),
         "RequirementsInvalid",
         labels.INSTANCE_TYPE,
     ),
@@ -125,29 +126,38 @@ REFUSED = [
         "TaintInvalid",
         "a:Maybe",
     ),
-    ("a zone that is none", requiring(Requirement(key=labels.ZONE, values=("mars",))), "ZoneInvalid", "mars"),
+    (
+        "a zone that is none",
+        requiring(Requirement(key=labels.ZONE, operator="In", values=("mars",))),
+        "ZoneInvalid",
+        "mars",
+    ),
     (
         "reserved capacity only",
-        requiring(Requirement(key=labels.CAPACITY_TYPE, values=("reserved",))),
+        requiring(Requirement(key=labels.CAPACITY_TYPE, operator="In", values=("reserved",))),
         "CapacityTypeInvalid",
         "neither on-demand nor spot",
     ),
     (
         "windows",
-        requiring(Requirement(key=labels.OS, values=("windows",))),
+        requiring(Requirement(key=labels.OS, operator="In", values=("windows",))),
         "OperatingSystemInvalid",
         "linux",
     ),
     (
         "one size here and another there",
-        requiring(Requirement(key="karpenter.azure.com/sku-name", values=("Standard_D4s_v5",))),
+        requiring(Requirement(key="karpenter.azure.com/sku-name", operator="In", values=("Standard_D4s_v5",))),
         "InstanceTypeInvalid",
         "sku-name",
     ),
     (
         "an AMD machine with an image that has no driver for it",
         msgspec.structs.replace(
-            with_spec(requirements=(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_ND96isr_MI300X_v5",)),)),
+            with_spec(
+                requirements=(
+                    Requirement(key=labels.INSTANCE_TYPE, operator="In", values=("Standard_ND96isr_MI300X_v5",)),
+                )
+            ),
             metadata=claim(annotations={labels.KAITO_IMAGE_FAMILY: "azurelinux"}).metadata,
         ),
         "ImageFamilyInvalid",

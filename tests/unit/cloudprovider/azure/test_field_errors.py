@@ -10,7 +10,8 @@ from cloudprovider.errors import Rejected, reject
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.meta import Taint
-from provisioner.api.nodeclaim import NodeClaim, Requirement
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.requirements import Requirement
 from tests.unit.builders import claim
 
 AMD = "Standard_ND96isr_MI300X_v5"

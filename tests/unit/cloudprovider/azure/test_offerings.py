@@ -6,13 +6,14 @@ import pytest
 from cloudprovider.azure.offerings import SKU_NAME, allowed_offerings, offerings, validate
 from cloudprovider.errors import Rejected
 from provisioner.api import labels
-from provisioner.api.nodeclaim import NodeClaim, Requirement
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.requirements import Requirement
 from tests.unit.builders import SIZE, claim
 
 
 def of_type(*more: Requirement, sizes: tuple[str, ...] = (SIZE,)) -> NodeClaim:
     made = claim()
-    requirements = (Requirement(key=labels.INSTANCE_TYPE, values=sizes), *more)
+    requirements = (Requirement(key=labels.INSTANCE_TYPE, operator="In", values=sizes), *more)
     return msgspec.structs.replace(made, spec=msgspec.structs.replace(made.spec, requirements=requirements))
 
 
@@ -33,7 +34,7 @@ def test_the_order_is_size_capacity_type_zone() -> None:
     """In the order of the claim; a zone may have the location as a prefix."""
     requested = of_type(
         capacity("In", "spot", "on-demand"),
-        Requirement(key=labels.ZONE, values=("westeurope-2", "1", "westeurope-2")),
+        Requirement(key=labels.ZONE, operator="In", values=("westeurope-2", "1", "westeurope-2")),
         sizes=("Standard_B", "Standard_A"),
     )
     assert reported(requested) == [
@@ -83,12 +84,12 @@ def test_sizes_of_another_architecture_are_left_out() -> None:
 
 def test_zones_of_another_location_are_left_out() -> None:
     """The cluster is in one location; a zone without a location is one of it."""
-    requested = of_type(Requirement(key=labels.ZONE, values=("eastus-1", "westeurope-2", "3")))
+    requested = of_type(Requirement(key=labels.ZONE, operator="In", values=("eastus-1", "westeurope-2", "3")))
     assert [one.zone for one in offerings(requested, "westeurope")] == ["2", "3"]
     assert [one.zone for one in offerings(requested)] == ["1", "2", "3"]
 
 
-REGIONS = Requirement(key=labels.REGION, values=("eastus",))
+REGIONS = Requirement(key=labels.REGION, operator="In", values=("eastus",))
 
 
 @pytest.mark.parametrize(
@@ -103,7 +104,7 @@ REGIONS = Requirement(key=labels.REGION, values=("eastus",))
             "allow westeurope, or remove the requirement",
         ),
         (
-            Requirement(key=labels.ZONE, values=("eastus-1",)),
+            Requirement(key=labels.ZONE, operator="In", values=("eastus-1",)),
             "topology.kubernetes.io/zone",
             "use westeurope-1, -2 or -3",
         ),
@@ -124,7 +125,8 @@ def test_requirements_that_no_machine_meets_are_rejected(requirement: Requiremen
 def test_only_sizes_that_both_keys_allow() -> None:
     """KAITO sets the size under two keys; the order is that of the instance types."""
     requested = of_type(
-        Requirement(key=SKU_NAME, values=(SIZE, "Standard_D8s_v5")), sizes=("Standard_D4s_v5", "Standard_D8s_v5", SIZE)
+        Requirement(key=SKU_NAME, operator="In", values=(SIZE, "Standard_D8s_v5")),
+        sizes=("Standard_D4s_v5", "Standard_D8s_v5", SIZE),
     )
     assert reported(requested) == ["Standard_D8s_v5", SIZE]
 
@@ -134,15 +136,23 @@ def test_only_sizes_that_both_keys_allow() -> None:
     [
         (of_type(sizes=(SIZE, "A100")), "InstanceTypeInvalid", "'A100' is not an Azure VM size"),
         (
-            of_type(Requirement(key=SKU_NAME, values=("Standard_X",))),
+            of_type(Requirement(key=SKU_NAME, operator="In", values=("Standard_X",))),
             "InstanceTypeInvalid",
             f"none of {SIZE} is",
         ),
-        (of_type(Requirement(key=labels.ZONE, values=("1", "west"))), "ZoneInvalid", "'west' is not a zone"),
-        (of_type(capacity("In", "reserved")), "CapacityTypeInvalid", "neither on-demand nor spot"),
-        (of_type(Requirement(key=labels.OS, values=("windows",))), "OperatingSystemInvalid", "linux is excluded"),
         (
-            of_type(Requirement(key=labels.INSTANCE_TYPE, values=("Standard_B",))),
+            of_type(Requirement(key=labels.ZONE, operator="In", values=("1", "west"))),
+            "ZoneInvalid",
+            "'west' is not a zone",
+        ),
+        (of_type(capacity("In", "reserved")), "CapacityTypeInvalid", "neither on-demand nor spot"),
+        (
+            of_type(Requirement(key=labels.OS, operator="In", values=("windows",))),
+            "OperatingSystemInvalid",
+            "linux is excluded",
+        ),
+        (
+            of_type(Requirement(key=labels.INSTANCE_TYPE, operator="In", values=("Standard_B",))),
             "RequirementsInvalid",
             "conflicting requirements",
         ),

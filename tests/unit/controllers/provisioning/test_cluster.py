@@ -13,9 +13,10 @@ from provisioner.api.deviceclaim import DeviceClass, ResourceClaim
 from provisioner.api.labels import CAPACITY_TYPE, ZONE
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import NodeStatus
-from provisioner.api.nodeclaim import NodeClaimSpec, Requirement
+from provisioner.api.nodeclaim import NodeClaimSpec
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool, NodePoolStatus
+from provisioner.api.requirements import Requirement
 from provisioner.api.schedulable import SchedulablePod
 
 from .observed import CONTROLLED, T4, TOLERATES, claim, node, node_pool, observe, pod
