@@ -13,9 +13,8 @@ import msgspec
 from cloudprovider.azure.cloud import AksCloud
 from controllers.disruption.command import Evaluation
 from controllers.disruption.consolidation import consolidate
-from controllers.disruption.offline import DisruptionScenario, one_pass
-from controllers.provisioning.scenario import types_of
 from provisioner.api.time import parse_rfc3339
+from provisioner.cli.commands.schedule_codec import Scenario, one_pass, types_of
 from tests.oracle.disruption_cluster import apply, price
 from tests.oracle.disruption_scenarios import NOW, draw
 from tests.unit.controllers.disruption.fleet import A100_8, D4, D8, D16, T4_16, T4_64, Fleet, pool
@@ -72,7 +71,7 @@ def _fleet_price() -> Figure:
         scenario = draw(seed, "consolidation")
         before += price(scenario)
         for _ in islice(repeat(None), PASSES):
-            stated = msgspec.convert(scenario, DisruptionScenario)
+            stated = msgspec.convert(scenario, Scenario)
             answer = msgspec.to_builtins(one_pass(stated, types_of(stated, AksCloud()), now))
             if not answer["commands"]:
                 break

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from controllers.provisioning.nodepools import with_capacity_type
-from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver import model
 from controllers.provisioning.solver.solver import solve
+from provisioner.cli.commands.schedule_codec import Scenario, snapshot
 from provisioner.runtime.compute import ThreadCompute
 from tests.unit.controllers.provisioning.observed import TYPES
 
@@ -114,7 +114,7 @@ def _snapshot(pods: list[Json], mix: Mix | None = None) -> model.Snapshot:
         scenario,
         node_pools=tuple(with_capacity_type(one) for one in scenario.node_pools or ()),
     )
-    made, errors = snapshot(scenario, TYPES)
-    if errors:
-        raise ValueError(f"pods cannot be read: {errors}")
-    return made
+    found = snapshot(scenario, TYPES)
+    if found.errors:
+        raise ValueError(f"pods cannot be read: {found.errors}")
+    return found.snapshot

@@ -11,9 +11,8 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.cloud import AksCloud
-from controllers.disruption.offline import DisruptionScenario, one_pass
-from controllers.provisioning.scenario import types_of
 from provisioner.api.time import parse_rfc3339
+from provisioner.cli.commands.schedule_codec import Scenario, one_pass, types_of
 from tests.oracle.disruption_cluster import apply, price, violations
 from tests.oracle.disruption_scenarios import NOW, Kind, draw
 
@@ -25,7 +24,7 @@ PASSES_MAX = 30
 def decided(scenario: dict[str, Any]) -> dict[str, Any]:
     now = parse_rfc3339(NOW)
     assert now is not None
-    stated = msgspec.convert(scenario, DisruptionScenario)
+    stated = msgspec.convert(scenario, Scenario)
     found: dict[str, Any] = json.loads(msgspec.json.encode(one_pass(stated, types_of(stated, AksCloud()), now)))
     return found
 

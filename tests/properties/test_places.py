@@ -7,9 +7,8 @@ import msgspec
 import pytest
 
 from cloudprovider.azure.cloud import AksCloud
-from controllers.provisioning.decisions import output
-from controllers.provisioning.scenario import Scenario, snapshot, types_of
 from controllers.provisioning.solver.solver import solve
+from provisioner.cli.commands.schedule_codec import Scenario, output, snapshot, types_of
 from tests.oracle.scenarios import draw
 from tests.oracle.validity import violations
 
@@ -42,6 +41,6 @@ def test_kube_scheduler_binds_each_pod_where_it_has_a_place(seed: int) -> None:
     """Whatever size and zone the NodeClaims turn out to have, an order exists in which all pods are bound."""
     scenario = draw(seed).scenario
     stated = msgspec.convert(scenario, Scenario)
-    found, errors = snapshot(stated, types_of(stated, AksCloud()))
-    decision = msgspec.to_builtins(output(solve(found), errors, 0))
+    found = snapshot(stated, types_of(stated, AksCloud()))
+    decision = msgspec.to_builtins(output(solve(found.snapshot), found.errors, 0))
     assert violations(scenario, decision, seed) == []

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from provisioner.api.meta import Taint
 from provisioner.api.requirements import conflict
 from provisioner.api.taints import untolerated
+from provisioner.api.value_sets import ANY
 
 from .candidates import Candidate
 from .min_values import short_of
@@ -112,8 +113,8 @@ def _incompatible(snapshot: Snapshot, offered: list[Candidate], pool: NodePool, 
         for key in sorted(keys):
             values = {value for c in offered if key in c.requirements for value in c.requirements[key].values}
             have = f"the machines have {_listed(values)}" if values else "the machines do not have this label"
-            if key in pool.requirements:
-                have = f"the NodePool has {pool.requirements[key]}"
+            if (own := pool.requirements.get(key, ANY)) != ANY:
+                have = f"the NodePool has {own}"
             texts.append(f"incompatible requirements: {key} {alternative[key]}, {have}")
     return ", or ".join(dict.fromkeys(texts))
 

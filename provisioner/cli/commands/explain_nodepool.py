@@ -2,7 +2,6 @@
 
 from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine, budget_use
-from controllers.disruption.offline import CommandOutput, PassOutput, pass_over
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
@@ -12,6 +11,7 @@ from provisioner.api.nodepool import NodePool
 from .explain_answer import Answer, Entry, prices_of, usd
 from .explain_pod import where_of
 from .explain_world import World
+from .schedule_codec import CommandOutput, PassOutput, pass_over
 from .tables import counted
 
 MEMORY = (

@@ -14,16 +14,15 @@ from typing import TextIO
 from cloudprovider.azure import pricing
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.interface import SPOT
-from controllers.provisioning.decisions import DecisionOutput, NewNodeClaim, output
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
-from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.solver import solve
 from provisioner.api import labels
 
 from . import schedule_disrupt
 from .console import Console
 from .refusal import FAILED, OK, USAGE, Refused
+from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, output, snapshot
 from .schedule_input import Objects, answer
 from .tables import counted, table
 from .usable_pools import unusable
@@ -38,7 +37,6 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
         typed,
         console,
         AksCloud(),
-        kind=Scenario,
         scenario=partial(_scenario, wanted, console),
         decide=_decide,
         report=_report,
@@ -47,10 +45,10 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
 
 
 def _decide(scenario: Scenario, types: InstanceTypes) -> DecisionOutput:
-    found, errors = snapshot(scenario, types)
+    found = snapshot(scenario, types)
     start = time.perf_counter()
-    decision = solve(found)
-    return output(decision, errors, int((time.perf_counter() - start) * 1_000_000))
+    decision = solve(found.snapshot)
+    return output(decision, found.errors, int((time.perf_counter() - start) * 1_000_000))
 
 
 def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> Scenario:

@@ -15,14 +15,13 @@ import msgspec
 
 from cloudprovider.azure import pricing
 from cloudprovider.azure.cloud import AksCloud
-from controllers.disruption.offline import DisruptionScenario, PassOutput, one_pass
-from controllers.provisioning.decisions import NewNodeClaim
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from provisioner.runtime.clock import SystemClock
 
 from .console import Console
 from .refusal import OK, USAGE, Refused
+from .schedule_codec import NewNodeClaim, PassOutput, Scenario, one_pass
 from .schedule_input import Objects, answer
 from .tables import counted, table
 from .usable_pools import foreign
@@ -35,7 +34,6 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
         typed,
         console,
         AksCloud(),
-        kind=DisruptionScenario,
         scenario=partial(_scenario, wanted, console),
         decide=_decide,
         report=_report,
@@ -43,19 +41,19 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     return OK
 
 
-def _decide(scenario: DisruptionScenario, types: InstanceTypes) -> PassOutput:
+def _decide(scenario: Scenario, types: InstanceTypes) -> PassOutput:
     start = time.perf_counter()
     decided = one_pass(scenario, types, scenario.now or SystemClock().now())
     return msgspec.structs.replace(decided, micros=int((time.perf_counter() - start) * 1_000_000))
 
 
-def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> DisruptionScenario:
+def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> Scenario:
     """The objects of the manifests, without instance types; the console shows which NodePools are not used."""
     if not any("node_claim" in one for one in found.machines.values()):
         raise Refused(f"{', '.join(wanted.filename)}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
     left_out = {pool.name: why for pool, why in foreign(found.pools)}
     console.err.writelines(f"warning: NodePool {name} is not used: {why}\n" for name, why in left_out.items())
-    return DisruptionScenario(
+    return Scenario(
         node_pools=tuple(with_capacity_type(pool) for pool in found.pools if pool.name not in left_out),
         nodes=found.nodes,
         pods=found.pending,

@@ -10,7 +10,6 @@ import msgspec
 from cloudprovider.azure import pricing
 from cloudprovider.cloud import Cloud
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
-from controllers.provisioning.scenario import NodeInput, Scenario, types_of
 from provisioner.api import labels
 from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
@@ -24,11 +23,11 @@ from provisioner.cli.output import encoded
 from .console import Console
 from .manifests import documents
 from .refusal import USAGE, Refused
+from .schedule_codec import NodeInput, Scenario, types_of
 
 DEFAULT_REGION = "eastus"
 NAME, OTHER_CLOUDS = re.compile("[a-z][a-z0-9]*"), re.compile("(usgov|usdod|china)[a-z0-9]+")
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
-S = TypeVar("S", bound=Scenario)
 D = TypeVar("D")
 
 
@@ -135,9 +134,8 @@ def answer(
     console: Console,
     cloud: Cloud,
     *,
-    kind: type[S],
-    scenario: Callable[[Objects], S],
-    decide: Callable[[S, InstanceTypes], D],
+    scenario: Callable[[Objects], Scenario],
+    decide: Callable[[Scenario, InstanceTypes], D],
     report: Callable[[D, str], Iterable[str]],
 ) -> D | None:
     """Decide about the manifests and print it, or about each line with `--json-lines`, of which nothing is returned.
@@ -145,7 +143,7 @@ def answer(
     `report`: the lines for people, with the region of the prices. Raises Refused.
     """
     if wanted.json_lines:
-        _answer_lines(kind, cloud, decide, typed, console)
+        _answer_lines(cloud, decide, typed, console)
         return None
     if not wanted.filename:
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
@@ -167,10 +165,10 @@ def answer(
 
 
 def _answer_lines(
-    kind: type[S], cloud: Cloud, decide: Callable[[S, InstanceTypes], object], typed: TextIO, console: Console
+    cloud: Cloud, decide: Callable[[Scenario, InstanceTypes], object], typed: TextIO, console: Console
 ) -> None:
-    """Answer each scenario of this kind, a line of JSON each, before the next one is read. Raises Refused."""
-    decoder, encoder = msgspec.json.Decoder(kind), msgspec.json.Encoder()
+    """Answer each scenario, a line of JSON each, before the next one is read. Raises Refused."""
+    decoder, encoder = msgspec.json.Decoder(Scenario), msgspec.json.Encoder()
     for number, line in enumerate(typed, start=1):
         if not line.strip():
             continue

@@ -69,6 +69,40 @@ spec:
     assert lines[1].split()[1] == "Standard_NC8as_T4_v3"
 
 
+NODE = """
+---
+apiVersion: v1
+kind: Node
+metadata: {name: here, labels: {kubernetes.io/hostname: here}%(deleted)s}
+status:
+  capacity: {cpu: "4", memory: 28Gi, pods: "110"}
+  allocatable: {cpu: "4", memory: 28Gi, pods: "110"}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: full, namespace: default}
+spec: {nodeName: here, containers: [{name: c, image: c, resources: {requests: {cpu: "4"}}}]}
+status: {phase: %(phase)s}
+"""
+
+
+@pytest.mark.parametrize(
+    ("deleted", "phase", "placed"),
+    [
+        ("", "Running", []),
+        ("", "Succeeded", ["default/intruder"]),
+        (", deletionTimestamp: '2026-01-01T00:00:00Z'", "Succeeded", []),
+    ],
+    ids=["full", "its pod has ended", "being deleted"],
+)
+def test_existing_nodes_count_as_in_the_controller(fleet: str, deleted: str, phase: str, placed: list[str]) -> None:
+    """Pods that have ended take no room, and a Node that is being deleted offers none."""
+    file = Path(fleet)
+    node = NODE % {"deleted": deleted, "phase": phase}
+    file.write_text(file.read_text(encoding="utf-8") + node, encoding="utf-8")
+    assert json.loads(_run("-f", fleet, "-o", "json")[1])["existing"].get("here", []) == placed
+
+
 def test_programs_read_json(fleet: str) -> None:
     """The same as an object."""
     code, out, _ = _run("-f", fleet, "-o", "json")

@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure.cloud import AksCloud
-from controllers.provisioning.scenario import Scenario, snapshot, types_of
 from controllers.provisioning.solver.model import Decision, Snapshot
 from controllers.provisioning.solver.solver import solve
+from provisioner.cli.commands.schedule_codec import Scenario, snapshot, types_of
 
 GPU = "nvidia.com/gpu"
 ZONE = "topology.kubernetes.io/zone"
@@ -68,15 +68,15 @@ def given(**parts: Any) -> Snapshot:
         "wellKnownLabels": ["model"],
         **parts,
     }
-    found, errors = read(scenario)
-    assert not errors
-    return found
+    return read(scenario)
 
 
-def read(scenario: dict[str, Any]) -> tuple[Snapshot, dict[str, str]]:
-    """The snapshot of exactly this scenario, and the errors of its pods."""
+def read(scenario: dict[str, Any]) -> Snapshot:
+    """The snapshot of exactly this scenario."""
     stated = msgspec.convert(scenario, Scenario)
-    return snapshot(stated, types_of(stated, AksCloud()))
+    found = snapshot(stated, types_of(stated, AksCloud()))
+    assert not found.errors
+    return found.snapshot
 
 
 def decide(**parts: Any) -> Decision:

@@ -9,9 +9,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.provisioning.scenario import Scenario, snapshot
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
+from provisioner.cli.commands.schedule_codec import Scenario, snapshot
 
 from .observed import TYPES
 
@@ -30,8 +30,7 @@ def _decide(gpus: list[int]) -> Decision:
     terms = {"key": "karpenter.sh/capacity-type", "operator": "In", "values": ["on-demand"]}
     pool = {"metadata": {"name": "gpu"}, "spec": {"template": {"spec": {"requirements": [terms]}}}}
     given = {"nodePools": [pool], "pods": [_pod(number, count) for number, count in enumerate(gpus)]}
-    made, _ = snapshot(msgspec.convert(given, Scenario), TYPES)
-    return solve(made)
+    return solve(snapshot(msgspec.convert(given, Scenario), TYPES).snapshot)
 
 
 @pytest.mark.parametrize(

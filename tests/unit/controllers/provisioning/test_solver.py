@@ -315,7 +315,7 @@ def test_daemon_pods_take_room() -> None:
 def test_labels_that_nobody_selects_do_not_divide_pods() -> None:
     """The pods of an indexed Job differ in one label and are still placed as equal pods."""
     indexed = [pod(f"p{n}", gpus=1, labels={"batch.kubernetes.io/job-completion-index": str(n)}) for n in range(50)]
-    found, _ = read({"pods": indexed})
+    found = read({"pods": indexed})
     assert len({one.key for one in found.pods}) == 1
 
 
