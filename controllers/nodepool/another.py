@@ -6,13 +6,14 @@ Source: docs/references/karpenter.md#nodepool.
 """
 
 from collections.abc import Iterable
+from decimal import Decimal
 
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
 
-from .counter import usage
+from .counter import used, written
 
 
 def exceeded_limit(pool: NodePool, claim: NodeClaim, machines: Iterable[tuple[NodeClaim, Node | None]]) -> str:
@@ -21,13 +22,13 @@ def exceeded_limit(pool: NodePool, claim: NodeClaim, machines: Iterable[tuple[No
     `machines`: all of the NodePool. The other machine counts by the estimate that this one was created with. A limit
     that cannot be read is a condition of the NodePool.
     """
-    after = usage([*((one, node) for one, node in machines if one.uid != claim.uid), (claim, None)])
+    after = used([*((one, node) for one, node in machines if one.uid != claim.uid), (claim, None)])
     for resource, limit in sorted(pool.spec.limits.items()):
-        used = after.get(resource, "0")
+        needed = after.get(resource, Decimal(0))
         try:
-            exceeded = parse_quantity(used) > parse_quantity(limit)
+            exceeded = needed > parse_quantity(limit)
         except ValueError:
             continue
         if exceeded:
-            return f"limit {resource}: {limit}, needed {used}"
+            return f"limit {resource}: {limit}, needed {written(resource, needed)}"
     return ""

@@ -9,6 +9,7 @@ Source: docs/references/karpenter.md#scheduling, docs/adr/0063-purchase-brake.md
 from collections.abc import Iterable, Mapping, Sequence
 
 from cloudprovider.cloud import Cloud, InstanceOffering, InstanceType
+from cloudprovider.interface import ON_DEMAND
 from controllers.model.gpu_devices import declares_devices
 from controllers.model.readiness import recorded_taints
 from provisioner.api import labels
@@ -16,8 +17,9 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import NodeClassSpec
-from provisioner.api.requirements import Requirements, combine, of_labels
-from provisioner.api.value_sets import ANY, NEGATIVE, ValueSet, one_of
+from provisioner.api.requirements import Requirements, allowed_values, combine, of_labels
+from provisioner.api.value_sets import ABSENT, ANY, NEGATIVE, ValueSet, one_of
+from provisioner.api.zones import REGIONAL, is_regional
 from provisioner.vendors import is_other_device
 
 from .nodepools import requirements
@@ -61,10 +63,10 @@ def existing_node(
         claim is None or overdue or node.metadata.labels.get(labels.INITIALIZED) == "true"
     )
     own_labels = {**(claim.metadata.labels if claim else {}), **(node.metadata.labels if node else {})}
-    expected: dict[str, ValueSet] = {}
+    expected: Requirements = {}
     if claim is not None and not initialized:
         # The cloud node manager sets size and zone of a new Node after it has registered.
-        expected = requirements((one for one in claim.spec.requirements if one.key not in own_labels), cloud)
+        expected = _expected(claim, own_labels, types, cloud)
     allowed = combine(of_labels(own_labels), expected)
     allowed.setdefault(labels.HOSTNAME, one_of((name,)))
     promise = NOTHING if claim is None or initialized else _promise(claim, own_labels)
@@ -96,6 +98,27 @@ def existing_node(
         planned=node is None,
         daemon_requests=promise.daemons if node is None and promise.allocatable else None,
     )
+
+
+def _expected(claim: NodeClaim, known: Mapping[str, str], types: Iterable[InstanceType], cloud: Cloud) -> Requirements:
+    """What its Node will have besides the labels that are known, as the cloud reads the claim's requirements.
+
+    Without a requirement on the zone, the cloud places it outside all zones; of several zones the first one is
+    requested first, and pods that need another one must not count on it. Without one on the capacity type it is on
+    demand.
+    """
+    stated = claim.spec.requirements
+    keys, added = {one.key for one in stated}, dict[str, ValueSet]()
+    if labels.ZONE not in keys:
+        zones = (offering.zone for kind in types for offering in kind.offerings)
+        outside = next((zone for zone in zones if is_regional(zone)), REGIONAL)
+        added[labels.ZONE] = one_of((outside,)) if outside else ABSENT
+    elif listed := allowed_values(stated, labels.ZONE):
+        added[labels.ZONE] = one_of(listed[:1])
+    if labels.CAPACITY_TYPE not in keys:
+        added[labels.CAPACITY_TYPE] = one_of((ON_DEMAND,))
+    unknown = {key: allowed for key, allowed in added.items() if key not in known}
+    return combine(requirements((one for one in stated if one.key not in known), cloud), unknown)
 
 
 def _promise(claim: NodeClaim, own_labels: Mapping[str, str]) -> Purchase:

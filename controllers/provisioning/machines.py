@@ -5,19 +5,12 @@ An object that cannot be read is left out and does not stop the others.
 Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-from collections.abc import Sequence
-
-import msgspec
-
 from cloudprovider.cloud import Cloud, InstanceType
-from cloudprovider.interface import ON_DEMAND
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.requirements import Requirement, allowed_values
-from provisioner.api.zones import REGIONAL, is_regional
 
 from .bought_state import START_SECONDS
 from .existing import existing_node
@@ -46,10 +39,10 @@ def machines(
         try:
             settings = settings_of(claim.spec.node_class_ref, observed.node_classes) if claim else DEFAULTS
             bound_pods, overdue = tuple(pods.get(node.name, ())), _is_overdue(observed, node)
-            expected, kept = None if claim is None else _expected(claim, types), _keeps_gpus(observed, claim)
+            kept = _keeps_gpus(observed, claim)
             machine = existing_node(
                 node,
-                expected,
+                claim,
                 bound_pods,
                 types,
                 settings,
@@ -68,7 +61,7 @@ def machines(
         if claim.uid not in with_node:
             try:
                 settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
-                coming = existing_node(None, _expected(claim, types), (), types, settings, cloud=cloud)
+                coming = existing_node(None, claim, (), types, settings, cloud=cloud)
                 found.append((coming, claim.deleting))
             except ValueError as error:
                 unreadable.append((claim, str(error)))
@@ -92,27 +85,3 @@ def _keeps_gpus(observed: Observed, claim: NodeClaim | None) -> bool:
         return False
     mode = claim.metadata.annotations.get(labels.GPU_READINESS, "require" if observed.gpus_required else "report")
     return mode != "report"
-
-
-def _expected(claim: NodeClaim, types: Sequence[InstanceType]) -> NodeClaim:
-    """The claim with what its Node will have, as the cloud reads its requirements.
-
-    Without a requirement on the zone, the cloud places it outside all zones; of several zones the first one is
-    requested first, and pods that need another one must not count on it. Without one on the capacity type it is on
-    demand.
-    """
-    required = {one.key for one in claim.spec.requirements}
-    added = list[Requirement]()
-    if labels.ZONE not in required:
-        zones = (offering.zone for kind in types for offering in kind.offerings)
-        outside = next((zone for zone in zones if is_regional(zone)), REGIONAL)
-        operator, values = ("In", (outside,)) if outside else ("DoesNotExist", ())
-        added.append(Requirement(key=labels.ZONE, operator=operator, values=values))
-    elif listed := allowed_values(claim.spec.requirements, labels.ZONE):
-        added.append(Requirement(key=labels.ZONE, operator="In", values=listed[:1]))
-    if labels.CAPACITY_TYPE not in required:
-        added.append(Requirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,)))
-    if not added:
-        return claim
-    spec = msgspec.structs.replace(claim.spec, requirements=(*claim.spec.requirements, *added))
-    return msgspec.structs.replace(claim, spec=spec)
