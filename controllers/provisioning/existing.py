@@ -70,11 +70,11 @@ def existing_node(
     allowed = combine(of_labels(own_labels), expected)
     allowed.setdefault(labels.HOSTNAME, one_of((name,)))
     promise = NOTHING if claim is None or initialized else _promise(claim, own_labels)
-    capacity, allocatable = _size(
-        node, claim, allowed, types, settings, cloud=cloud, promise=promise, initialized=initialized
-    )
+    # What an initialized Node shows is all that it offers, but for GPUs that are expected back.
+    size = None if claim is None or (initialized and not keeps_gpus) else _type(allowed, types, cloud, settings)
+    capacity, allocatable = _size(node, None if initialized else claim, size, promise)
     if keeps_gpus:
-        allocatable = _with_gpus(allocatable, allowed, types, cloud, settings)
+        allocatable = _with_gpus(allocatable, size, settings)
     taints: tuple[Taint, ...] = node.spec.taints if node is not None else claim.spec.taints if claim else ()
     if node is None:
         possible = [offered(one, settings, cloud) for one in _types(allowed, types)]
@@ -129,30 +129,20 @@ def _promise(claim: NodeClaim, own_labels: Mapping[str, str]) -> Purchase:
 
 
 def _size(
-    node: Node | None,
-    claim: NodeClaim | None,
-    requirements: dict[str, ValueSet],
-    types: tuple[InstanceType, ...],
-    settings: NodeClassSpec,
-    *,
-    cloud: Cloud,
-    promise: Purchase,
-    initialized: bool,
+    node: Node | None, claim: NodeClaim | None, size: InstanceType | None, promise: Purchase
 ) -> tuple[dict[str, int], dict[str, int]]:
-    """Capacity and allocatable of the Node; what it lacks or reports as 0 comes from the purchase or the size."""
-    capacity, allocatable = dict[str, int](), dict[str, int]()
-    if claim is not None:
-        size = _type(requirements, types, cloud, settings)
-        if size is not None:
-            capacity, allocatable = dict(size.capacity), dict(size.allocatable)
-        capacity |= parse(claim.status.capacity)
-        allocatable |= {**parse(claim.status.allocatable), **promise.allocatable}
-    if node is not None:
-        theirs = parse(node.status.capacity), parse(node.status.allocatable)
-        if initialized:
-            return theirs
-        capacity |= {name: amount for name, amount in theirs[0].items() if amount}
-        allocatable |= {name: amount for name, amount in theirs[1].items() if amount}
+    """Capacity and allocatable of the Node; what it lacks or reports as 0 comes from the purchase or the size.
+
+    `claim`: None if only what the Node shows counts.
+    """
+    theirs = (parse(node.status.capacity), parse(node.status.allocatable)) if node is not None else ({}, {})
+    if claim is None:
+        return theirs
+    capacity, allocatable = (dict(size.capacity), dict(size.allocatable)) if size is not None else ({}, {})
+    capacity |= parse(claim.status.capacity)
+    allocatable |= {**parse(claim.status.allocatable), **promise.allocatable}
+    capacity |= {name: amount for name, amount in theirs[0].items() if amount}
+    allocatable |= {name: amount for name, amount in theirs[1].items() if amount}
     return capacity, allocatable
 
 
@@ -187,13 +177,7 @@ def _common(found: Sequence[Requirements]) -> Requirements:
     return {key: one for key, one in first.items() if all(other.get(key) == one for other in others)}
 
 
-def _with_gpus(
-    allocatable: dict[str, int],
-    requirements: dict[str, ValueSet],
-    types: tuple[InstanceType, ...],
-    cloud: Cloud,
-    settings: NodeClassSpec,
-) -> dict[str, int]:
+def _with_gpus(allocatable: dict[str, int], size: InstanceType | None, settings: NodeClassSpec) -> dict[str, int]:
     """The resources of a Node with the devices that it is to have.
 
     One that shows other devices than its node class states is partitioned by others, and has no whole GPUs.
@@ -202,7 +186,6 @@ def _with_gpus(
         is_other_device(name) and found for name, found in allocatable.items()
     ):
         return allocatable
-    size = _type(requirements, types, cloud, settings)
     gpus = {} if size is None else {name: size.allocatable[name] for name in size.allocatable if is_plugged(name)}
     return {**allocatable, **{name: max(amount, allocatable.get(name, 0)) for name, amount in gpus.items()}}
 

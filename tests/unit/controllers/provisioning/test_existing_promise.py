@@ -11,7 +11,7 @@ from controllers.provisioning.solver.nodes import existing_host
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, Taint
 from provisioner.api.node import Node, NodeSpec, NodeStatus
-from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclaim import NodeClaim, NodeClaimStatus
 
 SIZE = "Standard_NC4as_T4_v3"
 PROMISE = Purchase(instance_type=SIZE, allocatable={"cpu": 3900}, daemons={"cpu": 100})
@@ -44,6 +44,16 @@ def test_a_node_shows_what_it_offers() -> None:
     """Its own allocatable and the daemon pods of now replace what was counted on."""
     node = Node(metadata=ObjectMeta(name="node"), status=NodeStatus(allocatable={"cpu": "3800m"}))
     assert free(claim(SIZE), node) == 3550
+
+
+def test_an_initialized_node_is_read_without_its_claim() -> None:
+    """What the NodeClaim was expected to have does not count any more, so that it need not be readable."""
+    known = {labels.INITIALIZED: "true"}
+    node = Node(metadata=ObjectMeta(name="node", labels=known), status=NodeStatus(allocatable={"cpu": "3800m"}))
+    unreadable = msgspec.structs.replace(claim(SIZE), status=NodeClaimStatus(capacity={"cpu": "many"}))
+    assert free(unreadable, node) == 3550
+    with pytest.raises(ValueError, match="cpu: 'many' is not a quantity"):
+        free(unreadable)
 
 
 def test_a_soft_taint_buys_nothing() -> None:
