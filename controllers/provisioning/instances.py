@@ -1,6 +1,6 @@
 """The instance types that can be bought now, listed once for each set of unavailable offerings."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import msgspec
 
@@ -38,12 +38,16 @@ def _well_known(types: tuple[InstanceType, ...]) -> frozenset[str]:
     )
 
 
-class InstanceTypeCache:
-    """`obstacle(offering)`: why it cannot be requested now, "" if it can."""
+def _no_obstacle(_: Offering) -> str:
+    return ""
 
-    def __init__(self, cloud: Cloud, obstacle: Obstacle) -> None:
+
+class InstanceTypeCache:
+    """`obstacles()` tells of each offering why it cannot be requested now, "" if it can: all can without it."""
+
+    def __init__(self, cloud: Cloud, obstacles: Callable[[], Obstacle] = lambda: _no_obstacle) -> None:
         self._cloud = cloud
-        self._obstacle = obstacle
+        self._obstacles = obstacles
         self._region = ""
         self._skus: Mapping[str, ResourceSku] | None = None
         self._facts = UNKNOWN_CLUSTER
@@ -59,13 +63,14 @@ class InstanceTypeCache:
         """The instance types of a region. `skus`: None if they are not known. `facts`: of its cluster."""
         if region == self._region and skus is self._skus and facts == self._facts and self._current():
             return self._types
+        obstacle = self._obstacles()
         answers: dict[Offering, str] = {}
 
-        def obstacle(offering: Offering) -> str:
-            answers[offering] = self._obstacle(offering)
+        def recorded(offering: Offering) -> str:
+            answers[offering] = obstacle(offering)
             return answers[offering]
 
-        found = self._cloud.instance_types(region, obstacle, skus, facts)
+        found = self._cloud.instance_types(region, recorded, skus, facts)
         self._types = InstanceTypes(
             types=found,
             well_known=_well_known(found),
@@ -76,4 +81,5 @@ class InstanceTypeCache:
         return self._types
 
     def _current(self) -> bool:
-        return all(self._obstacle(one) == known for one, known in self._answers.items())
+        obstacle = self._obstacles()
+        return all(obstacle(one) == known for one, known in self._answers.items())

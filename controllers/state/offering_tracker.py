@@ -169,9 +169,10 @@ class OfferingTracker:
         """What claims of this launch template may not request now though others may, each with the cause."""
         return self._unavailable_offerings.refused(template, now)
 
-    def obstacle(self, offering: Offering, now: float) -> str:
-        """Why no claim that is created now could request this offering; "" if one could."""
-        return self._unavailable_offerings.obstacle(offering, now) or self._quota.obstacle(offering, now)
+    def obstacles(self, now: float) -> Callable[[Offering], str]:
+        """Tells why no claim that is created now could request an offering; "" if one could."""
+        failed, lacking = self._unavailable_offerings.obstacles(now), self._quota.obstacles(now)
+        return lambda offering: failed(offering) or lacking(offering)
 
     def scarcity(self, claim: NodeClaim, own: Offering, now: float) -> str | None:
         """Why none of the offerings of this claim can be had for another machine once its own is deleted; "" if nothing

@@ -135,10 +135,15 @@ class QuotaReadings:
         """The PUT of this key was refused, its machine failed, or it is gone."""
         self._requested = [one for one in self._requested if one.key != key]
 
-    def obstacle(self, offering: Offering, now: float) -> str:
-        """Why a machine that nobody has requested yet has no quota; "" if it has, or if readings are not current."""
-        lacking = self._lacking(offering, self._counted(now))
-        return "" if lacking is None else f"{offering.size}: {lacking.text}"
+    def obstacles(self, now: float) -> Callable[[Offering], str]:
+        """Tells why a machine that nobody requested yet has no quota; "" if it has, or if readings are not current."""
+        counted = self._counted(now)
+
+        def obstacle(offering: Offering) -> str:
+            lacking = self._lacking(offering, counted)
+            return "" if lacking is None else f"{offering.size}: {lacking.text}"
+
+        return obstacle
 
     def is_current(self, now: float) -> bool:
         """Whether the last reading still counts."""

@@ -188,11 +188,16 @@ class UnavailableOfferings:
             if scope.concerns(template) and not scope.everyone and one.remaining(now) > 0
         )
 
-    def obstacle(self, offering: Offering, now: float) -> str:
-        """The failure for which no new claim could request an offering now; "" if one could."""
-        failed = (one for one in self._covering(offering) if one.remaining(now) > 0)
-        last = max(failed, key=lambda one: one.failed_at, default=None)
-        return f"{offering.size}: {last.failure.message or last.failure.reason}" if last is not None else ""
+    def obstacles(self, now: float) -> Callable[[Offering], str]:
+        """Tells the failure for which no new claim could request an offering now; "" if one could."""
+        unavailable = [one for one in self._entries.values() if one.remaining(now) > 0]
+
+        def obstacle(offering: Offering) -> str:
+            failed = (one for one in unavailable if self._covers(one.offering_scope, "", offering))
+            last = max(failed, key=lambda one: one.failed_at, default=None)
+            return f"{offering.size}: {last.failure.message or last.failure.reason}" if last is not None else ""
+
+        return obstacle
 
     def scarcity(self, offering: Offering, template: LaunchTemplate, now: float, *, besides: str = "") -> str:
         """The last failure of this offering within an hour, or since when it is unavailable, for a claim of this launch

@@ -155,7 +155,7 @@ def add_conditions(
     """
     queue = manager.queue(NodeClaimDisruption)
     # Whether an instance type can be had now does not matter.
-    types = InstanceTypeCache(shared.clients.cloud, lambda _: "")
+    types = InstanceTypeCache(shared.clients.cloud)
     conditions = NodeClaimDisruption(
         shared.demand,
         shared.actuator,

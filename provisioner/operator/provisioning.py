@@ -224,9 +224,7 @@ def build_instance_types(
     cloud: Cloud, inventory: Inventory, supply: Supply, nodes: Callable[[], Iterable[Node]]
 ) -> Callable[[], InstanceTypes | None]:
     """Those of the cluster's region; None until the cluster was read and the first read of sizes ended."""
-    cache = InstanceTypeCache(
-        cloud, lambda offering: supply.tracker.obstacle(offering, asyncio.get_running_loop().time())
-    )
+    cache = InstanceTypeCache(cloud, lambda: supply.tracker.obstacles(asyncio.get_running_loop().time()))
 
     def current() -> InstanceTypes | None:
         if inventory.cluster is None or not supply.sku_watch.done:

@@ -156,7 +156,7 @@ def answer(
             " all are taken to be offered there\n"
         )
     try:
-        decided = decide(found, InstanceTypeCache(cloud, lambda _: "").in_region(region))
+        decided = decide(found, InstanceTypeCache(cloud).in_region(region))
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"

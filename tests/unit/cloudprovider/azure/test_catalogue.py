@@ -56,7 +56,7 @@ def test_a_size_that_is_not_in_the_list() -> None:
 def test_offerings_are_listed_again_only_after_a_change() -> None:
     """Of an obstacle, or of the list."""
     failed: set[str] = set()
-    cache = InstanceTypeCache(AksCloud(), lambda one: "failed" if one.size in failed else "")
+    cache = InstanceTypeCache(AksCloud(), lambda: lambda one: "failed" if one.size in failed else "")
     first = cache.in_region(REGION)
     assert cache.in_region(REGION) is first
     failed.add(T4)

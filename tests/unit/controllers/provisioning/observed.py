@@ -16,7 +16,7 @@ from provisioner.api.schedulable import SchedulablePod
 
 REGION = "eastus"
 CLOUD = AksCloud()
-TYPES = InstanceTypeCache(CLOUD, lambda _: "").in_region(REGION)
+TYPES = InstanceTypeCache(CLOUD).in_region(REGION)
 GPU = "nvidia.com/gpu"
 T4 = "Standard_NC4as_T4_v3"
 MOMENT = "2026-03-01T12:00:00Z"

@@ -312,7 +312,7 @@ def test_a_refused_request_concerns_its_launch_template() -> None:
     """No other claim, and not the phrase by which KAITO's RAGEngine gives up."""
     asking, _ = offering_tracker(A)
     refused(asking, A, 0.0, POLICY)
-    assert asking.obstacle(A, 1.0) == ""
+    assert asking.obstacles(1.0)(A) == ""
     ((scope, cause),) = asking.refused(template_of(claim().uid), 1.0)
     assert scope.covers(A, template_of(claim().uid))
     assert not scope.covers(A)

@@ -67,7 +67,7 @@ def test_a_claim_counts_before_and_after_its_request_once() -> None:
     assert left(readings, 3, {"a": T4}) == 0
     assert readings.fitting("a", (T4,), 3) == (T4,)
     assert readings.fitting("b", (T4,), 3) == ()
-    assert readings.obstacle(T4, 3).endswith("limit 16, used 16, needed 4")
+    assert readings.obstacles(3)(T4).endswith("limit 16, used 16, needed 4")
 
 
 def test_a_raised_limit_counts_at_once() -> None:
@@ -112,4 +112,4 @@ def test_quota_that_is_not_known_has_no_limit() -> None:
     readings.read(used(0), 0, 0)
     assert readings.left(("cores",), {}, 1) == {}
     assert readings.left((FAMILY,), {}, CURRENT_SECONDS + 1) == {}
-    assert readings.obstacle(T4, CURRENT_SECONDS + 1) == ""
+    assert readings.obstacles(CURRENT_SECONDS + 1)(T4) == ""
