@@ -24,6 +24,18 @@ from .schedule_input import REMEDY
 T = TypeVar("T", bound=KubeObject)
 
 
+class _Status(msgspec.Struct):
+    conditions: list[dict[str, Any]] | None = None
+
+
+class _Shape(msgspec.Struct):
+    """The parts of an object to which something is added."""
+
+    metadata: dict[str, Any]
+    spec: dict[str, Any] | None = None
+    status: _Status | None = None
+
+
 class Files(Kube):
     """Reads `get` and `list`; nothing else is supported."""
 
@@ -73,6 +85,11 @@ def _as_served(one: Document, now: datetime) -> Document:
     if one.error or not isinstance(meta, dict) or not isinstance(meta.get("name"), str):
         raise Refused(f"{one.source}: {one.error or 'it is no object with a name'}", REMEDY, USAGE)
     own = {"uid": meta["name"], "creationTimestamp": rfc3339(now)}
+    if body.get("kind") in ("Pod", "NodePool"):
+        try:
+            msgspec.convert(body, _Shape)
+        except msgspec.ValidationError as error:
+            raise Refused(f"{one.source}: {error}", REMEDY, USAGE) from None
     match body.get("kind"):
         case "Pod" if not (body.get("spec") or {}).get("nodeName"):
             added, own = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}, own | IN_DEFAULT

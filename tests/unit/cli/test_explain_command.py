@@ -165,12 +165,29 @@ def test_an_object_that_cannot_be_found(explained: Any, written: str, code: int,
     assert len(err.splitlines()) == 2
 
 
-def test_a_file_that_cannot_be_decoded(explained: Any) -> None:
-    """The object is named."""
-    broken = node_pool("broken") | {"spec": {"template": 1}}
-    code, _, err = explained("np/broken", items=[broken])
-    assert code == 2
-    assert "cluster.json, item 1: Expected `object`, got `int`" in err
+BROKEN = [
+    (node_pool("broken"), {"spec": {"template": 1}}, "Expected `object`, got `int` - at `$.spec.template`"),
+    (node_pool("broken"), {"status": []}, "Expected `object | null`, got `array` - at `$.status`"),
+    (
+        node_pool("broken"),
+        {"status": {"conditions": "x"}},
+        "Expected `array | null`, got `str` - at `$.status.conditions`",
+    ),
+    (
+        node_pool("broken"),
+        {"status": {"conditions": [1]}},
+        "Expected `object`, got `int` - at `$.status.conditions[0]`",
+    ),
+    (pod("broken"), {"spec": "x"}, "Expected `object | null`, got `str` - at `$.spec`"),
+]
+
+
+@pytest.mark.parametrize(("body", "part", "why"), BROKEN)
+def test_a_file_that_cannot_be_decoded(explained: Any, body: Any, part: Any, why: str) -> None:
+    """The object and its field are named."""
+    code, out, err = explained("broken", items=[body | part])
+    assert (code, out) == (2, "")
+    assert f"cluster.json, item 1: {why}\n" in err
 
 
 FORMS = [
