@@ -1,12 +1,16 @@
 """`explain` of a NodePool: what each machine costs, why it stays, and what disruption would do now."""
 
+import math
+
 from controllers.disruption.candidates import price_of
+from controllers.disruption.expiration import expires_at
 from controllers.disruption.machine import Machine, budget_use
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
 from provisioner.api.causes import REASONS
 from provisioner.api.nodepool import NodePool
+from provisioner.api.time import format_duration
 
 from .explain_answer import Answer, Entry, prices_of, usd
 from .explain_pod import where_of
@@ -25,20 +29,26 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
     """The machines of the NodePool. Disruption is decided for all NodePools, whose machines take each other's pods."""
     machines, unusable = world.provisioning.machines.of(pool), why_unusable(pool)
     decided = PassOutput(commands=(), blocked={}) if unusable else await _decided(world)
-    commands = {name: command for command in decided.commands for name in command.nodes}
+    left = {_name(one): _seconds_left(world, one, pool) for one in machines}
+    expired = tuple(name for name, seconds in left.items() if seconds <= 0)
+    commands = {name: command.reason for command in decided.commands for name in command.nodes}
+    commands |= dict.fromkeys(expired, "Expired")
     rows = {
-        name: _machine(world, one, commands, decided) for name, one in sorted((_name(one), one) for one in machines)
+        name: _machine(world, one, commands.get(name, ""), decided.blocked.get(name, ""), left[name])
+        for name, one in sorted((_name(one), one) for one in machines)
     }
     price, count = sum(one.price or 0.0 for one in rows.values()), len(rows.keys() & commands.keys())
     verdict = f"{count or 'none'} would be disrupted now"
     budgets = {reason: budget_use(pool, machines, reason, world.now) for reason in REASONS}
     used, own = pool.status.resources, [one for one in decided.commands if not rows.keys().isdisjoint(one.nodes)]
+    if expired:
+        own.append(CommandOutput(reason="Expired", decision="delete", nodes=expired, replacements=(), saving=0.0))
     return Answer(
         kind="NodePool",
         name=pool.name,
         answer=f"{counted(len(rows), 'machine')}, {usd(price)}; {verdict}",
         facts={
-            "ready": f"no, nothing is bought or disrupted: {unusable}" if unusable else "yes",
+            "ready": f"no, nothing is bought, replaced or consolidated: {unusable}" if unusable else "yes",
             "replicas": "" if pool.spec.replicas is None else str(pool.spec.replicas),
             "limits": ", ".join(
                 f"{key} {used.get(key, 0)} of {most}" for key, most in sorted(pool.spec.limits.items())
@@ -60,22 +70,29 @@ async def _decided(world: World) -> PassOutput:
     return pass_over(view)
 
 
-def _machine(world: World, one: Machine, commands: dict[str, CommandOutput], decided: PassOutput) -> Entry:
+def _seconds_left(world: World, one: Machine, pool: NodePool) -> float:
+    """Until it expires, which no budget, no pod and no annotation delays; infinity without an end."""
+    at = None if one.going else expires_at(one.claim, (pool,))
+    return math.inf if at is None else (at - world.now).total_seconds()
+
+
+def _machine(world: World, one: Machine, reason: str, blocked: str, left: float) -> Entry:
+    """`reason`: why it would be removed now. `blocked`: why not by a method. `left`: seconds until it expires."""
     name, pods = _name(one), counted(sum(pod.own for pod in one.pods), "pod")
     known = {**one.claim.metadata.labels, **(one.node.metadata.labels if one.node is not None else {})}
     size, zone, kind = (known.get(key, "") for key in (labels.INSTANCE_TYPE, labels.ZONE, labels.CAPACITY_TYPE))
     if one.going:
         why = "its removal or its replacement has begun"
-    elif name in commands:
-        why = f"would be removed now: {commands[name].reason}"
+    elif reason:
+        why = f"would be removed now: {reason}"
     else:
-        reasons = dict.fromkeys(filter(None, (decided.blocked.get(name, ""), one.blocked)))
-        why = f"stays: {'; '.join(reasons) or NOTHING}"
+        why = f"stays: {'; '.join(dict.fromkeys(filter(None, (blocked, one.blocked)))) or NOTHING}"
     try:
         price = price_of(one, world.types.types)
     except ValueError:
         price = None
-    answer = ", ".join(filter(None, (phase_of(one.claim), f"{size}{where_of(zone)}", kind, pods)))
+    expires = f"expires in {format_duration(left)}" if 0 < left < math.inf else ""
+    answer = ", ".join(filter(None, (phase_of(one.claim), f"{size}{where_of(zone)}", kind, expires, pods)))
     return Entry(name=name, answer=answer, price=price, why=why)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 
 import pytest
 
@@ -9,7 +10,7 @@ from provisioner.simulator.audit_log import Call
 from tests.world.claims import ready
 from tests.world.commands import WHO, Ended, explain, written
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
-from tests.world.disruption.test_emptiness import disruption, fleet, leaving
+from tests.world.disruption.test_emptiness import disruption, fleet, leaving, phase
 from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.nodeclaim.test_quota import NO_QUOTA
@@ -139,6 +140,29 @@ async def test_the_machines_of_a_nodepool(sim: Sim) -> None:
     ended = await explain(sim, "np/gpu")
     assert "its removal or its replacement has begun" in ended.out
     assert written(sim) == []
+
+
+@simulated()
+async def test_a_machine_that_expires(sim: Sim) -> None:
+    """It is said how long the machine with a pod stays, whatever protects it; then that it goes, as it does."""
+    await sim.apply(node_class())
+    body = node_pool(disruption=disruption("Never"))
+    body["spec"]["template"]["spec"]["expireAfter"] = "1h"
+    await sim.apply(body)
+    await sim.start_controller()
+    await pending(sim, pod("train"))
+    await sim.until(lambda: phase(sim, "train") == "Running", 1800.0, "the pod runs")
+    text = " ".join((await explain(sim, "np/gpu")).out.split())
+    assert re.search(r'on-demand, expires in 5\dm(\d+s)?, 1 pod stays: NodePool "gpu" has consolidation disabled', text)
+    await sim.stop_controller()
+    await asyncio.sleep(60 * MINUTE)
+    ended = await explain(sim, "np/gpu", "-o", "json")
+    answer = json.loads(ended.out)
+    assert answer["answer"] == "1 machine, 0.658 USD/h; 1 would be disrupted now"
+    assert [one["why"] for one in answer["parts"]["machines"]] == ["would be removed now: Expired"]
+    assert [one["name"] for one in answer["parts"]["disruptionNow"]] == ["Expired"]
+    await sim.start_controller("ctl1")
+    await sim.until(lambda: leaving(sim), 120.0, "the machine is removed")
 
 
 @simulated()
