@@ -19,8 +19,8 @@ from .schedule_codec import CommandOutput, PassOutput, pass_over
 from .tables import counted
 
 MEMORY = (
-    "when pods last changed on a machine (the condition Consolidatable counts instead), and on which machines pods are"
-    " expected: only the running controller remembers them"
+    "when pods last changed on a machine (the condition Consolidatable counts instead), on which machines pods are"
+    " expected, and which replacements were undone, whose machines wait: only the running controller remembers them"
 )
 NOTHING = "no method of disruption concerns it"
 

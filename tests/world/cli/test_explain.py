@@ -7,9 +7,11 @@ import re
 import pytest
 
 from provisioner.simulator.audit_log import Call
+from provisioner.simulator.azure import faults
 from tests.world.claims import ready
 from tests.world.commands import WHO, Ended, explain, written
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
+from tests.world.disruption.test_drift import drift, live, passes, static
 from tests.world.disruption.test_emptiness import disruption, fleet, leaving, phase
 from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.nodeclaim.test_main_job import NAME
@@ -140,6 +142,21 @@ async def test_the_machines_of_a_nodepool(sim: Sim) -> None:
     ended = await explain(sim, "np/gpu")
     assert "its removal or its replacement has begun" in ended.out
     assert written(sim) == []
+
+
+@simulated()
+async def test_a_machine_whose_replacement_was_undone(sim: Sim) -> None:
+    """The controller waits before it tries again, which it alone knows: the answer says so."""
+    await static(sim, 1)
+    sim.cloud.faults.append(faults.capacity())
+    drift(sim, "gpu-1")
+    await sim.until(lambda: live(sim) == ["gpu-1", "gpu-2"], 120.0, "the replacement is requested")
+    await sim.until(lambda: len(claims_of(sim)) == 1, 3600.0, "it is undone")
+    ended = await explain(sim, "np/gpu")
+    assert first(ended).endswith("1 would be disrupted now")
+    assert "which replacements were undone, whose machines wait" in " ".join(ended.out.split())
+    await passes(sim, 300.0)
+    assert live(sim) == ["gpu-1"]
 
 
 @simulated()
