@@ -18,7 +18,10 @@ from .explain_answer import Answer, Entry, prices_of, usd
 from .explain_claim import explain_claim
 from .explain_world import World
 
-MEMORY = "Nodes that kube-scheduler refused, and how long pods wait: only the running controller remembers them"
+MEMORY = (
+    "Nodes that kube-scheduler refused, how long pods wait, and offerings that lately failed for NodeClaims that are"
+    " gone: only the running controller remembers them"
+)
 NAMES_MAX = 5
 
 

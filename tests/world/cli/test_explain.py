@@ -10,7 +10,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import faults
 from tests.world.claims import ready
 from tests.world.commands import WHO, Ended, explain, written
-from tests.world.demand import claims_of, node_class, node_pool, pending, pod
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
 from tests.world.disruption.test_drift import drift, live, passes, static
 from tests.world.disruption.test_emptiness import disruption, fleet, leaving, phase
 from tests.world.harness import SIZE, Sim, node_claim, simulated
@@ -122,6 +122,29 @@ async def test_the_machine_of_a_pod_is_the_one_that_is_bought(sim: Sim) -> None:
     assert claim["metadata"]["labels"]["karpenter.sh/nodepool"] == "t4"
     ended = await explain(sim, "train")
     assert first(ended).startswith(f"Pod default/train: has room on nodeclaim/{claim['metadata']['name']}, waiting for")
+
+
+@simulated()
+async def test_an_offering_that_failed_for_a_claim_that_is_gone(sim: Sim) -> None:
+    """The controller does not try it again yet, and buys a dearer machine: the answer says that this is not known."""
+    key = "node.kubernetes.io/instance-type"
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=[{"key": key, "operator": "In", "values": [T4]}]))
+    sim.cloud.faults.append(faults.capacity(size=T4))
+    await sim.start_controller()
+    await pending(sim, pod("first"))
+    await asyncio.sleep(11 * MINUTE)
+    sim.store.delete("pods", "first", "default")
+    await sim.until(lambda: not claims_of(sim), 600.0, "the NodeClaim is gone")
+    either = node_pool(requirements=[{"key": key, "operator": "In", "values": [T4, SIZE]}])["spec"]["template"]
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"template": either}})
+    await asyncio.sleep(5)
+    await pending(sim, pod("train"))
+    ended = await explain(sim, "train")
+    assert f"a new {T4}, 0.658 USD/h" in first(ended)
+    assert "offerings that lately failed for NodeClaims that are gone" in " ".join(ended.out.split())
+    (claim,) = await sim.until(lambda: claims_of(sim), 60.0, "a NodeClaim is created")
+    assert [one["values"] for one in claim["spec"]["requirements"] if one["key"] == key] == [[SIZE]]
 
 
 @simulated()
