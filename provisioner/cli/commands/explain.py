@@ -45,6 +45,7 @@ TYPES: Mapping[str, Resource[Any]] = {
 }
 FILES = "not read for objects in files"
 NO_SETTINGS = "not read; set ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, and log in (az login)"
+DISABLED = "NodePools are disabled by --node-pools, NODE_POOLS or nodePools.enabled of the chart"
 FORMS = "Write nodeclaim/NAME, nodepool/NAME or pod/NAMESPACE/NAME, or a name."
 
 
@@ -86,8 +87,9 @@ async def explain(tools: Tools, about: Target, *, without_azure: str, location: 
     """The answer about one object. Raises Refused."""
     try:
         found, resource = await _look_up(tools.clients.kube, about)
-        if ignored := _ignored(found):
-            return Answer(kind=resource.kind, name=about.name, answer=ignored)
+        if ignored := _ignored(found, node_pools=tools.config.node_pools):
+            name = f"{about.namespace}/{about.name}" if resource.namespaced else about.name
+            return Answer(kind=resource.kind, name=name, answer=ignored)
         pods = resource is not NODECLAIMS
         world = await read_world(tools, without_azure=without_azure, location=location, pods=pods)
     except KubeError as error:
@@ -100,13 +102,17 @@ async def explain(tools: Tools, about: Target, *, without_azure: str, location: 
     return await explain_pod(world, f"{about.namespace}/{about.name}")
 
 
-def _ignored(found: NodeClaim | NodePool | SchedulablePod) -> str:
-    """Why the controller ignores the object, "" if it does not."""
+def _ignored(found: NodeClaim | NodePool | SchedulablePod, *, node_pools: bool) -> str:
+    """Why the controller ignores the object, "" if it does not. `node_pools`: whether these are enabled."""
     match found:
         case NodeClaim() if not managed(found):
             reference = found.spec.node_class_ref
         case NodePool() if not is_own(found.spec.template.spec.node_class_ref):
             reference = found.spec.template.spec.node_class_ref
+        case NodePool() if not node_pools:
+            return f"ignored, {DISABLED}"
+        case SchedulablePod() if not (node_pools or found.spec.node_name):
+            return f"no machine is bought for it: {DISABLED}"
         case _:
             return ""
     return f"ignored, another controller serves its nodeClassRef {reference.group}/{reference.kind}"

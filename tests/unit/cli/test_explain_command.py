@@ -95,6 +95,19 @@ def test_a_pod_that_needs_no_decision(explained: Any, spec: Any, why: str) -> No
     assert out.splitlines()[0] == f"Pod default/train: {expected}"
 
 
+def test_without_node_pools(explained: Any) -> None:
+    """A controller with this setting buys and disrupts nothing: no machine is announced, and the setting is named."""
+    disabled = "NodePools are disabled by --node-pools, NODE_POOLS or nodePools.enabled of the chart"
+    items = [*POOLS, pod("train"), pod("web", nodeName="other")]
+    for name, answer in (
+        ("pod/train", f"Pod default/train: no machine is bought for it: {disabled}"),
+        ("np/t4", f"NodePool t4: ignored, {disabled}"),
+        ("pod/web", "Pod default/web: is on Node other"),
+    ):
+        _, out, _ = explained(name, "--node-pools=false", items=items)
+        assert " ".join(out.partition("\n\n")[0].split()) == answer
+
+
 def test_a_pod_with_room_on_a_claim(explained: Any) -> None:
     """A NodeClaim that is on its way has room: no other machine is bought, and the answer is what it waits for."""
     claim = node_claim("a100-1", size=A100, labels={}) | {"status": {"conditions": [condition("Launched", "Creating")]}}
