@@ -59,6 +59,8 @@ class Target(NamedTuple):
 
 def target(written: str, namespace: str) -> Target:
     """The object that an argument names, as kubectl reads it. Raises Refused."""
+    if not is_name(namespace):
+        raise Refused(f"--namespace={namespace}: it is not the name of a namespace", "Set it to one.", USAGE)
     kind, slash, rest = written.partition("/")
     resource = TYPES.get(kind.removesuffix(".karpenter.sh").lower()) if slash else None
     if slash and resource is None:

@@ -218,6 +218,14 @@ def test_the_forms_of_an_argument(written: str, kind: str, namespace: str, name:
     assert ([one.kind for one in found.resources], found.namespace, found.name) == ([kind], namespace, name)
 
 
+@pytest.mark.parametrize("namespace", ["", "..", "a/b"])
+def test_a_flag_that_is_no_namespace(namespace: str) -> None:
+    """The flag and its value are named, not the object."""
+    with pytest.raises(Refused) as refused:
+        target("pod/train", namespace)
+    assert refused.value.cause == f"--namespace={namespace}: it is not the name of a namespace"
+
+
 def test_a_namespace_that_cannot_exist() -> None:
     """It would change the path of a request."""
     with pytest.raises(Refused, match="does not name an object"):
