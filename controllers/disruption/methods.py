@@ -1,7 +1,8 @@
 """The methods of disruption, in the order in which they are tried, and one pass over them.
 
 The controllers of disruption, `schedule --disrupt` and `explain` run the same pass. A command uses the budgets of the
-methods after it. Expiration is no method: no budget delays it, and nothing is created before.
+methods after it, which keep the machines that take its pods. Expiration is no method: no budget delays it, and nothing
+is created before.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller,
 https://github.com/kubernetes-sigs/karpenter/blob/v1.14.1/pkg/controllers/disruption/controller.go (NewMethods).

@@ -6,11 +6,13 @@ from datetime import datetime
 import msgspec
 
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.nominations import NOMINATED_SECONDS
 from controllers.provisioning.observed import Observed
 from provisioner.api.causes import Reason
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_member
 
+from .blockers import NOMINATED
 from .command import Command
 from .machine import Machine, budget_left
 from .retries import Undone
@@ -47,11 +49,12 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         return self.undone.get(reason, NOTHING_UNDONE)
 
     def after(self, command: Command) -> "View":
-        """The view when the command has begun: its machines use the budgets, and its replacements the agent pools."""
+        """The view when the command has begun: its machines use the budgets, and its replacements the agent pools.
+
+        The machines to which it moves pods are kept for them.
+        """
         uids = {one.claim.uid for one in command.machines}
-        machines = tuple(
-            msgspec.structs.replace(one, leaving=True) if one.claim.uid in uids else one for one in self.machines
-        )
+        machines = tuple(_after(one, command, leaving=one.claim.uid in uids) for one in self.machines)
         observed = self.observed
         if observed.max_new is not None:
             left = max(0, observed.max_new - len(command.replacements))
@@ -59,6 +62,19 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
         owners = (one for one in self.node_pools if any(is_member(machine.claim, one) for machine in command.machines))
         changed = consolidation_budgets((one for one in owners if one.name in self.budgets), machines, self.now)
         return msgspec.structs.replace(self, machines=machines, observed=observed, budgets={**self.budgets, **changed})
+
+
+def _after(one: Machine, command: Command, *, leaving: bool) -> Machine:
+    if leaving:
+        return msgspec.structs.replace(one, leaving=True)
+    if one.node is None or one.node.name not in command.destinations:
+        return one
+    return msgspec.structs.replace(
+        one,
+        nominated_seconds=NOMINATED_SECONDS,
+        blocked=one.blocked or NOMINATED,
+        blocked_eventually=one.blocked_eventually or NOMINATED,
+    )
 
 
 def consolidation_budgets(

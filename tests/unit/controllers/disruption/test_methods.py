@@ -5,7 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.disruption.blockers import Unreported
+from controllers.disruption.blockers import NOMINATED, Unreported
 from controllers.disruption.drift import NO_BUDGET
 from controllers.disruption.emptiness import BUDGET
 from controllers.disruption.methods import METHODS, Pass
@@ -13,7 +13,7 @@ from controllers.disruption.search import NOT_CHEAPER
 from controllers.disruption.static_drift import NO_AGENT_POOL, static_drift
 from provisioner.api.time import EARLIEST
 
-from .fleet import D8, NOW, T4, T4_16, UP, Fleet, pool
+from .fleet import D8, NOW, T4, T4_16, T4_64, UP, Fleet, pool
 
 DRIFTED = (*UP, "Drifted")
 QUIET: dict[str, Any] = {"quiet_since": EARLIEST}
@@ -79,6 +79,17 @@ def test_a_cause_of_drift_comes_before_that_of_emptiness() -> None:
     done = run(budget("0").add("a", T4, up=DRIFTED, **QUIET))
     assert done.kept == {"a": NO_BUDGET}
     assert isinstance(done.kept["a"], Unreported)
+
+
+@pytest.mark.parametrize(("spec", "pods"), [({"replicas": 1}, []), ({}, [(1, 1)])])
+def test_a_machine_that_takes_pods_of_a_command_is_kept(spec: dict[str, Any], pods: list[tuple[float, int]]) -> None:
+    """As in the controller, which expects the pods there: neither another method nor the same one removes it."""
+    fleet = Fleet(pool("first", **spec), pool("other"))
+    fleet.add("a", T4_64, [(1, 1)], of="first", up=DRIFTED).add("b", T4_64, pods, of="other", up=DRIFTED)
+    done = run(fleet)
+    assert found(done) == [("Drifted", ("a",))]
+    assert done.commands[0].destinations == ("b",)
+    assert done.kept == {"b": NOMINATED}
 
 
 def static(limit: str = "", names: str = "abc") -> Fleet:
