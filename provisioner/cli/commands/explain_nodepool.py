@@ -10,6 +10,7 @@ from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
 from provisioner.api.causes import REASONS
 from provisioner.api.nodepool import NodePool
+from provisioner.api.object_errors import OBJECT_ERRORS
 from provisioner.api.time import format_duration
 
 from .explain_answer import Answer, Entry, prices_of, usd
@@ -23,22 +24,30 @@ MEMORY = (
     " expected, and which replacements were undone, whose machines wait: only the running controller remembers them"
 )
 NOTHING = "no method of disruption concerns it"
+UNKNOWN = "whether a method of disruption concerns it is not known"
 
 
 async def explain_nodepool(world: World, pool: NodePool) -> Answer:
     """The machines of the NodePool. Disruption is decided for all NodePools, whose machines take each other's pods."""
     machines, unusable = world.provisioning.machines.of(pool), why_unusable(pool)
-    decided = PassOutput(commands=(), blocked={}) if unusable else await _decided(world)
+    decided, failed = PassOutput(commands=(), blocked={}), ""
+    if not unusable:
+        try:
+            decided = await _decided(world)
+        except OBJECT_ERRORS as error:
+            failed = f"what disruption would do: {error}; correct the object"
     left = {_name(one): _seconds_left(world, one, pool) for one in machines}
     expired = tuple(name for name, seconds in left.items() if seconds <= 0)
     commands = {name: command.reason for command in decided.commands for name in command.nodes}
     commands |= dict.fromkeys(expired, "Expired")
     rows = {
-        name: _machine(world, one, commands.get(name, ""), decided.blocked.get(name, ""), left[name])
+        name: _machine(
+            world, one, commands.get(name, ""), decided.blocked.get(name, UNKNOWN if failed else ""), left[name]
+        )
         for name, one in sorted((_name(one), one) for one in machines)
     }
     price, count = sum(one.price or 0.0 for one in rows.values()), len(rows.keys() & commands.keys())
-    verdict = f"{count or 'none'} would be disrupted now"
+    verdict = f"{count or 'none'} would be disrupted now" if not failed else "disruption is not known"
     budgets = {reason: budget_use(pool, machines, reason, world.now) for reason in REASONS}
     used, own = pool.status.resources, [one for one in decided.commands if not rows.keys().isdisjoint(one.nodes)]
     if expired:
@@ -60,7 +69,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
             "prices": prices_of(world.region),
         },
         parts={"disruptionNow": tuple(map(_command, own)), "machines": tuple(rows.values())},
-        unknown=(*world.unread, MEMORY),
+        unknown=(*world.unread, *filter(None, [failed]), MEMORY),
     )
 
 

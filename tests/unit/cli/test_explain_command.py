@@ -14,7 +14,7 @@ from provisioner.api.time import rfc3339
 from provisioner.cli.commands.explain import target
 from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.main import run_command
-from tests.unit.controllers.disruption.fleet import D4, T4, Fleet, pool
+from tests.unit.controllers.disruption.fleet import D4, T4, UP, Fleet, pool
 from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import node_claim
 
@@ -144,11 +144,9 @@ def test_a_claim_of_another_controller(explained: Any) -> None:
 def test_a_nodepool(explained: Any) -> None:
     """What each machine costs and why it stays; the empty one would be removed."""
     fleet = Fleet(pool(disruption={"consolidateAfter": "1m"})).add("empty", T4).add("busy", D4)
-    found = {"NodePool": fleet.pools, "Node": fleet.nodes, "NodeClaim": fleet.claims}
-    items = [{"kind": kind, **json.loads(msgspec.json.encode(one))} for kind, many in found.items() for one in many]
     web = pod("web", gpus=0, nodeName="busy") | {"status": {"phase": "Running"}}
     web["metadata"]["annotations"] = {"karpenter.sh/do-not-disrupt": "true"}
-    code, out, err = explained(f"np/{fleet.pools[0].name}", "-o", "json", items=[*items, web])
+    code, out, err = explained(f"np/{fleet.pools[0].name}", "-o", "json", items=[*objects(fleet), web])
     assert (code, err) == (0, "")
     answer = json.loads(out)
     assert answer["answer"].endswith("; 1 would be disrupted now")
@@ -156,6 +154,24 @@ def test_a_nodepool(explained: Any) -> None:
     assert machines["empty"] == "would be removed now: Empty"
     assert 'Pod has "karpenter.sh/do-not-disrupt" annotation (Pod=default/web)' in machines["busy"]
     assert [one["name"] for one in answer["parts"]["disruptionNow"]] == ["Empty"]
+
+
+def test_a_nodepool_beside_one_that_cannot_be_read(explained: Any) -> None:
+    """The API server accepts no such operator; a file can have it. The machines are listed, and the cause is named."""
+    near = {"key": "disk", "operator": "Near", "values": ["fast"]}
+    fleet = Fleet(pool("wrong", replicas=1, requirements=[near]), pool())
+    fleet.add("drifted", T4, of="wrong", up=(*UP, "Drifted")).add("fine", T4)
+    code, out, err = explained("np/gpu", items=objects(fleet))
+    assert (code, err) == (0, "")
+    text = " ".join(out.split())
+    assert text.startswith("NodePool gpu: 1 machine, 0.526 USD/h; disruption is not known ")
+    assert "stays: whether a method of disruption concerns it is not known" in text
+    assert "what disruption would do: NodePool wrong: disk: unknown operator 'Near'" in text
+
+
+def objects(fleet: Fleet) -> list[Any]:
+    found = {"NodePool": fleet.pools, "Node": fleet.nodes, "NodeClaim": fleet.claims}
+    return [{"kind": kind, **json.loads(msgspec.json.encode(one))} for kind, many in found.items() for one in many]
 
 
 WRONG = [
