@@ -46,7 +46,8 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
         )
         for name, one in sorted((_name(one), one) for one in machines)
     }
-    price, count = sum(one.price or 0.0 for one in rows.values()), len(rows.keys() & commands.keys())
+    prices, count = [one.price for one in rows.values() if one.price is not None], len(rows.keys() & commands.keys())
+    unpriced = f", {len(rows) - len(prices)} of unknown price" if len(prices) < len(rows) else ""
     verdict = f"{count or 'none'} would be disrupted now" if not failed else "disruption is not known"
     budgets = {reason: budget_use(pool, machines, reason, world.now) for reason in REASONS}
     used, own = pool.status.resources, [one for one in decided.commands if not rows.keys().isdisjoint(one.nodes)]
@@ -55,7 +56,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
     return Answer(
         kind="NodePool",
         name=pool.name,
-        answer=f"{counted(len(rows), 'machine')}, {usd(price)}; {verdict}",
+        answer=f"{counted(len(rows), 'machine')}, {usd(sum(prices))}{unpriced}; {verdict}",
         facts={
             "ready": f"no, nothing is bought, replaced or consolidated: {unusable}" if unusable else "yes",
             "replicas": "" if pool.spec.replicas is None else str(pool.spec.replicas),

@@ -156,6 +156,13 @@ def test_a_nodepool(explained: Any) -> None:
     assert [one["name"] for one in answer["parts"]["disruptionNow"]] == ["Empty"]
 
 
+def test_a_price_that_is_not_known(explained: Any) -> None:
+    """A machine without a known price, as before its launch, costs something; the sum does not pretend otherwise."""
+    fleet = Fleet(pool()).add("a", T4).add("new", T4, up=(), labels={"node.kubernetes.io/instance-type": ""})
+    _, out, _ = explained("np/gpu", items=objects(fleet))
+    assert out.startswith("NodePool gpu: 2 machines, 0.526 USD/h, 1 of unknown price; ")
+
+
 def test_a_nodepool_beside_one_that_cannot_be_read(explained: Any) -> None:
     """The API server accepts no such operator; a file can have it. The machines are listed, and the cause is named."""
     near = {"key": "disk", "operator": "Near", "values": ["fast"]}
