@@ -6,7 +6,8 @@ wins, then fewer machines, then names. A preference of a pod is given up only wh
 """
 
 from collections.abc import Collection, Iterable, Iterator
-from operator import attrgetter
+from functools import reduce
+from operator import attrgetter, or_
 
 import msgspec
 
@@ -15,6 +16,7 @@ from provisioner.api.requirements import Requirements
 
 from . import reasons
 from .attempt import attempt
+from .bitsets import bits
 from .bounds import Bound, Bounds
 from .candidates import candidates
 from .claims import Claims
@@ -142,10 +144,22 @@ class Solver:
                 break
             groups = {pod.key for pod in pods if pod.name in left}
             first |= {pod.name for pod in pods if pod.key in groups}
-            last = attempt(cluster, problem, Way(first=first), steps)
-            if not last.ended and not last.exceeded:
-                best = min(best, last, key=attrgetter("rank"))
+            last, before = attempt(cluster, problem, Way(first=first), steps), best
+            best = _better(best, last)
+            buys_again = best is before and not best.left_pods
+            for zone in self._paid_zones(pods, first, problem) if buys_again else ():
+                best = _better(best, attempt(cluster, problem, Way(first=first, lean=zone), steps))
         return best
+
+    def _paid_zones(self, pods: Iterable[Pod], first: Collection[str], problem: Problem) -> list[str]:
+        """The zones of existing machines that take one of these pods with topology constraints.
+
+        Of equally loaded zones, others may need the machines in the one that is chosen.
+        """
+        specs = {id(pod.spec): pod.spec for pod in pods if pod.name in first and pod.spec.topology}
+        takers = reduce(or_, (self._least().takers(spec, problem.takers) for spec in specs.values()), 0)
+        known = (self._index.hosts[position].labels for position in bits(takers))
+        return sorted({one[ZONE] for one in known if ZONE in one})
 
     def _is_best(self, found: Outcome, problem: Problem) -> bool:
         """Whether no way can lead to a better result: all pods have a place, at the least price that is possible."""
@@ -198,6 +212,10 @@ class Solver:
             selection = self._cluster.selection
             self._only_existing = Cluster(snapshot, offers, selection, Claims(snapshot, offers), self._index)
         return self._only_existing
+
+
+def _better(best: Outcome, found: Outcome) -> Outcome:
+    return best if found.ended or found.exceeded else min(best, found, key=attrgetter("rank"))
 
 
 def _divided(cluster: Cluster, problem: Problem, steps: Steps, number: int) -> Outcome:

@@ -20,7 +20,8 @@ class Way(NamedTuple):
     take, and of those to pods whose own machines are dearest. `one_by_one`: each group with domains gets its machines
     before the next one chooses domains. `within_limits`: domains are chosen for what limits still allow.
     `cheap_domains`: of the domains that a spread allows, the cheapest one is chosen instead of the least loaded one.
-    `lean`: of equally loaded domains the one with this value of a label, so that groups share machines there.
+    `lean`: of equally loaded domains the one with this value of a label, so that groups share machines there, or leave
+    others to those that need them.
     `few_domains`: as many pods of a group in one domain as a spread allows, so that they share machines there.
     `first`: the pods whose groups are placed before all others.
     """

@@ -61,3 +61,16 @@ def test_a_zone_that_other_pods_require() -> None:
         pod("worker", gpus=1, nodeSelector={ZONE: "z2"}, **required("podAffinity", "server")),
     ]
     assert dict(decide(pods=wanted).errors) == {}
+
+
+def test_paid_machines_of_a_zone_that_others_take_too() -> None:
+    """The large pod fits both machines. The spread pod must run in z2, since its selector counts the others in z1."""
+    wanted = [
+        *(pod(f"a{n}", gpus=1, labels={"app": "a"}) for n in range(2)),
+        pod("large", gpus=4, labels={"app": "a"}),
+        pod("spread", gpus=2, labels={"app": "a"}, **spread("a")),
+    ]
+    paid = [node(f"{n}-small", "t4-1") for n in range(2)] + [node("4", "t4-4", zone="z2"), node("5", "t4-4")]
+    decision = decide(pods=wanted, nodes=paid)
+    assert (dict(decision.errors), decision.price) == ({}, 0.0)
+    assert decision.existing["4"] == ("default/spread",)
