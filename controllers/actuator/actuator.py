@@ -4,6 +4,7 @@ Writes pass the fence of the client (`Kube.fenced`) or of the cloud's actuator. 
 and the Events of its step. A failed request is a result, not an exception, so that the plan can handle it.
 """
 
+import msgspec
 import structlog
 
 from cloudprovider.interface import Instance
@@ -77,6 +78,10 @@ class Actuator:
         except KubeError as error:
             record = log.warning if error.refused else log.debug  # conflicts are normal
             record("the API server refused a write", step=type(step).__name__, error=str(error))
+            if error.refused and isinstance(step, PatchClaim) and step.overdue:
+                # The deadline has passed all the same. The record is tried again, and the message may change meanwhile.
+                for event in step.events:
+                    self.record_event(step.claim, msgspec.structs.replace(event, apart_seconds=event.repeat_seconds))
             return KubeFailed(error=error)
         log.debug("wrote", step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
         # That of a creation is recorded whatever the answer is.

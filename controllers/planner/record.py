@@ -38,7 +38,7 @@ def record(f: Facts, claim: NodeClaim, updates: Mapping[str, ConditionUpdate]) -
 
 
 def _event(update: ConditionUpdate) -> Event:
-    """Once, also if the record of it is lost."""
+    """Once, also if the record of it is refused or lost."""
     return Event(type="Warning", reason=update.reason, message=update.text, repeat_seconds=EVENT_TTL_SECONDS)
 
 

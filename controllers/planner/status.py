@@ -24,7 +24,6 @@ from provisioner.api import conditions, labels, reasons
 from provisioner.api.causes import EventType
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.runtime.objects import EVENT_TTL_SECONDS
 
 ConditionUpdates = Mapping[str, ConditionUpdate]
 
@@ -119,13 +118,12 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
         unchanged = before is not None and (before.status, before.reason) == (update.status, update.reason)
         usual = (update.usual or update.reason in WITHOUT_EVENT) and not update.warning
         usual = usual and not (update.reason == reasons.LAUNCHED and _choice(f))
-        # The Event of a deadline that has just passed comes with its record, if that is not refused.
-        late = bool(update.overdue) and name not in recorded
-        if ("PatchClaim" in f.refused) if late else not (unchanged or usual):
+        # The Event of a deadline that has just passed comes with its record.
+        late = update.overdue and name not in recorded
+        if not (unchanged or usual or late):
             words = text or _event_message(f, claim, name)
             kind: EventType = "Warning" if update.warning else "Normal"
-            apart = EVENT_TTL_SECONDS if late else 0.0  # nothing records that it was reported
-            events.append(Event(type=kind, reason=update.reason, message=words, apart_seconds=apart))
+            events.append(Event(type=kind, reason=update.reason, message=words))
     fields = _fields(f, claim) if claim is f.claim else {}
     if not updated.changed(claim) and not fields:
         return None

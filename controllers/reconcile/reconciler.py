@@ -227,6 +227,7 @@ class Reconciler:
             # Before the write: its answer changes the caches, whose handlers add the key again.
             memory.leads = isinstance(step, LEADING)
             result = await self._write(facts, step, began)
+            result = undone(facts, step, result) or result
         else:
             result = await self._actuator.read(step)
         self._remember(memory, step, result, claim=facts.claim, wall=facts.now, began=began)
@@ -281,7 +282,6 @@ class Reconciler:
             self.cluster_state.create_finished(step.name)
 
     async def _after_write(self, memory: Memory, facts: Facts, step: Write, result: Result) -> float | None:
-        result = undone(facts, step, result) or result
         if not isinstance(result, KubeFailed):
             memory.refusals = memory.stale_writes = 0
             memory.forbidden.pop(type(step).__name__, None)

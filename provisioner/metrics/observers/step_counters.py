@@ -5,10 +5,12 @@ Each occurrence counts once: a retried step when it succeeds, a wait when it sta
 Source: docs/references/karpenter.md#drain, docs/references/karpenter.md#metrics, docs/references/monitoring.md#names.
 """
 
+from collections.abc import Collection, Iterable
+
 from cloudprovider.errors import CloudError, Rejected, Retryable
 from cloudprovider.interface import Offering
 from controllers.model.facts import Facts
-from controllers.model.results import Accepted, CloudFailed, Evicted, ReadCause, Result, Wrote
+from controllers.model.results import Accepted, CloudFailed, Evicted, KubeFailed, ReadCause, Result, Wrote
 from controllers.model.steps import (
     AskCause,
     CreateInstance,
@@ -52,6 +54,8 @@ class StepCounters:
         self._repairs = metrics.counter(own.GPU_REPAIRS)
         self._waiting: dict[str, RemovalBlocker] = {}
         self._collected: dict[str, str] = {}
+        # The deadlines that were counted, and whose record is refused, by key.
+        self._unrecorded: dict[str, frozenset[str]] = {}
         operations.on_failure = self.failed
         # Series exist from the start, so that `increase()` sees the first event.
         for held in own.HELD_REASONS:
@@ -77,12 +81,20 @@ class StepCounters:
             case RestartPluginPod(), Wrote() | Evicted():
                 self._repaired(facts, "restart-plugin", "unhealthy-node")
             case PatchClaim(overdue=overdue), Wrote():
-                for deadline in overdue:
-                    self._overdue.labels(deadline).inc()
+                self._passed(overdue, self._unrecorded.pop(facts.key, frozenset()))
+            case PatchClaim(overdue=overdue), KubeFailed(error=error) if error.refused:
+                counted = self._unrecorded.get(facts.key, frozenset())
+                self._passed(overdue, counted)
+                self._unrecorded[facts.key] = counted | {*overdue}
             case EvictPods() | DeletePods(), Evicted():
                 self._pods_left(result, by_force=isinstance(step, DeletePods))
             case _:
                 return
+
+    def _passed(self, overdue: Iterable[str], counted: Collection[str]) -> None:
+        for deadline in overdue:
+            if deadline not in counted:
+                self._overdue.labels(deadline).inc()
 
     def _repaired(self, facts: Facts, action: str, cause: Cause) -> None:
         if facts.unhealthy is not None and CAUSES[cause].condition:
@@ -105,6 +117,7 @@ class StepCounters:
         """All objects of this key are deleted."""
         self._waiting.pop(key, None)
         self._collected.pop(key, None)
+        self._unrecorded.pop(key, None)
 
     def _collect(self, key: str, machine: str, cause: Cause) -> None:
         # A deletion that failed in Azure is requested again; it counts once.
