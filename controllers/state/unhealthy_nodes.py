@@ -20,7 +20,7 @@ from controllers.model.recent_repairs import RepairStage
 from controllers.model.reported import reported
 from controllers.model.steps import Step, Wait
 from provisioner.api import labels
-from provisioner.api.conditions import INITIALIZED
+from provisioner.api.conditions import DEPENDENTS, INITIALIZED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import kaito_owner
 from provisioner.api.repair_policy import OF_GPUS, STARTING
@@ -201,7 +201,8 @@ class UnhealthyNodes:
     def _counts(self, due: float, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> UnhealthyCounts:
         usable = self._machines(unhealthy)
         replaced = [claim for claim in usable if self._rules.deleted_by_repair(claim)]
-        overdue = [claim for claim in replaced if reported(claim).overdue]
+        # Starting machines are replaced because those deadlines have passed.
+        overdue = [claim for claim in replaced if not set(DEPENDENTS).issuperset(reported(claim).overdue)]
         busy = {owner for claim in replaced if claim not in overdue and (owner := kaito_owner(claim))}
         place = 1
         for before, other in sorted(

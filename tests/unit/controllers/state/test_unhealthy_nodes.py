@@ -10,6 +10,7 @@ import pytest
 from controllers.model.facts import Unhealthy
 from controllers.model.policy import Policy
 from controllers.model.recent_repairs import RepairStage
+from controllers.model.reported import Reported
 from controllers.model.steps import Wait
 from controllers.node.health.limits import blocked_by_limits, is_suspended
 from controllers.node.health.repairable import deleted_by_repair
@@ -19,7 +20,7 @@ from provisioner.api import labels
 from provisioner.api.aks_names import pool_of
 from provisioner.api.node import Node, NodeSpec
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.repair_policy import NOT_REGISTERED
+from provisioner.api.repair_policy import NOT_REGISTERED, RepairPolicy
 from provisioner.runtime.store import Store
 from tests.unit.builders import BORN, SIZE, UP, claim, node
 
@@ -100,6 +101,25 @@ def test_a_machine_that_is_kept_without_its_claim_suspends_others() -> None:
     counts = counts_of([machine("w", 9, usable=True), machine("late", 9, usable=False)])
     assert update(counts, "gone")
     assert update(counts, "late", kept=False)
+
+
+@pytest.mark.parametrize(
+    ("overdue", "going"), [((), 1), (("Registered",), 1), (("Drained",), 0), (("InstanceTerminating", "Registered"), 0)]
+)
+def test_a_removal_counts_until_its_own_deadline(overdue: tuple[str, ...], going: int) -> None:
+    """That the machine started too late, which is why it is replaced, says nothing about its removal."""
+    text = msgspec.json.encode(Reported(overdue=overdue)).decode()
+    notes = {labels.REPAIR_DRAIN_UNTIL: "2026-03-01T12:00:00Z", labels.REPORTED: text}
+    replaced = claim(name="r", uid="r", up=("Launched",), deleting=True, annotations=notes)
+    late, found = machine("late", 9, usable=False)
+    counts = counts_of([(replaced, node(name="aks-r-12345678-vmss000000", uid_label="r")), (late, found)])
+    starting = Unhealthy(
+        acting=(NOT_REGISTERED,),
+        policy=RepairPolicy(signal=NOT_REGISTERED, seconds=900, action="Replace"),
+        replaces=True,
+    )
+    seen = counts.update("late", starting, None, NOW, 0.0)
+    assert (seen.going, seen.overdue) == (going, 1 - going)
 
 
 def test_machines_that_are_kept_cost_each_pass_one_walk_of_all_claims(monkeypatch: pytest.MonkeyPatch) -> None:
