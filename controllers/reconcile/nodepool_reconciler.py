@@ -34,7 +34,7 @@ from .disruption_events import disruption_event
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
 # Changes of machines come in groups; one status write covers a group.
 COLLECT_SECONDS = 1.0
-CONFLICT_SECONDS = 0.5
+CONFLICT_SECONDS, CONFLICT_MOST_SECONDS = 0.5, 60.0
 # The API server keeps Events for an hour by default.
 ORPHANED_SECONDS = 1800.0
 
@@ -65,6 +65,8 @@ class NodePoolReconciler:
         self._now = now
         self._known_size = known_size
         self._outcomes: dict[str, tuple[tuple[int, int], deque[Outcome]]] = {}
+        # Conflicts in a row, by key.
+        self._conflicts: dict[str, int] = {}
 
     def add_event_handlers(self) -> None:
         """Subscribe to the caches."""
@@ -79,13 +81,17 @@ class NodePoolReconciler:
             return None
         step = self._plan_class(key.removeprefix(CLASS)) if key.startswith(CLASS) else self._plan_pool(key)
         if step is None:
+            self._conflicts.pop(key, None)
             return None if key.startswith(CLASS) else self._report_orphans(key.removeprefix(POOL))
         try:
             await self._actuator.write(step)
         except KubeError as error:
             if error.status in (404, 409, 422):
-                return CONFLICT_SECONDS  # the object changed; its event adds the key as well
+                # The object changed, and its event adds the key as well; or a policy denies the write with this code.
+                times = self._conflicts[key] = self._conflicts.get(key, 0) + 1
+                return min(CONFLICT_SECONDS * 2.0 ** min(times - 1, 16), CONFLICT_MOST_SECONDS)
             raise
+        self._conflicts.pop(key, None)
         return None
 
     def _plan_class(self, name: str) -> PoolStep | None:
