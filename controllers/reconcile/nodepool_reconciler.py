@@ -29,6 +29,7 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
 
+from .claim_creator import FENCED_SECONDS
 from .disruption_events import disruption_event
 
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
@@ -84,7 +85,8 @@ class NodePoolReconciler:
             self._conflicts.pop(key, None)
             return None if key.startswith(CLASS) else self._report_orphans(key.removeprefix(POOL))
         try:
-            await self._actuator.write(step)
+            if not await self._actuator.write(step):
+                return FENCED_SECONDS
         except KubeError as error:
             if error.status in (404, 409, 422):
                 # The object changed, and its event adds the key as well; or a policy denies the write with this code.
