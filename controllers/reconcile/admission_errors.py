@@ -15,7 +15,7 @@ from typing import ClassVar
 from controllers.actuator.actuator import Actuator
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
-from controllers.model.results import KubeFailed, ReadFailed, ReadWorkloads, answer
+from controllers.model.results import Fenced, KubeFailed, ReadFailed, ReadWorkloads, answer
 from controllers.model.steps import LookUpWorkloads, PatchNode, ReadFailedPods
 from controllers.node.health import rejecting_node as rules
 from controllers.node.health.admission_errors import AdmissionError, admission_errors, event_of
@@ -27,6 +27,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.reflector import Reflector
+
+from .claim_creator import FENCED_SECONDS
 
 
 class AdmissionErrors:
@@ -119,10 +121,11 @@ class AdmissionErrors:
             found = answer(await self._actuator.read(step), ReadWorkloads).workloads
             if not rules.restarted(node, found, self._returned_at.get(node.name)):
                 return rules.CHECK_SECONDS
-        await self._write(rules.release(node, self._now()), claim)
-        return None
+        return await self._write(rules.release(node, self._now()), claim)
 
-    async def _write(self, step: PatchNode, claim: NodeClaim) -> None:
+    async def _write(self, step: PatchNode, claim: NodeClaim) -> float | None:
+        """Seconds to wait if the write was not possible."""
         result = await self._actuator.write(step, claim)
         if isinstance(result, KubeFailed):
             raise result.error
+        return FENCED_SECONDS if isinstance(result, Fenced) else None

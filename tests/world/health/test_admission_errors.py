@@ -5,7 +5,11 @@ from typing import Any
 
 import pytest
 
+from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.policy import Policy
+from controllers.model.results import Evicted, Wrote
+from controllers.model.steps import KubeWrite, PatchNode
+from provisioner.runtime.fence import LeaseExpires
 from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pod, watches_pods
 from tests.world.harness import Json, Sim, node_claim, simulated
@@ -174,6 +178,27 @@ async def test_a_claim_whose_repair_is_disabled_is_released(sim: Sim) -> None:
     await sim.until(lambda: cordoned(sim, node), 60.0, "it is cordoned")
     await annotate(sim, name, repair="disabled")
     await sim.until(lambda: not cordoned(sim, node), 10 * MINUTE, "it is released")
+
+
+@simulated()
+async def test_a_release_that_the_lease_does_not_permit_is_repeated(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is renewed again shortly afterwards."""
+    name, node = await running(sim)
+    for number in range(4):
+        rejected_pod(sim, f"job-{number}", node)
+        await asyncio.sleep(2 * MINUTE)
+    await sim.until(lambda: cordoned(sim, node), 60.0, "it is cordoned")
+    original, refused = KubernetesActuator.write, list[KubeWrite]()
+
+    async def write(self: KubernetesActuator, step: KubeWrite) -> Wrote | Evicted:
+        if isinstance(step, PatchNode) and not refused:
+            refused.append(step)
+            raise LeaseExpires("patch Node")
+        return await original(self, step)
+
+    monkeypatch.setattr(KubernetesActuator, "write", write)
+    await annotate(sim, name, repair="disabled")
+    await sim.until(lambda: bool(refused) and not cordoned(sim, node), 10 * MINUTE, "it is released")
 
 
 @simulated()
