@@ -208,7 +208,8 @@ class EmptinessController:
 
     async def _remove(self, command: Command) -> float | None:
         """Remove the machines one by one; seconds to wait if that was not possible."""
-        errors, removed, others = RequestErrors(), list[Machine](), False
+        errors, removed = RequestErrors(), list[Machine]()
+        again: float | None = None
         with self._machines.leaving.reserved(one.claim for one in command.machines):
             try:
                 for machine in command.machines:
@@ -218,16 +219,17 @@ class EmptinessController:
                             continue
                         match await self._removals.delete(machine.claim, "Empty"):
                             case Deletion.FENCED:
-                                return FENCED_SECONDS
+                                again = FENCED_SECONDS
+                                break
                             case Deletion.DELETED:
                                 removed.append(machine)
                             case Deletion.REFUSED:
-                                others = True
+                                again = BUSY_SECONDS  # others may go in place of these
                 errors.raise_first()
             finally:
                 if removed:
                     self._observer.decided(msgspec.structs.replace(command, machines=tuple(removed)))
-        return BUSY_SECONDS if others else None  # others may go in place of these
+        return again
 
 
 def _now() -> float:
