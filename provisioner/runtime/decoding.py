@@ -28,7 +28,7 @@ T = TypeVar("T", bound=KubeObject)
 
 # Beyond this many, the whole of `spec` or `status` is left out.
 UNREADABLE_FIELDS_MAX = 10
-TOO_LARGE = ("spec: the object is too large to be read; make it smaller",)
+TOO_LARGE = ("spec: the object is too large to be read; make it smaller", "status: it is not read either")
 _PLACE = re.compile(r"(.*) - at `\$\.([^`]*)`", re.DOTALL)
 _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 

@@ -99,7 +99,7 @@ async def test_an_object_that_is_too_large_is_known_by_its_metadata() -> None:
         assert {one.metadata.name: one.spec.node_name for one in cache.items()} == {"p0": "n", "p1": "", "p2": "n"}
         large = cache.get("tenant/p1")
         assert large is not None
-        assert large.metadata.unreadable == ("spec: the object is too large to be read; make it smaller",)
+        assert large.metadata.unreadable[0] == "spec: the object is too large to be read; make it smaller"
         assert (large.kind, large.metadata.uid, large.metadata.labels) == ("Pod", "uid-p1", {"app": "a"})
         labels = {"resource": "pods"}
         assert metrics.registry.get_sample_value("gpu_provisioner_cache_unreadable_objects", labels) == 1

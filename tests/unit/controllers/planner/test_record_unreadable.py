@@ -1,11 +1,16 @@
-"""The Event of a passed deadline comes with its record, also of a NodeClaim with a field that cannot be decoded."""
+"""A NodeClaim that is read in part: its deadlines are reported, and conditions that were not read are not replaced."""
 
 import pytest
 
 from controllers.model.conditions import ConditionUpdate
+from controllers.model.steps import Wait
 from controllers.planner import status
+from controllers.planner.plan import plan
 from controllers.planner.record import record
-from tests.unit.builders import claim, facts
+from provisioner.api import labels
+from provisioner.runtime.decoding import metadata_only
+from provisioner.runtime.resources import NODECLAIMS
+from tests.unit.builders import KEY, UID, claim, facts
 
 from .test_plan import unreadable
 
@@ -21,3 +26,9 @@ def test_a_deadline_is_reported(fields: tuple[str, ...]) -> None:
     f, updates = facts(claims=(going,)), {"VolumesDetached": LATE}
     writes = (status.report(f, going, updates), record(f, going, updates))
     assert [event.message for step in writes if step is not None for event in step.events] == ["waits; overdue: x"]
+
+
+def test_a_claim_that_is_too_large_keeps_its_conditions() -> None:
+    """Its machine can be in use, and a write replaces the whole list."""
+    large = metadata_only({"name": KEY, "uid": UID, "finalizers": [labels.FINALIZER]}, NODECLAIMS, "list nodeclaims")
+    assert isinstance(plan(facts(claims=(large,))), Wait)
