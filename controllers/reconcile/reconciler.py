@@ -227,7 +227,7 @@ class Reconciler:
             # Before the write: its answer changes the caches, whose handlers add the key again.
             memory.leads = isinstance(step, LEADING)
             result = await self._write(facts, step, began)
-            result = undone(facts, step, result) or result
+            result = undone(facts, step, result, self._indexes) or result
         else:
             result = await self._actuator.read(step)
         self._remember(memory, step, result, claim=facts.claim, wall=facts.now, began=began)

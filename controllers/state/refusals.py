@@ -4,30 +4,34 @@ from controllers.model.facts import Facts
 from controllers.model.results import Kind, KubeFailed, Result, Wrote
 from controllers.model.steps import AddFinalizer, DeleteNode, PatchClaim, PatchNode, PatchStatus, ReleaseFinalizer, Step
 from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.kube_errors import KubeError
 
+from .indexes import Indexes
 from .memory import FORBIDDEN_FIRST_SECONDS, Memory, Refusal
 
 # No other step can take the place of the removal of a finalizer, so it is retried at least this often.
 RELEASE_MOST_SECONDS = 60.0
 # The steps before a drain. Without them pods are still evicted, and the drain still has its deadline.
 SKIPPED_IN_REMOVAL = (DeleteNode, PatchClaim, PatchNode)
+PATCHES = (AddFinalizer, PatchClaim, PatchNode, PatchStatus, ReleaseFinalizer)
 # The codes of refusals that do not depend on the object.
 NOT_OF_OBJECT = (400, 403)
 # The queue has retried for a second by then.
 FAILURES_IN_ROW = 4
 
 
-def undone(facts: Facts, step: Step, result: Result) -> KubeFailed | None:
-    """The refusal of a patch whose answer has the version that the plan saw; None if it changed the object.
+def undone(facts: Facts, step: Step, result: Result, indexes: Indexes) -> KubeFailed | None:
+    """The refusal of a patch after which the caches show the version that the plan saw; None if it changed the object.
 
     A mutating admission policy undoes it. The next plan would be the same, and be made at once.
     """
-    if not isinstance(result, Wrote) or not isinstance(step, AddFinalizer | PatchClaim | PatchNode | PatchStatus):
+    if not isinstance(result, Wrote) or not isinstance(step, PATCHES):
         return None
-    seen = (*facts.nodes, *(() if facts.claim is None else (facts.claim,)))
-    versions = {one.uid: one.metadata.resource_version for one in seen}
-    if versions.get(result.uid) != result.resource_version:
+    seen: tuple[Node | NodeClaim, ...] = (*facts.nodes, *facts.claims)
+    left: tuple[Node | NodeClaim, ...] = (*indexes.nodes_of(facts.key), *indexes.claims_of(facts.key))
+    written = (result.uid, result.resource_version)
+    if any(written not in ((one.uid, one.metadata.resource_version) for one in of) for of in (seen, left)):
         return None
     message = f"{type(step).__name__} changed nothing: an admission policy undoes it"
     return KubeFailed(error=KubeError(400, "NotChanged", message))
