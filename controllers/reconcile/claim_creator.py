@@ -21,10 +21,12 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
+from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 
 STALE_SECONDS = 1.0
 FENCED_SECONDS = 5.0
+NOT_FOUND = 404
 
 Refused = Callable[[NewMachine, NodePool, str], None]
 
@@ -102,6 +104,7 @@ class ClaimCreator:
         }
         taken = {claim.name for claim in seen}
         claims, created, refused, denied = list[str](), dict[str, str](), dict[str, str](), list[str]()
+        failed: KubeError | None = None
         for machine in machines:
             pool = pools.get(machine.node_pool)
             if pool is None:
@@ -123,16 +126,21 @@ class ClaimCreator:
                     log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._claims.invalidate()
                     return Created(tuple(claims), created, refused, STALE_SECONDS)
-                case KubeFailed(error=error) if error.refused or error.conflict:
+                # A webhook chooses the code of its refusal.
+                case KubeFailed(error=error) if error.refused or error.conflict or error.status == NOT_FOUND:
                     denied.append(f"the API server refuses its NodeClaim: {error}")
                     self._refused(machine, pool, denied[-1])
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
+                case KubeFailed(error=error) if error.status >= 500:
+                    failed = failed or error  # a webhook can fail for this NodeClaim only
                 case KubeFailed(error=error):
                     raise error
                 case Fenced():
                     return Created(tuple(claims), created, refused, FENCED_SECONDS)
                 case _:
                     raise TypeError(type(result).__name__)
+        if failed is not None:
+            raise failed
         return Created(tuple(claims), created, refused, denied=tuple(denied))
 
 

@@ -147,9 +147,16 @@ async def test_a_nodepool_that_is_corrected(sim: Sim) -> None:
     await sim.until(lambda: claims_of(sim, "bad"), 15.0, "a NodeClaim")
 
 
+REFUSALS = {403: "Forbidden", 404: "NotFound", 500: "InternalError"}
+
+
+@pytest.mark.parametrize("status", REFUSALS)
 @simulated()
-async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim) -> None:
-    """An admission policy refuses the NodeClaims of one NodePool: its pod has the cause, the others continue."""
+async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim, status: int) -> None:
+    """An admission policy refuses the NodeClaims of one NodePool: its pod has the cause, the others continue.
+
+    A webhook chooses its code. One that fails (500) is asked again.
+    """
     for name in ("bad", "gpu"):
         await sim.apply(node_pool(name))
     await sim.apply(node_class())
@@ -157,13 +164,17 @@ async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim) -> None:
     async def refuse(call: Call, request: web.Request) -> web.StreamResponse | None:
         if call.verb != "POST" or call.target.kind != "nodeclaims" or b'"bad-1"' not in await request.read():
             return None
-        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
-        return web.json_response({**body, "message": "no money"}, status=403)
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": REFUSALS[status], "code": status}
+        return web.json_response({**body, "message": "no money"}, status=status)
 
     sim.world.before.append(refuse)
     await sim.start_controller()
     await pending(sim, pod("first", nodeSelector={POOL: "bad"}), pod("second", nodeSelector={POOL: "gpu"}))
     await sim.until(lambda: claims_of(sim), 5.0, "the NodeClaim of the other pod")
+    if status == 500:
+        sim.world.before.remove(refuse)
+        await sim.until(lambda: claims_of(sim, "bad"), 60.0, "its NodeClaim")
+        return
     (cause,) = await sim.until(lambda: pod_events(sim, "first"), 5.0, "the Event")
     assert cause[0] == "FailedScheduling"
     assert "NodePool bad: its NodeClaim is refused" in cause[1]
