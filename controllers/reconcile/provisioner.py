@@ -46,6 +46,7 @@ from .demand_caches import DemandCaches
 from .launch_gate import LaunchGate
 from .launch_obstacles import LaunchObstacles, removable
 from .purchase_brake import PurchaseBrake
+from .request_errors import RequestErrors
 from .scheduling_events import SchedulingEvents, omissions
 from .volumes import volumes_of
 
@@ -181,7 +182,7 @@ class Provisioner:
 
     async def _provision(self, now: float) -> float | None:
         storage = await volumes_of(self._actuator, self._demand, of_drivers=self._caches.of_drivers)
-        everything = self._demand()
+        everything, errors = self._demand(), RequestErrors()
         pods = tuple(pod for pod in everything if is_read(pod, storage))
         # Pods that came too late stay in the window.
         collected = self._batch.collected - {pod.metadata.uid for pod in everything if not is_read(pod, storage)}
@@ -194,7 +195,9 @@ class Provisioner:
             self._batch.close(collected)
             self._retry_at = None
             self._observer.nothing_pending(self._ignored())
-            return None if await self._delete(failed, "no pod waits for it") else STALE_SECONDS
+            deleted = await self._delete(failed, "no pod waits for it", errors)
+            errors.raise_first()
+            return None if deleted else STALE_SECONDS
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
@@ -216,7 +219,7 @@ class Provisioner:
             # What a pod needs that cannot be read now is not known.
             unknown = {pod.metadata.uid for pod in pods if pod.name in found.errors}
             unused = [claim for claim in failed if claim.name not in needed and not self._is_for(claim, unknown)]
-            if not await self._delete(unused, "other machines take its pods"):
+            if not await self._delete(unused, "other machines take its pods", errors):
                 return STALE_SECONDS
         with self._launches.held():
             named, wanted = {pod.name: pod for pod in pods}, self._wanted(decision, pods)
@@ -237,6 +240,7 @@ class Provisioner:
         for about, event in omissions(pools, found, self._obstacles.refused(pools)):
             self._actuator.record_event(about, event)
         self._observer.finished()
+        errors.raise_first()
         return max(0.0, self._retry_at - _now())
 
     async def preview(self, types: InstanceTypes) -> tuple[ClusterSnapshot, Decision]:
@@ -311,8 +315,11 @@ class Provisioner:
             if pod.metadata.uid not in before and not pod.moves:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
-    async def _delete(self, failed: Sequence[NodeClaim], why: str) -> bool:
-        """Delete NodeClaims that cannot be launched and that no pod needs; False if this process may not write."""
+    async def _delete(self, failed: Sequence[NodeClaim], why: str, errors: RequestErrors) -> bool:
+        """Delete NodeClaims that cannot be launched and that no pod needs; False if this process may not write.
+
+        A request that fails keeps its NodeClaim only.
+        """
         for claim in failed:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, {why}: {launched.message if launched else ''}"
@@ -320,9 +327,10 @@ class Provisioner:
             cause: Cause = "insufficient-capacity" if short else "launch-failed"
             works = was_usable(claim) or claim.condition(LAUNCHED, "True") is not None
             evidence = Evidence(cause=cause, uid=claim.uid, ours=managed(claim), works=works)
-            if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
-                self._retry_at = _now() + FENCED_SECONDS
-                return False
+            with errors.kept():
+                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
+                    self._retry_at = _now() + FENCED_SECONDS
+                    return False
         return True
 
 

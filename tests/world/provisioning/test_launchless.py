@@ -94,6 +94,24 @@ async def test_another_nodepool_follows(sim: Sim) -> None:
     assert len(claims_of(sim, "good")) == 1
 
 
+@simulated()
+async def test_a_nodeclaim_that_cannot_be_deleted_stops_no_other(sim: Sim) -> None:
+    """A webhook fails for the NodeClaim of the first NodePool; a pod of the second one gets its machine."""
+    sim.cloud.faults.append(refused(SUBNET))
+    refuse(sim, lambda call: call.verb == "DELETE" and call.target.kind == "nodeclaims", 500, "InternalError")
+    await sim.apply(node_class())
+    await sim.apply(node_pool("broken", requirements=[ONLY_T4]))
+    await sim.apply(node_pool("good", requirements=[NO_T4]))
+    await sim.start_controller()
+    await pending(sim, pod("p", nodeSelector={labels.NODEPOOL: "broken"}))
+    await sim.until(lambda: claims_of(sim, "broken"), 60.0, "its NodeClaim")
+    await asyncio.sleep(60.0)
+    sim.store.delete("pods", "p", "default", grace=0)
+    await pending(sim, pod("q", nodeSelector={labels.NODEPOOL: "good"}))
+    await until_running(sim, 900.0, "q")
+    assert len(claims_of(sim, "broken")) == 1
+
+
 FULL = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/full"
 
 
