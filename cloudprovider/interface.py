@@ -12,6 +12,7 @@ from typing import Literal, Protocol
 
 import msgspec
 
+from provisioner.api import labels as api_labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
@@ -167,11 +168,27 @@ class Instance(msgspec.Struct, frozen=True, kw_only=True):
         return Offering(size=self.size, zone=self.zones[0] if self.zones else "", capacity_type=kind)
 
     @property
+    def marks(self) -> frozenset[str]:
+        """The claim UIDs written on it."""
+        return frozenset(uid for uid in (self.claim_uid, self.label_uid) if uid)
+
+    @property
+    def made_by_predecessor(self) -> bool:
+        """Whether Azure/gpu-provisioner created it: it sets these labels on each, and creates no system pool."""
+        return self.mode != "System" and all(key in self.labels for key in OF_PREDECESSOR)
+
+    @property
+    def foreign(self) -> bool:
+        """Whether neither this controller nor its predecessor created it: it is never written to."""
+        return not self.marks and not self.made_by_predecessor
+
+    @property
     def busy(self) -> bool:
         """Whether Azure changes or has stopped the pool, so that its Node may be missing."""
         return self.raw_state in BUSY_STATES or self.power_state == "Stopped"
 
 
+OF_PREDECESSOR = (api_labels.KAITO_CREATION_TIMESTAMP, api_labels.KAITO_MACHINE_TYPE, api_labels.NODEPOOL)
 BUSY_STATES = frozenset(
     {"Updating", "Upgrading", "UpgradingNodeImageVersion", "Scaling", "Starting", "Stopping", "Stopped"}
 )

@@ -21,7 +21,7 @@ import structlog
 from .absence_proofs import AbsenceProofs
 from .errors import CloudError
 from .interface import CloudProvider, Cluster, Instance, InstanceState
-from .observations import Absence, Observation, instance_of, merge
+from .observations import Absence, Observation, Tally, instance_of, merge
 from .poll_interval import PollInterval
 
 CLUSTER_SECONDS = 60.0
@@ -57,6 +57,7 @@ class Inventory:
             busy=self._busy, busy_seconds=poll_seconds_busy, idle_seconds=poll_seconds_idle, rng=rng
         )
         self._observations: dict[str, Observation] = {}
+        self.tally = Tally()
         self._proofs = AbsenceProofs(settle_seconds)
         self._deleted: dict[str, tuple[str, float]] = {}
         self._in_flight: dict[str, None] = {}
@@ -183,6 +184,7 @@ class Inventory:
         if instance is not None:
             self._proofs.present(name)
         if before != instance:
+            self.tally.replace(name, before, instance)
             self._on_change(name)
 
     # The polling loop
@@ -226,7 +228,9 @@ class Inventory:
             recent_puts=self._proofs.unlisted_puts(now),
             recent_deletes={name: etag for name, (etag, at) in self._deleted.items() if at > recent},
         )
-        self._observations = dict(merged.observations)
+        before, self._observations = self._observations, dict(merged.observations)
+        for name in merged.changed:
+            self.tally.replace(name, instance_of(before.get(name)), self.get(name))
         self._proofs.listed(listed, started)
         self._proofs.absent_by_list(self.names())
         for name in self.names():
@@ -257,10 +261,9 @@ class Inventory:
             return None
 
     def _busy(self) -> bool:
-        transient = (InstanceState.CREATING, InstanceState.DELETING)
         for name in [n for n in self._unknown_puts if self.get(n) is not None or self.settles_in(n) <= 0]:
             del self._unknown_puts[name]
-        return bool(self._in_flight or self._unknown_puts) or any(i.state in transient for i in self.items())
+        return bool(self._in_flight or self._unknown_puts or self.tally.transient)
 
     @staticmethod
     def _now() -> float:

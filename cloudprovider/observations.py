@@ -11,10 +11,11 @@ from typing import Literal
 
 import msgspec
 
-from .interface import Instance
+from .interface import Instance, InstanceState
 
 Absence = Literal["absent", "unsettled", "present", "unknown"]
 
+TRANSIENT = (InstanceState.CREATING, InstanceState.DELETING)
 NO_DELETES: Mapping[str, str] = MappingProxyType({})
 
 
@@ -30,6 +31,26 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
     observations: Mapping[str, Observation]
     changed: tuple[str, ...]
+
+
+class Tally(msgspec.Struct):
+    """Sums over the instances that the newest observations show, and the names of those in a transition."""
+
+    pools: int = 0
+    foreign: int = 0
+    nodes: int = 0
+    transient: set[str] = msgspec.field(default_factory=set)
+
+    def replace(self, name: str, old: Instance | None, new: Instance | None) -> None:
+        """Another observation of this name."""
+        self.transient.discard(name)
+        for instance, sign in ((old, -1), (new, 1)):
+            if instance is not None:
+                self.pools += sign
+                self.foreign += sign * instance.foreign
+                self.nodes += sign * instance.count
+        if new is not None and new.state in TRANSIENT:
+            self.transient.add(name)
 
 
 def merge(

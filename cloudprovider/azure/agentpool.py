@@ -60,9 +60,9 @@ STATES: Mapping[str, InstanceState] = {
     "Canceled": InstanceState.FAILED,
     "Failed": InstanceState.FAILED,
 }
+# Those of all claims of the largest cluster, whose names are asked for again and again.
+_NAMES_KEPT = 16_384
 # The case of the states is not specified; `Instance.busy` compares the spelling above.
-# All claims of a large cluster are counted again and again.
-_NAMES_KEPT = 4096
 _CASINGS = {state.casefold(): state for state in STATES}
 
 

@@ -9,7 +9,7 @@ from cloudprovider.interface import Instance, InstanceState
 from controllers.model.adoption import collected
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts
-from controllers.model.ownership import Verdict, belongs, holds_finalizer, marked, marks, verdict
+from controllers.model.ownership import Verdict, belongs, holds_finalizer, marked, verdict
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.lifecycle.launch import pool_missing
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
@@ -44,7 +44,7 @@ def candidate_cause(f: Facts) -> Cause | None:
 
 def claim_uid(f: Facts) -> str:
     """The UID of the claim that this key's machine was created for; "" if unknown."""
-    uids = [*sorted(marks(f.instance))] if f.instance is not None else []
+    uids = [*sorted(f.instance.marks)] if f.instance is not None else []
     uids += [uid for node in f.nodes if (uid := node.metadata.labels.get(labels.CLAIM_UID, ""))]
     return next(iter(uids), f.claim.uid if f.claim is not None else "")
 

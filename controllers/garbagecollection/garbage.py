@@ -16,7 +16,7 @@ from cloudprovider.interface import Instance
 from controllers.gate.gate import Evidence
 from controllers.model.deletion import delete_claim, delete_instance
 from controllers.model.facts import Facts
-from controllers.model.ownership import Verdict, belongs, held_by, managed, marked, marks, verdict
+from controllers.model.ownership import Verdict, belongs, held_by, managed, marked, verdict
 from controllers.model.steps import (
     DeleteNode,
     LookUpClaim,
@@ -157,7 +157,7 @@ def _remove_orphan(f: Facts, age: float) -> Step | None:
     if _older_than_crd(f, instance) and not f.counts.confirmed:
         why = "the pool is older than the CRD of its claim or NodePool, so no user deleted its claim"
         return Wait(after=None, why=why, blocked_by="older_than_crd")
-    if f.claim_read is not None and (f.claim_read.uid in marks(instance) or held_by(instance, f.claim_read)):
+    if f.claim_read is not None and (f.claim_read.uid in instance.marks or held_by(instance, f.claim_read)):
         return Wait(after=30.0, why="waiting for the cache to show the claim that a fresh read found")
     unsure = wait_to_delete(f)
     if unsure is not None:

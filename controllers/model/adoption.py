@@ -19,7 +19,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.text import quoted
 from provisioner.api.time import parse_rfc3339, rfc3339, shifted
 
-from .ownership import belongs, marks, owned_by_another
+from .ownership import belongs, owned_by_another
 
 # A deletion that Kubernetes' garbage collector decided on before the hand-over of a Node can be dated so much later:
 # the time of a request and the difference of two clocks.
@@ -41,7 +41,7 @@ def refusal(
     if owner is not None:
         return f"claim {owner.name} is there and has UID {quoted(wanted)}"
     created_for = {node.metadata.labels.get(labels.CLAIM_UID, "") for node in nodes}
-    found = (marks(instance) if instance is not None else frozenset()) | created_for
+    found = (instance.marks if instance is not None else frozenset()) | created_for
     if instance is not None and wanted not in found:
         bears = ", ".join(quoted(uid) for uid in sorted(found) if uid) or "no UID of ours"
         return f"agent pool {instance.name} bears {bears}, not {quoted(wanted)}"

@@ -43,28 +43,16 @@ def creation_stamp(claim: NodeClaim) -> str:
     return label_time(claim.metadata.creation_timestamp)
 
 
-def marks(instance: Instance) -> frozenset[str]:
-    """The claim UIDs written on this pool."""
-    return frozenset(uid for uid in (instance.claim_uid, instance.label_uid) if uid)
-
-
 def uids(claim: NodeClaim) -> frozenset[str]:
     """The claim's own UID, and that of the deleted claim whose machine it adopts."""
     return frozenset(uid for uid in (claim.uid, claim.metadata.annotations.get(labels.ADOPT, "")) if uid)
 
 
-def made_by_predecessor(instance: Instance) -> bool:
-    """Whether Azure/gpu-provisioner created this pool: it sets these labels on each, and creates no system pool."""
-    forced = (labels.KAITO_CREATION_TIMESTAMP, labels.KAITO_MACHINE_TYPE, labels.NODEPOOL)
-    return instance.mode != "System" and all(key in instance.labels for key in forced)
-
-
 def verdict(instance: Instance, claim: NodeClaim | None) -> Verdict:
     """Who owns this pool, as seen from `claim` (None: no claim has this key)."""
-    marked_for = marks(instance)
-    if marked_for:
-        return Verdict.OURS if claim is not None and marked_for & uids(claim) else Verdict.PREVIOUS
-    if made_by_predecessor(instance):
+    if instance.marks:
+        return Verdict.OURS if claim is not None and instance.marks & uids(claim) else Verdict.PREVIOUS
+    if instance.made_by_predecessor:
         same = claim is not None and claim.name == instance.name and instance.created_label == creation_stamp(claim)
         return Verdict.LEGACY if same else Verdict.ORPHANED_LEGACY
     return Verdict.FOREIGN
@@ -112,5 +100,5 @@ def holds_finalizer(thing: NodeClaim | Node) -> bool:
 
 def in_charge(claims: Iterable[NodeClaim], instance: Instance | None) -> tuple[NodeClaim, ...]:
     """All claims of one key, the one in charge first: the one that the pool was created for, else the oldest."""
-    marked_for = marks(instance) if instance is not None else frozenset()
+    marked_for = instance.marks if instance is not None else frozenset()
     return tuple(sorted(claims, key=lambda c: (not marked_for & uids(c), c.metadata.creation_timestamp, c.uid)))

@@ -9,7 +9,7 @@ docs/references/rules.md#ownership-marks, docs/references/rules.md#every-removal
 
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.facts import Facts
-from controllers.model.ownership import held_by, marks, uids
+from controllers.model.ownership import held_by, uids
 from provisioner.api.nodeclaim import NodeClaim
 
 
@@ -53,7 +53,7 @@ def _count(instance: Instance) -> list[str]:
 
 def _missing_marks(instance: Instance, claim: NodeClaim) -> list[str]:
     """The marks that were removed; a pool of Azure/gpu-provisioner has neither."""
-    if not marks(instance):
+    if not instance.marks:
         return []
     missing = [
         what

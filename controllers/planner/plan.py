@@ -11,7 +11,7 @@ from cloudprovider.interface import InstanceState
 from controllers.garbagecollection import garbage
 from controllers.model.conditions import launched, was_usable
 from controllers.model.facts import Facts
-from controllers.model.ownership import Verdict, holds_finalizer, marked, verdict
+from controllers.model.ownership import holds_finalizer, marked
 from controllers.model.steps import (
     AddFinalizer,
     Forget,
@@ -198,7 +198,7 @@ def _soonest(updates: status.ConditionUpdates, *waits: Wait | None) -> Wait:
 
 
 def _without_claim(f: Facts) -> Step:
-    if f.instance is not None and verdict(f.instance, None) is not Verdict.FOREIGN:
+    if f.instance is not None and not f.instance.foreign:
         waiting = Wait(after=None, why="waiting for an agent pool without a claim to be deleted")
         return _poll_deletion(f) or waiting
     left = any(marked(node) for node in f.nodes)

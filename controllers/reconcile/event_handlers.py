@@ -83,7 +83,7 @@ class EventHandlers:
 
     def pool_changed(self, key: str) -> None:
         """An agent pool appeared, changed or went. If it went, the first queued claims are reconciled."""
-        self._cluster_state.pools_changed()
+        self._cluster_state.pool_changed(key)
         self._add(key)
         if self._inventory.get(key) is None:
             self._add_queued()

@@ -1,6 +1,6 @@
 """Counts over all keys: agent pools, creates of the last minute, the queue of claims for room, and the circuit breaker.
 
-Counts are taken from the caches and kept until an object changes. In the queue, owners take turns. Creates and removals
+Counts and the members of the queue are kept as objects change. In the queue, owners take turns. Creates and removals
 by inference are counted before they are sent. The rules come as functions (`Rules`).
 """
 
@@ -14,7 +14,7 @@ import msgspec
 from cloudprovider.inventory import Inventory
 from controllers.model.confirmation import Confirmation
 from controllers.model.facts import Candidate, ClusterCounts, Facts, FirstSights, UnhealthyCounts
-from controllers.model.ownership import Verdict, managed, verdict
+from controllers.model.ownership import managed
 from controllers.model.policy import Policy
 from controllers.model.recent_removals import RecentRemoval
 from provisioner.api.causes import CAUSES, Cause
@@ -56,13 +56,15 @@ class ClusterState:
         self._removals = RemovalWindow(policy.circuit_breaker_window_seconds)
         self._candidates = candidates
         self._tripped_by: frozenset[Machine] = frozenset()
-        self._counted: tuple[int, int, int] | None = None
+        # By UID; None before the first one was looked for.
+        self._without_pool: dict[str, NodeClaim] | None = None
         self._queue: list[NodeClaim] | None = None
         self._places: dict[str, int] = {}
 
-    def pools_changed(self) -> None:
-        """An agent pool appeared, changed or went."""
-        self._counted = self._queue = None
+    def pool_changed(self, key: str) -> None:
+        """An agent pool appeared, changed or went, or a request for it begins or ends."""
+        for claim in self._indexes.claims_of(key):
+            self.claim_changed(claim, claim)
 
     def key_changed(self, key: str) -> None:
         """An object of this key changed."""
@@ -74,7 +76,13 @@ class ClusterState:
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
         """A claim appeared, changed or went. The queue changes only if the claim joins or leaves it."""
-        if (old is not None and self._is_queued(old)) != (new is not None and self._is_queued(new)):
+        if self._without_pool is None:
+            return
+        left = self._without_pool.pop(old.uid, None) if old is not None else None
+        joins = new is not None and self._is_queued(new)
+        if new is not None and joins:
+            self._without_pool[new.uid] = new
+        if joins != (left is not None):
             self._queue = None
 
     def evaluated(self, key: str, candidate: Candidate | None) -> None:
@@ -87,12 +95,12 @@ class ClusterState:
         self._queue_order.served(claim, wall)
         self._creates.append(now)
         self._creates_in_flight[key] = now
-        self.pools_changed()
+        self.pool_changed(key)
 
     def create_finished(self, key: str) -> None:
         """The PUT was answered, or failed."""
         self._creates_in_flight.pop(key, None)
-        self.pools_changed()
+        self.pool_changed(key)
 
     def removal_started(self, key: str, cause: Cause, claim_uid: str, now: float) -> bool:
         """A removal by inference is about to be sent. Whether the removals on the Lease have to be updated first."""
@@ -194,31 +202,27 @@ class ClusterState:
         return place, max(len(queue), place)
 
     def _queued_claims(self) -> list[NodeClaim]:
+        if self._without_pool is None:
+            self._without_pool = {claim.uid: claim for claim in self._indexes.claims() if self._is_queued(claim)}
         if self._queue is None:
-            without_pool = (
-                claim
-                for claim in self._indexes.claims()
-                if self._is_queued(claim)
-                and (key := self._indexes.key_of(claim)) not in self._creates_in_flight
-                and self._inventory.get(key) is None
-            )
-            self._queue = self._queue_order.order(without_pool)
+            self._queue = self._queue_order.order(self._without_pool.values())
             # Each claim needs its place: a search through the queue per claim would be quadratic.
             self._places = {claim.uid: place for place, claim in enumerate(self._queue, start=1)}
         return self._queue
 
     def _is_queued(self, claim: NodeClaim) -> bool:
-        return managed(claim) and not claim.deleting and self._rules.queued(claim)
+        if claim.deleting or not managed(claim) or not self._rules.queued(claim):
+            return False
+        key = self._indexes.key_of(claim)
+        return key not in self._creates_in_flight and self._inventory.get(key) is None
 
     def _pools(self) -> tuple[int, int, int]:
         """Our pools, all pools, and the Nodes of all pools; each with the creates in flight."""
-        if self._counted is None:
-            found = self._inventory.items()
-            ours = sum(verdict(instance, None) is not Verdict.FOREIGN for instance in found)
-            in_flight = sum(self._inventory.get(key) is None for key in self._creates_in_flight)
-            nodes = sum(instance.count for instance in found)
-            self._counted = ours + in_flight, len(found) + in_flight, nodes + in_flight
-        return self._counted
+        known, in_flight = (
+            self._inventory.tally,
+            sum(self._inventory.get(key) is None for key in self._creates_in_flight),
+        )
+        return known.pools - known.foreign + in_flight, known.pools + in_flight, known.nodes + in_flight
 
     def _expire(self, now: float) -> None:
         while self._creates and now - self._creates[0] >= MINUTE_SECONDS:

@@ -11,7 +11,7 @@ from controllers.model import adoption
 from controllers.model.crd_deletion import CRD_NAMES, NODECLAIM_CRD, Crds, deleted_with
 from controllers.model.facts import Facts
 from controllers.model.failures import CloudFailure
-from controllers.model.ownership import in_charge, managed, marks
+from controllers.model.ownership import in_charge, managed
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.node import Node
@@ -107,7 +107,7 @@ def _claims(
 
     An invalid annotation is removed from the claim that the rules see.
     """
-    marked_for = marks(instance) if instance is not None else frozenset()
+    marked_for = instance.marks if instance is not None else frozenset()
     claims: list[NodeClaim] = []
     refused: dict[str, str] = {}
     for one in indexes.claims_of(key):

@@ -177,7 +177,7 @@ def build_image_watch(clients: Clients, caches: Caches, inventory: Inventory) ->
     """It reads the images of agent pools of NodePools only."""
 
     def of_node_pools() -> list[Instance]:
-        owned = (one for one in inventory.items() if one.claim_uid or one.label_uid)
+        owned = (one for one in inventory.items() if one.marks)
         return [
             one for one in owned if any(nodepool_of(claim) is not None for claim in caches.indexes.claims_of(one.name))
         ]

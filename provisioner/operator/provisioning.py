@@ -17,7 +17,6 @@ from cloudprovider.quota_watch import QuotaWatch
 from cloudprovider.sku_watch import SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.nodepools import NodePoolActuator
-from controllers.model.ownership import Verdict, verdict
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
@@ -242,10 +241,9 @@ def build_max_new(caches: Caches, inventory: Inventory, policy: Policy) -> Calla
     def left() -> int | None:
         if inventory.cluster is None or not inventory.synced:
             return None
-        foreign = sum(1 for pool in inventory.items() if verdict(pool, None) is Verdict.FOREIGN)
-        names = {pool.name for pool in inventory.items()}
-        coming = sum(1 for claim in caches.claims.items() if caches.indexes.key_of(claim) not in names)
-        limit = pool_limit(policy, max_pools=inventory.cluster.max_pools, foreign=foreign)
-        return max(0, limit - (len(names) - foreign) - coming)
+        known = inventory.tally
+        coming = sum(1 for claim in caches.claims.items() if inventory.get(caches.indexes.key_of(claim)) is None)
+        limit = pool_limit(policy, max_pools=inventory.cluster.max_pools, foreign=known.foreign)
+        return max(0, limit - (known.pools - known.foreign) - coming)
 
     return left

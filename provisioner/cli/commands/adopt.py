@@ -13,7 +13,7 @@ from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.adoption import refusal, without
-from controllers.model.ownership import Verdict, managed, marks, verdict
+from controllers.model.ownership import Verdict, managed, verdict
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.output import encoded
@@ -183,7 +183,7 @@ def _dead_mark(claim: NodeClaim, instance: Instance) -> frozenset[str]:
     """The UIDs on an agent pool of a former NodeClaim. Raises Refused for any other agent pool."""
     match verdict(instance, claim):
         case Verdict.PREVIOUS:
-            return marks(instance)
+            return instance.marks
         case Verdict.OURS | Verdict.LEGACY:
             raise Refused(
                 f"agent pool {instance.name} belongs to nodeclaim/{claim.name} already (UID {claim.uid})",
@@ -220,7 +220,7 @@ def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[In
     """An agent pool of a former NodeClaim of this name, with another name: such names are derived from UIDs."""
     living = {other.uid for other in claims}
     return next(
-        (p for p in pools if p.claim_name == claim.name and p.name != pool_name(claim) and not marks(p) & living), None
+        (p for p in pools if p.claim_name == claim.name and p.name != pool_name(claim) and not p.marks & living), None
     )
 
 

@@ -94,7 +94,7 @@ def remains(
     for claim in claims:
         by_key.setdefault(state.indexes.key_of(claim), []).append(claim)
     nodes = [node for node in state.nodes if _is_ours(node, others)]
-    pools = [pool for pool in state.inventory.items() if verdict(pool, None) is not Verdict.FOREIGN]
+    pools = [pool for pool in state.inventory.items() if not pool.foreign]
     of_claims = [_claim(claim, deleted) for claim in sorted(claims, key=lambda claim: claim.name)]
     of_demand = items_of(
         demand,

@@ -14,7 +14,6 @@ import msgspec
 from cloudprovider.interface import Cluster
 from controllers.garbagecollection.circuit_breaker import allowance
 from controllers.model.facts import Candidate, Facts, UnhealthyCounts
-from controllers.model.ownership import Verdict, verdict
 from controllers.model.steps import (
     DeleteClaim,
     DeleteInstance,
@@ -105,12 +104,12 @@ def survey(state: State, tools: Tools, lease: LeaseState) -> Survey:
         seen = evaluate(facts)
         counts = cluster_state.counts(facts, seen, UnhealthyCounts(), now)
         whole.append(with_judgements(facts, seen, counts=counts))
-    ours = {pool.name for pool in inventory.items() if verdict(pool, None) is not Verdict.FOREIGN}
+    ours = {pool.name for pool in inventory.items() if not pool.foreign}
     return Survey(
         removals=tuple(_removal(f, f.candidate, state) for f in whole if f.candidate is not None),
         pools=len(ours),
         kept=sum(f.candidate is None and f.key in ours for f in whole),
-        foreign=len(inventory.items()) - len(ours),
+        foreign=inventory.tally.foreign,
         requested=sum(f.candidate is None and f.claim is not None and f.claim.deleting for f in whole),
         allowance=allowance(policy, len(ours)),
         restricted=cluster_state.restricted(wall, now),

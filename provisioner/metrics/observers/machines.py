@@ -120,7 +120,7 @@ class MachineGauges:
         states, leaked = Counter[str](), 0
         costs, by_node_pool = dict[tuple[str, str], float](), dict[str, float]()
         for pool in self._inventory.items():
-            if verdict(pool, None) is Verdict.FOREIGN:
+            if pool.foreign:
                 states["foreign"] += 1
                 continue
             states["unknown" if pool.unknown_state else str(pool.state)] += 1

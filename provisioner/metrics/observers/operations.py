@@ -11,7 +11,6 @@ from dataclasses import dataclass
 
 from cloudprovider.interface import Instance, InstanceState, Offering
 from cloudprovider.inventory import Inventory
-from controllers.model.ownership import Verdict, verdict
 from provisioner.metrics.definitions import own
 from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.clock import Clock
@@ -46,7 +45,7 @@ class Operations:
             self._pools.pop(key, None)
             if before is not None:
                 self._gone(before)
-        elif verdict(instance, None) is not Verdict.FOREIGN:
+        elif not instance.foreign:
             now = self._pools[key] = _Pool(instance)
             if before is not None:
                 self._changed(before, now)
