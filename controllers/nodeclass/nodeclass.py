@@ -30,6 +30,14 @@ class NodeClassFacts(msgspec.Struct, frozen=True, kw_only=True):
     claims: tuple[NodeClaim, ...] = ()
 
 
+def concerned(found: AgentPoolNodeClass, old: NodeClaim | None, new: NodeClaim | None) -> bool:
+    """Whether the change of one of its claims can lead to another step."""
+    if any(one is not None and _is_behind(one) for one in (old, new)):
+        return True
+    first = labels.NODECLASS_FINALIZER not in found.metadata.finalizers
+    return (old is None and first) or (new is None and found.metadata.deleting)
+
+
 def plan(f: NodeClassFacts) -> PoolStep | None:
     """The next step; None if the node class is as it should be."""
     found = f.node_class
@@ -56,10 +64,12 @@ def plan(f: NodeClassFacts) -> PoolStep | None:
 
 def _other_version(f: NodeClassFacts) -> NodeClaim | None:
     """A claim whose hash another version computed."""
-    hashed = (one for one in f.claims if labels.NODECLASS_HASH_VERSION in one.metadata.annotations and not one.deleting)
-    return next(
-        (one for one in hashed if one.metadata.annotations[labels.NODECLASS_HASH_VERSION] != HASH_VERSION), None
-    )
+    return next(filter(_is_behind, f.claims), None)
+
+
+def _is_behind(claim: NodeClaim) -> bool:
+    version = claim.metadata.annotations.get(labels.NODECLASS_HASH_VERSION, HASH_VERSION)
+    return version != HASH_VERSION and not claim.deleting
 
 
 def _updates(f: NodeClassFacts) -> dict[str, ConditionUpdate]:

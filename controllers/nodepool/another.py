@@ -5,24 +5,22 @@ The machine counts out first: a limit that is just used up is free again then, o
 Source: docs/references/karpenter.md#nodepool.
 """
 
-from collections.abc import Iterable
 from decimal import Decimal
 
-from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
 
-from .counter import used, written
+from .counter import Usage, written
 
 
-def exceeded_limit(pool: NodePool, claim: NodeClaim, machines: Iterable[tuple[NodeClaim, Node | None]]) -> str:
+def exceeded_limit(pool: NodePool, claim: NodeClaim, usage: Usage) -> str:
     """The first limit that another machine in the place of this one exceeds, with both amounts; "" if none is.
 
-    `machines`: all of the NodePool. The other machine counts by the estimate that this one was created with. A limit
-    that cannot be read is a condition of the NodePool.
+    `usage`: of all machines of the NodePool. The other one counts by the estimate that this one was created with. A
+    limit that cannot be read is a condition of the NodePool.
     """
-    after = used([*((one, node) for one, node in machines if one.uid != claim.uid), (claim, None)])
+    after = usage.with_another(claim)
     for resource, limit in sorted(pool.spec.limits.items()):
         needed = after.get(resource, Decimal(0))
         try:

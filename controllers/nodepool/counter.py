@@ -1,5 +1,6 @@
 """The counter of a NodePool: its machines and their resources, of NodeClaims with and without a Node."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from decimal import Decimal
 
@@ -11,22 +12,58 @@ ALWAYS = ("cpu", "ephemeral-storage", "memory", "nodes", "pods")
 KIBI = 1024
 
 
-def usage(machines: Iterable[tuple[NodeClaim, Node | None]]) -> dict[str, str]:
-    """`status.resources`, by name."""
-    return {resource: written(resource, amount) for resource, amount in sorted(used(machines).items())}
+class Usage:
+    """The sums of the capacities of machines, kept as these change. A claim without a Node counts by its estimate."""
+
+    def __init__(self, machines: Iterable[tuple[NodeClaim, Node | None]] = ()) -> None:
+        self._machines: dict[str, Mapping[str, Decimal]] = {}
+        self._sums: dict[str, Decimal] = dict.fromkeys(ALWAYS, Decimal(0))
+        # How many machines have a resource: it is not listed once none has it.
+        self._users = Counter[str](ALWAYS)
+        for claim, node in machines:
+            self.count(claim, node)
+
+    def __len__(self) -> int:
+        return len(self._machines)
+
+    def count(self, claim: NodeClaim, node: Node | None) -> None:
+        """The machine is there, or has changed."""
+        self.forget(claim.name)
+        self._machines[claim.name] = amounts = _amounts(claim, node)
+        self._users.update(amounts.keys())
+        self._sums |= {resource: self._sums.get(resource, 0) + amount for resource, amount in amounts.items()}
+
+    def forget(self, name: str) -> None:
+        """The claim of this name is gone."""
+        for resource, amount in self._machines.pop(name, {}).items():
+            self._sums[resource] -= amount
+            self._users[resource] -= 1
+            if not self._users[resource]:
+                del self._sums[resource]
+
+    def resources(self) -> dict[str, str]:
+        """As in `status.resources`."""
+        return {resource: written(resource, amount) for resource, amount in sorted(self._sums.items())}
+
+    def with_another(self, claim: NodeClaim) -> dict[str, Decimal]:
+        """The sums after another machine, without a Node, has taken the place of the one of this claim."""
+        sums, old = dict(self._sums), self._machines.get(claim.name, {})
+        for amounts, sign in ((old, -1), (_amounts(claim, None), 1)):
+            for resource, amount in amounts.items():
+                sums[resource] = sums.get(resource, Decimal(0)) + sign * amount
+        return sums
 
 
-def used(machines: Iterable[tuple[NodeClaim, Node | None]]) -> dict[str, Decimal]:
-    """The sums of the capacities. A claim without a Node counts by its estimate."""
-    sums: dict[str, Decimal] = dict.fromkeys(ALWAYS, Decimal(0))
-    for claim, node in machines:
-        sums["nodes"] += 1
-        for resource, amount in _capacity(claim, node).items():
-            try:
-                sums[resource] = sums.get(resource, Decimal(0)) + parse_quantity(amount)
-            except ValueError:
-                continue
-    return sums
+def _amounts(claim: NodeClaim, node: Node | None) -> dict[str, Decimal]:
+    """Those of the Node; resources that it does not have yet are those of the claim's estimate."""
+    shown = {} if node is None else {name: amount for name, amount in node.status.capacity.items() if amount != "0"}
+    found = {"nodes": Decimal(1)}
+    for resource, amount in {**claim.status.capacity, **shown}.items():
+        try:
+            found[resource] = found.get(resource, Decimal(0)) + parse_quantity(amount)
+        except ValueError:
+            continue
+    return found
 
 
 def written(resource: str, amount: Decimal) -> str:
@@ -34,9 +71,3 @@ def written(resource: str, amount: Decimal) -> str:
     if resource in ("memory", "ephemeral-storage") and amount and amount % KIBI == 0:
         return f"{int(amount) // KIBI}Ki"
     return str(int(amount)) if amount == int(amount) else f"{int(amount * 1000)}m"
-
-
-def _capacity(claim: NodeClaim, node: Node | None) -> Mapping[str, str | int | float]:
-    """That of the Node; resources that it does not have yet are those of the claim's estimate."""
-    shown = {} if node is None else {name: amount for name, amount in node.status.capacity.items() if amount != "0"}
-    return {**claim.status.capacity, **shown}

@@ -6,7 +6,7 @@ only for NodePools that are Ready.
 Source: docs/references/karpenter.md#nodepool.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Literal
 
@@ -17,13 +17,11 @@ from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import DRIFTED, READY
-from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 
 from . import budgets, validation
-from .counter import usage
 from .hash import HASH_VERSION, hash_annotations
 from .static_capacity import beyond_limit
 
@@ -33,12 +31,16 @@ OUTCOMES_KEPT, FAILURES_MOST = 4, 2
 
 
 class NodePoolFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """`node_class` None: it does not exist. `outcomes`: of the last launches, oldest first, of this generation."""
+    """`node_class` None: it does not exist. `outcomes`: of the last launches, oldest first, of this generation.
+
+    `resources`: what its machines use together. `claims()`: those of its machines.
+    """
 
     node_pool: NodePool
     now: datetime
     node_class: AgentPoolNodeClass | None = None
-    machines: tuple[tuple[NodeClaim, Node | None], ...] = ()
+    resources: Mapping[str, str]
+    claims: Callable[[], Iterable[NodeClaim]] = tuple
     outcomes: tuple[Outcome, ...] = ()
     known_size: Callable[[str], bool]
 
@@ -66,15 +68,15 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
     updates[READY] = root(updates, *updates)
     updates[reasons.REGISTRATION_HEALTHY] = _registration_health(f)
     conditions = updated(pool.status.conditions, updates, generation=pool.metadata.generation, now=f.now)
-    resources = usage(f.machines)
+    nodes, resources = int(f.resources["nodes"]), dict(f.resources)
     generation = f.node_class.metadata.generation if f.node_class is not None else 0
     counted = (pool.status.nodes, dict(pool.status.resources), pool.status.node_class_observed_generation)
-    if conditions == pool.status.conditions and counted == (len(f.machines), resources, generation):
+    if conditions == pool.status.conditions and counted == (nodes, resources, generation):
         return None
     # Null removes a resource that no machine has any longer.
     gone = dict.fromkeys(pool.status.resources.keys() - resources.keys())
     fields: dict[str, object] = {
-        "nodes": len(f.machines),
+        "nodes": nodes,
         "resources": {**gone, **resources},
         "nodeClassObservedGeneration": generation,
     }
@@ -86,7 +88,7 @@ def _other_version(f: NodePoolFacts) -> NodeClaim | None:
     """A claim whose hash another version computed, as long as the NodePool's is of another version too."""
     if f.node_pool.metadata.annotations.get(labels.NODEPOOL_HASH_VERSION) == HASH_VERSION:
         return None
-    claims = sorted((claim for claim, _ in f.machines if not claim.deleting), key=lambda claim: claim.name)
+    claims = sorted((claim for claim in f.claims() if not claim.deleting), key=lambda claim: claim.name)
     return next((c for c in claims if c.metadata.annotations.get(labels.NODEPOOL_HASH_VERSION) != HASH_VERSION), None)
 
 

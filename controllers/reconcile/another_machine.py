@@ -6,19 +6,19 @@ other one. Quota is read while such a machine is there; what cannot be read with
 Source: docs/reference/deletion-gate.md.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from controllers.model.facts import Facts
 from controllers.nodepool.another import exceeded_limit
 from controllers.provisioning.nodepools import why_unusable
-from controllers.state.indexes import Indexes
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import CURRENT_SECONDS
 from provisioner.api.conditions import truncate
-from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_owned_by, nodepool_of
+
+from .nodepool_usage import NodePoolUsage
 
 # For a reading of quota. The right to read it is optional, so that its lack delays a repair by this only.
 READING_SECONDS = 10.0
@@ -36,13 +36,13 @@ class AnotherMachine:
     def __init__(
         self,
         tracker: OfferingTracker,
-        indexes: Indexes,
+        usage: NodePoolUsage,
         *,
         node_pools: Callable[[], Sequence[NodePool] | None],
         read_quota: Callable[[], None],
     ) -> None:
         self._tracker = tracker
-        self._indexes = indexes
+        self._usage = usage
         self._node_pools = node_pools
         self._read_quota = read_quota
         self._began = 0.0
@@ -77,11 +77,5 @@ class AnotherMachine:
             return None
         pool = next((one for one in pools if is_owned_by(claim, one)), None)
         why = "it does not exist, or NodePools are disabled" if pool is None else why_unusable(pool)
-        why = why or (exceeded_limit(pool, claim, self._machines(pool)) if pool is not None else "")
+        why = why or (exceeded_limit(pool, claim, self._usage.of(pool.name)) if pool is not None else "")
         return f"NodePool {owner.name}: {why}" if why else ""
-
-    def _machines(self, pool: NodePool) -> Iterator[tuple[NodeClaim, Node | None]]:
-        for claim in self._indexes.claims():
-            if is_owned_by(claim, pool):
-                nodes = self._indexes.nodes_of(self._indexes.key_of(claim))
-                yield claim, next((node for node in nodes if node.name == claim.status.node_name), None)

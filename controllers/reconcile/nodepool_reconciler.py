@@ -7,7 +7,7 @@ A NodeClaim whose NodePool was deleted without it is kept and gets an Event: onl
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar
 
@@ -17,6 +17,7 @@ from controllers.nodeclass import nodeclass
 from controllers.nodeclass.nodeclass import NodeClassFacts
 from controllers.nodepool import nodepool
 from controllers.nodepool.nodepool import OUTCOMES_KEPT, NodePoolFacts, Outcome
+from controllers.state.indexes import COUNTED_IN, NODE_CLASS
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED, REGISTERED
 from provisioner.api.node import Node
@@ -31,6 +32,7 @@ from provisioner.runtime.workqueue import WorkQueue
 
 from .claim_creator import FENCED_SECONDS
 from .disruption_events import disruption_event
+from .nodepool_usage import NodePoolUsage
 
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
 # Changes of machines come in groups; one status write covers a group.
@@ -53,6 +55,7 @@ class NodePoolReconciler:
         node_classes: Reflector[AgentPoolNodeClass],
         claims: Reflector[NodeClaim],
         nodes: Reflector[Node],
+        usage: NodePoolUsage,
         actuator: NodePoolActuator,
         now: Callable[[], datetime],
         known_size: Callable[[str], bool],
@@ -62,6 +65,7 @@ class NodePoolReconciler:
         self._classes = node_classes
         self._claims = claims
         self._nodes = nodes
+        self._usage = usage
         self._actuator = actuator
         self._now = now
         self._known_size = known_size
@@ -100,7 +104,7 @@ class NodePoolReconciler:
         found = self._classes.get(name)
         if found is None:
             return None
-        using = tuple(sorted((one for one in self._claims.items() if _refers(one, name)), key=lambda one: one.name))
+        using = tuple(sorted(self._claims.by_index(NODE_CLASS, name), key=lambda one: one.name))
         return nodeclass.plan(NodeClassFacts(node_class=found, now=self._now(), claims=using))
 
     def _plan_pool(self, key: str) -> PoolStep | None:
@@ -116,7 +120,8 @@ class NodePoolReconciler:
             node_pool=pool,
             now=self._now(),
             node_class=found,
-            machines=tuple(self._machines(name)),
+            resources=self._usage.of(name).resources(),
+            claims=lambda: self._claims.by_index(COUNTED_IN, name),
             outcomes=tuple(self._outcomes_of(pool, found)),
             known_size=self._known_size,
         )
@@ -126,7 +131,7 @@ class NodePoolReconciler:
         """Events of the NodeClaims that were kept when their NodePool was deleted; seconds until the next ones."""
         if not self._pools.synced or self._pools.last_error is not None or self._pools.get(name) is not None:
             return None
-        found = [one for one in self._claims.items() if counted_in(one) == name and _is_orphan(one)]
+        found = [one for one in self._claims.by_index(COUNTED_IN, name) if _is_orphan(one)]
         message = (
             f"NodePool not found (NodePool={name}): the machine is kept when it is empty, drifted or expired; "
             "delete the NodeClaim to remove it"
@@ -134,11 +139,6 @@ class NodePoolReconciler:
         for claim in found:
             self._actuator.record_event(claim, disruption_event(claim, reasons.DISRUPTION_BLOCKED, message))
         return ORPHANED_SECONDS if found else None
-
-    def _machines(self, name: str) -> Iterator[tuple[NodeClaim, Node | None]]:
-        for claim in self._claims.items():
-            if counted_in(claim) == name:
-                yield claim, self._nodes.get(claim.status.node_name) if claim.status.node_name else None
 
     def _outcomes_of(self, pool: NodePool, found: AgentPoolNodeClass | None) -> deque[Outcome]:
         """The outcomes since the NodePool or its node class changed last."""
@@ -169,8 +169,9 @@ class NodePoolReconciler:
         if claim is None or not is_own(claim.spec.node_class_ref):
             return
         self._record_outcome(old, new)
-        if old is None or new is None or new.metadata.annotations != old.metadata.annotations:
-            self._queue.add(CLASS + claim.spec.node_class_ref.name)
+        found = self._classes.get(claim.spec.node_class_ref.name)
+        if found is not None and nodeclass.concerned(found, old, new):
+            self._queue.add(CLASS + found.name)
         if name := counted_in(claim):
             self._queue.add_after(POOL + name, COLLECT_SECONDS)
 
@@ -206,7 +207,3 @@ class NodePoolReconciler:
 def _is_orphan(claim: NodeClaim) -> bool:
     """Whether its label names a NodePool that does not own it, so that nothing deletes it with the NodePool."""
     return bool(counted_in(claim)) and nodepool_of(claim) is None and not claim.deleting
-
-
-def _refers(claim: NodeClaim, name: str) -> bool:
-    return is_own(claim.spec.node_class_ref) and claim.spec.node_class_ref.name == name

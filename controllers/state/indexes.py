@@ -11,7 +11,7 @@ from provisioner.api.aks_names import resource_group_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import counted_in, nodepool_of
 from provisioner.api.resourceslice import ResourceSlice
 from provisioner.runtime.named import Named
 from provisioner.runtime.objects import CustomResourceDefinition
@@ -24,6 +24,8 @@ POOL = "pool"
 UID = "uid"
 # The UID of the NodePool that owns a claim.
 NODEPOOL = "nodepool"
+# The NodePool that counts a claim, its node class, and its Node, by name.
+COUNTED_IN, NODE_CLASS, NODE_NAME = "counted in", "node class", "node name"
 # The resource group of a Node's machine.
 RESOURCE_GROUP = "resource group"
 # The index of a cache of ResourceSlices by the name of their Node.
@@ -43,6 +45,9 @@ def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tup
         POOL: lambda claim: (pool_name(claim),),
         UID: lambda claim: (claim.uid,),
         NODEPOOL: lambda claim: (owner.uid,) if (owner := nodepool_of(claim)) is not None else (),
+        COUNTED_IN: lambda claim: (pool,) if (pool := counted_in(claim)) else (),
+        NODE_CLASS: lambda claim: (claim.spec.node_class_ref.name,) if is_own(claim.spec.node_class_ref) else (),
+        NODE_NAME: lambda claim: (claim.status.node_name,) if claim.status.node_name else (),
     }
 
 
@@ -108,8 +113,7 @@ class Indexes:
 
     def claims_of_class(self, name: str) -> tuple[NodeClaim, ...]:
         """The claims that refer to this AgentPoolNodeClass."""
-        references = ((claim, claim.spec.node_class_ref) for claim in self._claims.items())
-        return tuple(claim for claim, reference in references if is_own(reference) and reference.name == name)
+        return self._claims.by_index(NODE_CLASS, name)
 
     def slices_of(self, key: str) -> tuple[tuple[ResourceSlice, ...] | None, str]:
         """The ResourceSlices of the Nodes of this key; None, and the error of the list, if they are not known.

@@ -30,6 +30,7 @@ from controllers.reconcile.cache_nodes import CacheNodes
 from controllers.reconcile.event_handlers import EventHandlers
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.nodepool_reconciler import NodePoolReconciler
+from controllers.reconcile.nodepool_usage import NodePoolUsage
 from controllers.reconcile.nvsentinel import FIELDS as NVSENTINEL_FIELDS
 from controllers.reconcile.nvsentinel import NVSentinelController
 from controllers.reconcile.nvsentinel import watched as nvsentinel_resources
@@ -159,9 +160,11 @@ def build_controllers(
         node_class_of=lambda claim: caches.indexes.node_class_of(claim)[0],
         creating_seconds=config.policy.replace_creating_seconds,
     )
+    usage = NodePoolUsage(caches.claims, caches.nodes)
+    usage.add_event_handlers()
     another_machine = AnotherMachine(
         offering_tracker,
-        caches.indexes,
+        usage,
         node_pools=lambda: known_node_pools(caches, enabled=config.node_pools),
         read_quota=quota_watch.wake,
     )
@@ -272,6 +275,7 @@ def build_controllers(
             caches,
             actuator=actuator,
             records=records,
+            usage=usage,
             leads=lambda: fence.leads,
             errors=observer.errors,
             node_pools=config.node_pools,
@@ -285,6 +289,7 @@ def build_manager(
     *,
     actuator: Actuator,
     records: NodePoolActuator,
+    usage: NodePoolUsage,
     leads: Callable[[], bool],
     errors: Counter,
     node_pools: bool,
@@ -301,6 +306,7 @@ def build_manager(
         node_classes=caches.node_classes,
         claims=caches.claims,
         nodes=caches.nodes,
+        usage=usage,
         actuator=records,
         now=clients.clock.now,
         known_size=clients.cloud.is_known_size,

@@ -4,6 +4,7 @@ import msgspec
 import pytest
 
 from controllers.nodepool.another import exceeded_limit
+from controllers.nodepool.counter import Usage
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool, NodePoolSpec
 from tests.unit.builders import claim, node
@@ -32,10 +33,10 @@ def test_limits(case: str, limits: dict[str, str | int | float], machines: int, 
     """The machine counts out first."""
     capacity = {"cpu": "96", "nvidia.com/gpu": "8"}
     found = [(machine(f"m{number}", **capacity), None) for number in range(machines)]
-    assert exceeded_limit(NodePool(spec=NodePoolSpec(limits=limits)), found[0][0], found) == expected, case
+    assert exceeded_limit(NodePool(spec=NodePoolSpec(limits=limits)), found[0][0], Usage(found)) == expected, case
 
 
 def test_the_other_machine_has_all_gpus() -> None:
     """One whose plugin shows 7 of 8 counts with 7 as long as it is there, and its replacement with 8."""
     old, pool = machine("a", **{"nvidia.com/gpu": "8"}), NodePool(spec=NodePoolSpec(limits={"nvidia.com/gpu": "7"}))
-    assert exceeded_limit(pool, old, [(old, node())]) == "limit nvidia.com/gpu: 7, needed 8"
+    assert exceeded_limit(pool, old, Usage([(old, node())])) == "limit nvidia.com/gpu: 7, needed 8"

@@ -8,6 +8,7 @@ import pytest
 
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
 from controllers.nodepool import validation
+from controllers.nodepool.counter import Usage
 from controllers.nodepool.hash import HASH_VERSION, hash_annotations
 from controllers.nodepool.nodepool import NodePoolFacts, plan
 from provisioner.api.nodeclaim import NodeClaim
@@ -57,8 +58,9 @@ def claim(name: str, *, version: str = HASH_VERSION, drifted: bool = False, **me
 
 def planned(pool: NodePool, **facts: Any) -> PoolStep | None:
     given = {"node_class": node_class(), "known_size": lambda size: size.startswith("Standard_NC"), **facts}
-    given["machines"] = tuple((one, None) for one in facts.get("machines", ()))
-    return plan(NodePoolFacts(node_pool=pool, now=NOW, **given))
+    claims = given.pop("machines", ())
+    resources = Usage((one, None) for one in claims).resources()
+    return plan(NodePoolFacts(node_pool=pool, now=NOW, resources=resources, claims=lambda: claims, **given))
 
 
 NOTHING: list[tuple[str, NodePool]] = [

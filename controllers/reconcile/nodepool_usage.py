@@ -1,0 +1,46 @@
+"""What the machines of each NodePool use together, kept as NodeClaims and Nodes change."""
+
+from controllers.nodepool.counter import Usage
+from controllers.state.indexes import NODE_NAME
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import counted_in
+from provisioner.runtime.reflector import Reflector
+
+NOTHING = Usage()
+
+
+class NodePoolUsage:
+    """Add its event handlers before those of the controllers that read it."""
+
+    def __init__(self, claims: Reflector[NodeClaim], nodes: Reflector[Node]) -> None:
+        self._claims = claims
+        self._nodes = nodes
+        self._by_pool: dict[str, Usage] = {}
+
+    def add_event_handlers(self) -> None:
+        """Subscribe to the caches."""
+        self._claims.add_event_handler(self._claim_changed)
+        self._nodes.add_event_handler(self._node_changed)
+
+    def of(self, pool: str) -> Usage:
+        """That of the NodePool of this name."""
+        return self._by_pool.get(pool, NOTHING)
+
+    def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
+        before, after = (counted_in(one) if one is not None else "" for one in (old, new))
+        if old is not None and before and before != after:
+            usage = self._by_pool[before]
+            usage.forget(old.name)
+            if not len(usage):
+                del self._by_pool[before]
+        if new is not None and after:
+            node = self._nodes.get(new.status.node_name) if new.status.node_name else None
+            self._by_pool.setdefault(after, Usage()).count(new, node)
+
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is not None and new is not None and old.status.capacity == new.status.capacity:
+            return
+        for name in {one.name for one in (old, new) if one is not None}:
+            for claim in self._claims.by_index(NODE_NAME, name):
+                self._claim_changed(claim, claim)
