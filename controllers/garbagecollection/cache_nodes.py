@@ -6,7 +6,7 @@ has, does not exist and was a machine of AKS: a user's object of another name is
 Source: docs/references/kubernetes.md#gpu-kernel-manager.
 """
 
-from collections.abc import Collection
+from collections.abc import Callable
 
 from controllers.model.steps import Event
 from provisioner.api import reasons
@@ -22,9 +22,9 @@ STALE_SECONDS = 60.0
 _FINALIZER = "gkm.io."
 
 
-def is_stale(meta: ObjectMeta, nodes: Collection[str]) -> bool:
-    """Whether this object is of a machine of AKS whose Node is not among these names."""
-    return meta.name not in nodes and bool(pool_of(Node(metadata=ObjectMeta(name=meta.name))))
+def is_stale(meta: ObjectMeta, node_of: Callable[[str], Node | None]) -> bool:
+    """Whether this object is of a machine of AKS whose Node does not exist."""
+    return node_of(meta.name) is None and bool(pool_of(Node(metadata=ObjectMeta(name=meta.name))))
 
 
 def kept_finalizers(meta: ObjectMeta) -> tuple[str, ...]:

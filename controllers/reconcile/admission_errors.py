@@ -55,6 +55,7 @@ class AdmissionErrors:
         self._nodes = nodes
         self._pods = pods
         self._now = now
+        # By Node, the last one in the end.
         self._ran_at: dict[str, datetime] = {}
         self._returned_at: dict[str, datetime] = {}
         self._policy = policy
@@ -74,6 +75,7 @@ class AdmissionErrors:
             and new.eviction.gpus
             and not (isinstance(old, CachedPod) and old.ready)
         ):
+            self._ran_at.pop(new.spec.node_name, None)
             self._ran_at[new.spec.node_name] = self._now()
         if new is not None or not isinstance(old, CachedPod) or not old.spec.node_name:
             return
@@ -102,7 +104,7 @@ class AdmissionErrors:
         pods = answer(await self._actuator.read(ReadFailedPods(node=node)), ReadFailed).pods
         errors = admission_errors(pods)
         self._seen(errors)
-        elsewhere = max((at for other, at in self._ran_at.items() if other != name), default=None)
+        elsewhere = next((at for other, at in reversed(self._ran_at.items()) if other != name), None)
         found = rules.rejects_pods(node, errors, self._ran_at.get(name), self._now(), elsewhere=elsewhere)
         event = event_of(errors)
         acts = may_act(self._policy, claims[0])

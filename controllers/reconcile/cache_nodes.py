@@ -56,8 +56,9 @@ class CacheNodes:
     async def _pass(self) -> None:
         if not self._nodes_current():
             return
-        now, names = asyncio.get_running_loop().time(), {node.name for node in self._nodes.items()}
-        found = {one.metadata.uid: (watched, one) for watched, one in self._all() if is_stale(one.metadata, names)}
+        now = asyncio.get_running_loop().time()
+        stale = ((watched, one) for watched, one in self._all() if is_stale(one.metadata, self._nodes.get))
+        found = {one.metadata.uid: (watched, one) for watched, one in stale}
         self._stale_since = {uid: self._stale_since.get(uid, now) for uid in found}
         for uid, (watched, one) in found.items():
             if now - self._stale_since[uid] >= STALE_SECONDS:

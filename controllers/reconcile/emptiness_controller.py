@@ -112,8 +112,8 @@ class EmptinessController:
         if claim is not None and (owner := nodepool_of(claim)) is not None:
             self._wake(owner.name)
 
-    def _node_changed(self, _: Node | None, new: Node | None) -> None:
-        if new is None:
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if new is None or (old is not None and _content(old) == _content(new)):
             return
         if name := new.metadata.labels.get(labels.NODEPOOL):
             self._wake(name)
@@ -234,3 +234,8 @@ class EmptinessController:
 
 def _now() -> float:
     return asyncio.get_running_loop().time()
+
+
+def _content(node: Node) -> tuple[object, ...]:
+    """What of a Node matters here; its conditions change all the time."""
+    return node.metadata.labels, node.metadata.annotations, node.deleting, node.spec, node.status.capacity

@@ -160,7 +160,7 @@ class NodeClaimDisruption:
             cluster=self._inventory.cluster,
             kubernetes=self._newest_kubernetes(now),
             image=self._newest_image(instance.image_version) if instance is not None else "",
-            pools=self._inventory.items(),
+            pools=self._inventory.items,
             instance_types=self._instance_types(),
             skus=self._skus(),
         )

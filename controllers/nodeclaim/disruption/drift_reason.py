@@ -41,7 +41,7 @@ class DriftFacts(msgspec.Struct, frozen=True, kw_only=True):
     """What is known; None: it does not exist, or is not known. `clock_set`: `now` cannot be compared with other times.
 
     `pool` owns the claim, `new_class` is the node class that it refers to now, and `node_class` that of the claim.
-    `instance` is the agent pool of the claim, `pools` are all. `kubernetes` is what a new machine gets, `image` is the
+    `instance` is the agent pool of the claim, `pools()` are all. `kubernetes` is what a new machine gets, `image` the
     newest one of its kind, "" if it is not known. `skus`: those of the subscription, by name in lower case.
     """
 
@@ -55,7 +55,7 @@ class DriftFacts(msgspec.Struct, frozen=True, kw_only=True):
     cluster: Cluster | None = None
     kubernetes: Newest | None = None
     image: str = ""
-    pools: Sequence[Instance] = ()
+    pools: Callable[[], Sequence[Instance]] = tuple
     instance_types: InstanceTypes | None = None
     skus: Mapping[str, ResourceSku] | None = None
 
@@ -148,7 +148,7 @@ def _kubernetes(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
 
 
 def _image(f: DriftFacts, _: NodePool, instance: Instance) -> str | None:
-    found = _outdated(f, instance, instance.image_version, f.image, lambda: _made_with(f.image, f.pools))
+    found = _outdated(f, instance, instance.image_version, f.image, lambda: _made_with(f.image, f.pools()))
     return f"{instance.image_version}, the newest is {found}" if found else found
 
 

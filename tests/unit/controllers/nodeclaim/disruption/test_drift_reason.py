@@ -106,7 +106,10 @@ def instance(**facts: Any) -> Instance:
 def image(release: str, since: datetime | None = NOW - HOUR, *, kind: str = IMAGE, **made: Any) -> dict[str, Any]:
     """The newest image, and a pool that was created with it at that time."""
     name = f"{kind}-{release}"
-    return {"image": name, "pools": (instance(), instance(name="gpu2", image_version=name, put_time=since, **made))}
+    return {
+        "image": name,
+        "pools": lambda: (instance(), instance(name="gpu2", image_version=name, put_time=since, **made)),
+    }
 
 
 def version(number: str, since: datetime = NOW - HOUR) -> Newest:
@@ -244,7 +247,7 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("an older image from a slow read", image("202601.01.0"), ""),
     ("an image that is not known", {**NEWER, "image": ""}, ""),
     ("an image of another form", {**NEWER, "image": "custom"}, ""),
-    ("an image that no pool was created with", {**NEWER, "pools": (instance(),)}, ""),
+    ("an image that no pool was created with", {**NEWER, "pools": lambda: (instance(),)}, ""),
     ("an image of an older pool, which AKS upgraded", image("202603.01.0", NOW - 2 * DAY), ""),
     ("an image of a pool of others", image("202603.01.0", None), ""),
     ("the newest image of another kind of pools", {**image("202603.01.0", kind="x"), "image": NEWER["image"]}, ""),
