@@ -24,7 +24,7 @@ import pytest
 from cloudprovider.azure.agentpool import from_agent_pool, pool_name
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.errors import NotFound
-from cloudprovider.interface import BeforePage, Cluster, Instance, immediately
+from cloudprovider.interface import BeforePage, Cluster, Instance, InstanceState, immediately
 from controllers.model.policy import Policy
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.nodeclaim import NodeClaim
@@ -83,6 +83,13 @@ class Api:
         while True:
             yield await events.get()
 
+    async def get(self, resource: Resource[Any], name: str, **_: Any) -> Any:
+        return self.objects[resource.plural][name]
+
+    async def create(self, _: Resource[Any], body: Any, **__: Any) -> Any:
+        """An Event."""
+        return body
+
     async def patch(self, resource: Resource[Any], name: str, *_: Any, **__: Any) -> Any:
         """Counted, and without effect."""
         self.writes.append(f"{resource.plural}/{name}")
@@ -107,6 +114,13 @@ class Pools:
 
     async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
         return [*self.instances.values()]
+
+    async def create(self, claim: NodeClaim, name: str, *_: Any) -> Instance:
+        first = next(iter(self.instances.values()))
+        own = {"claim_uid": claim.uid, "claim_name": claim.name, "label_uid": claim.uid, "put_time": first.put_time}
+        made = msgspec.structs.replace(first, name=name, state=InstanceState.CREATING, **cast("Any", own))
+        self.instances[name] = made
+        return made
 
     async def get(self, name: str) -> Instance:
         if name not in self.instances:
