@@ -8,13 +8,11 @@ NodePools drift when they expire, so that they are replaced before. Those that n
 Source: https://karpenter.sh/docs/concepts/disruption/#expiration, docs/references/karpenter.md#expiration.
 """
 
-from collections.abc import Iterable
 from datetime import datetime
 
 from provisioner.api.meta import ZERO_TIME
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_member
 from provisioner.api.time import parse_duration, shifted
 
 from .marks import is_marked
@@ -23,9 +21,8 @@ from .marks import is_marked
 CLOCK_SECONDS = 300.0
 
 
-def expires_at(claim: NodeClaim, pools: Iterable[NodePool]) -> datetime | None:
-    """When the NodeClaim expires; None if it does not. `pools`: the NodePools of this controller."""
-    pool = next((one for one in pools if is_member(claim, one)), None)
+def expires_at(claim: NodeClaim, pool: NodePool | None) -> datetime | None:
+    """When the NodeClaim expires; None if it does not. `pool`: the one whose machine it is."""
     return None if pool is None or pool.spec.replicas is not None or claim.deleting else expiry(claim)
 
 

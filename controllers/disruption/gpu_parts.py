@@ -74,7 +74,7 @@ class GpuParts:
             return settings_of(reference, observed.node_classes).gpu
 
         self._pools = {one.name: stated(of(one.spec.template.spec.node_class_ref)) for one in observed.node_pools}
-        claims = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
+        claims = observed.claims_by_node()
         self._machines = {claim.name: stated(of(claim.spec.node_class_ref)) for claim in observed.claims}
         for node in observed.nodes:
             claim = claims.get(node.name)

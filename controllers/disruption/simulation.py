@@ -117,7 +117,7 @@ class Simulation:
     def _no_destinations(self, nodes: Sequence[model.ExistingNode]) -> tuple[Set[str], Set[str]]:
         """The machines that cannot take pods yet, and those that may be removed before they do."""
         pools = {pool.metadata.uid: pool for pool in self._view.observed.node_pools}
-        claims = {claim.status.node_name: claim for claim in self._view.observed.claims if claim.status.node_name}
+        claims = self._view.observed.claims_by_node()
         unready, unquiet = {node.name for node in nodes if node.planned}, set[str]()
         for node in self._view.observed.nodes:
             claim = claims.get(node.name)

@@ -149,5 +149,5 @@ def _types(pool: NodePool, observed: Observed, types: InstanceTypes) -> tuple[In
 
 def _places(observed: Observed) -> dict[str, str]:
     places = {claim.name: f"nodeclaim/{claim.name}" for claim in observed.claims}
-    nodes = {claim.status.node_name: claim.name for claim in observed.claims if claim.status.node_name}
-    return places | {name: f"nodeclaim/{claim}, node/{name}" for name, claim in nodes.items()}
+    nodes = observed.claims_by_node().items()
+    return places | {name: f"nodeclaim/{claim.name}, node/{name}" for name, claim in nodes}

@@ -27,7 +27,7 @@ def machines(
     """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
     by_uid = {claim.uid: claim for claim in observed.claims}
-    by_node = {claim.status.node_name: claim for claim in observed.claims if claim.status.node_name}
+    by_node = observed.claims_by_node()
     found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
     unreadable = list[tuple[Node | NodeClaim, str]]()
     slices, allocated = slices_by_node(observed.slices), allocated_devices(observed.storage.devices)

@@ -48,3 +48,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     quotas: Mapping[str, QuotaLeft] = {}
     replaced: Set[str] = frozenset()
     now: datetime | None = None
+
+    def claims_by_node(self) -> dict[str, NodeClaim]:
+        """The NodeClaims that have a Node, by its name."""
+        return {claim.status.node_name: claim for claim in self.claims if claim.status.node_name}

@@ -92,7 +92,7 @@ class BoughtMachines:
         """
         # The API server states whole seconds.
         since = self._since = self._since or now.replace(microsecond=0)
-        nodes = self._nodes()
+        nodes = self._caches.nodes_by_claim()
         present = {node.name for node in nodes.values()}
         self._used &= present
         self._took = {name: shapes for name, shapes in self._took.items() if name in present}
@@ -161,7 +161,7 @@ class BoughtMachines:
 
         Those that replace others were bought for the pods of these, which are among the waiting ones.
         """
-        nodes, found = self._nodes(), dict[str, dict[str, frozenset[str]]]()
+        nodes, found = self._caches.nodes_by_claim(), dict[str, dict[str, frozenset[str]]]()
         for claim in self._caches.claims.items():
             if labels.REPLACEMENT_COMMAND in claim.metadata.annotations:
                 continue
@@ -171,9 +171,6 @@ class BoughtMachines:
                 purchase = self._read[claim.uid][1] if claim.uid in self._read else purchase_of(claim)
                 found.setdefault(owner.name, {})[name] = frozenset(purchase.pods)
         return found
-
-    def _nodes(self) -> dict[str, Node]:
-        return {node.metadata.labels.get(labels.CLAIM_UID, ""): node for node in self._caches.nodes.items()}
 
     def _on(self, node: Node) -> list[CachedPod]:
         return [*cast("list[CachedPod]", self._caches.pods.by_index(BY_NODE, node.name))]

@@ -173,7 +173,7 @@ class CommandMarks:
 
     async def _of(self, claim: NodeClaim) -> Sequence[Node]:
         """The claim's Node as it is now: the cache may lack a taint that was just added."""
-        cached = self._nodes.get(claim.status.node_name) if claim.status.node_name else None
+        cached = self._nodes.get(claim.status.node_name)
         fresh = await self._fresh(cached) if cached is not None else None
         return () if fresh is None else (fresh,)
 

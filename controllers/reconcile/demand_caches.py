@@ -15,11 +15,13 @@ from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.solver import model
 from controllers.state.indexes import UID
+from provisioner.api import labels
 from provisioner.api.namespace import Namespace, labels_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec, ObservedDaemonSet, is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import is_member, nodepool_of
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.resourceslice import ResourceSlice
 from provisioner.api.schedulable import DaemonSet, SchedulablePod
@@ -56,6 +58,17 @@ class DemandCaches:
         """The NodePools of this controller."""
         return tuple(one for one in self.every_node_pool.items() if is_own(one.spec.template.spec.node_class_ref))
 
+    def node_pool(self, name: str) -> NodePool | None:
+        """The NodePool of this controller that has this name."""
+        found = self.every_node_pool.get(name)
+        return found if found is not None and is_own(found.spec.template.spec.node_class_ref) else None
+
+    def node_pool_of(self, claim: NodeClaim) -> NodePool | None:
+        """The NodePool of this controller whose machine the NodeClaim is."""
+        owner = nodepool_of(claim)
+        pool = self.node_pool(owner.name) if owner is not None else None
+        return pool if pool is not None and is_member(claim, pool) else None
+
     def node_class(self, name: str) -> AgentPoolNodeClass | None:
         """None if it does not exist or is not known."""
         return self.node_classes.get(name)
@@ -66,6 +79,14 @@ class DemandCaches:
         caches = (self.claims, self.nodes, self.pods, self.daemon_sets)
         known = self.namespaces.synced or self.namespaces.last_error is not None
         return known and all(cache.synced and cache.last_error is None for cache in caches)
+
+    def node_of(self, claim: NodeClaim) -> Node | None:
+        """The Node that the NodeClaim states; None before it does, and once the Node is gone."""
+        return self.nodes.get(claim.status.node_name)
+
+    def nodes_by_claim(self) -> dict[str, Node]:
+        """The Nodes by the UID of the NodeClaim that their label names, those of machines that are starting too."""
+        return {node.metadata.labels.get(labels.CLAIM_UID, ""): node for node in self.nodes.items()}
 
     def replaces_another(self, claim: NodeClaim) -> bool:
         """Whether a command under way waits for this NodeClaim, to delete the one that it replaces."""

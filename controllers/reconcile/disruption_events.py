@@ -59,7 +59,7 @@ class EvaluationEvents:
             if claim is None or (method.condition and claim.condition(method.condition, "True") is None):
                 continue
             self._record_event(claim, disruption_event(claim, method.event, why))
-            node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
+            node = self._caches.node_of(claim)
             if node is not None and method.event == reasons.DISRUPTION_BLOCKED:
                 self._record_event(node, disruption_event(node, method.event, why))
 

@@ -130,7 +130,7 @@ class EmptinessController:
 
         Raises KubeError for a request that can succeed when it is repeated.
         """
-        pool = next((one for one in self._caches.node_pools() if one.name == name), None)
+        pool = self._caches.node_pool(name)
         if pool is None or consolidate_after(pool) is None:
             return None  # nothing need be counted
         if why_unusable(pool):

@@ -76,7 +76,7 @@ class ExpirationController:
         claim = self._caches.claims.get(name)
         if claim is None or claim.deleting or why_foreign(claim):
             return None
-        at = expires_at(claim, self._caches.node_pools())
+        at = expires_at(claim, self._caches.node_pool_of(claim))
         if at is None:
             return RESYNC_SECONDS
         left = (at - self._clock.now()).total_seconds()

@@ -139,7 +139,7 @@ class Machines:
         bound = self._bound(name)
         found = Machine(
             claim=claim,
-            node=self._caches.nodes.get(name) if name else None,
+            node=self._caches.node_of(claim),
             pods=tuple(pod for pod in bound if pod.own),
             quiet_since=self.quiet_since(name),
             nominated_seconds=self._nominated(claim, now),
@@ -164,15 +164,12 @@ class Machines:
 
     def unwanted(self, claim: NodeClaim, reason: Reason) -> str:
         """Why a command under way has no cause any more for removing this machine, "" if it has."""
-        return why_unwanted(self.machine(claim), self._node_pool(claim), reason)
+        return why_unwanted(self.machine(claim), self._caches.node_pool_of(claim), reason)
 
     def keeps_empty(self, claim: NodeClaim) -> bool:
         """Whether the NodePool of the claim never removes a machine because it is empty, nor to have fewer replicas."""
-        pool = self._node_pool(claim)
+        pool = self._caches.node_pool_of(claim)
         return pool is not None and pool.spec.replicas is None and consolidate_after(pool) is None
-
-    def _node_pool(self, claim: NodeClaim) -> NodePool | None:
-        return next((one for one in self._caches.node_pools() if is_member(claim, one)), None)
 
     def _bound(self, node: str) -> tuple[CachedPod, ...]:
         cached = self._caches.pods.by_index(BY_NODE, node) if node else ()

@@ -26,7 +26,7 @@ from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED, ConditionSet
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_member, why_foreign
+from provisioner.api.owner import why_foreign
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
@@ -131,7 +131,7 @@ class NodeClaimDisruption:
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        pool = next((one for one in self._caches.node_pools() if is_member(claim, one)), None)
+        pool = self._caches.node_pool_of(claim)
         # A write replaces the whole list of conditions: those that cannot be decoded would be lost.
         if pool is None or any(field.startswith("status") for field in claim.metadata.unreadable):
             return None

@@ -35,8 +35,7 @@ class NodePoolUsage:
             if not len(usage):
                 del self._by_pool[before]
         if new is not None and after:
-            node = self._nodes.get(new.status.node_name) if new.status.node_name else None
-            self._by_pool.setdefault(after, Usage()).count(new, node)
+            self._by_pool.setdefault(after, Usage()).count(new, self._nodes.get(new.status.node_name))
 
     def _node_changed(self, old: Node | None, new: Node | None) -> None:
         if old is not None and new is not None and old.status.capacity == new.status.capacity:

@@ -28,7 +28,7 @@ from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.learned import observed_types
 from controllers.provisioning.pods import CachedPod
-from provisioner.api import labels, reasons
+from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, Misfit, ObservedDaemonSet, ObservedType
 from provisioner.api.nodepool import NodePool
@@ -169,8 +169,7 @@ class PurchaseBrake:
         return {pod.metadata.uid for pod in self._caches.pods.items() if not pod.spec.node_name}
 
     def _learned(self, found: AgentPoolNodeClass) -> tuple[ObservedType, ...]:
-        nodes = {node.metadata.labels.get(labels.CLAIM_UID, ""): node for node in self._caches.nodes.items()}
-        before = self._types.get(found.metadata.uid, found.status.observed_types)
+        before, nodes = self._types.get(found.metadata.uid, found.status.observed_types), self._caches.nodes_by_claim()
         return observed_types(found, before, nodes, self._caches.claims.items(), self._clock.now())
 
     def _requested(self) -> tuple[ObservedDaemonSet, ...]:

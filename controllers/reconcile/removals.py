@@ -96,8 +96,7 @@ class Removals:
             self._machines.refused(claim)
         if deletion is Deletion.DELETED:
             self._disrupted(claim, cause)
-            node = self._caches.nodes.get(claim.status.node_name) if claim.status.node_name else None
-            if node is not None:
+            if (node := self._caches.node_of(claim)) is not None:
                 row, message = CAUSES[cause], f"Disrupting Node: {reason}"
                 self._actuator.record_event(node, Event(type=row.event_type, reason=row.event, message=message))
         return deletion

@@ -27,7 +27,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import is_member
+from provisioner.api.owner import counted_in, is_member
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
@@ -82,16 +82,16 @@ class StaticCapacity:
         claim = new or old
         if claim is None or (old is not None and new is not None and old.deleting == new.deleting):
             return
-        name = claim.metadata.labels.get(labels.NODEPOOL, "")
-        if any(pool.name == name and pool.spec.replicas is not None for pool in self._caches.node_pools()):
-            self._wake(name)
+        pool = self._caches.node_pool(counted_in(claim))
+        if pool is not None and pool.spec.replicas is not None:
+            self._wake(pool.name)
 
     async def reconcile(self, name: str) -> float | None:
         """One pass over one NodePool; returns the seconds until the next one, None: when the NodePool changes.
 
         Raises KubeError for a request that can succeed when it is repeated.
         """
-        pool = next((one for one in self._caches.node_pools() if one.name == name), None)
+        pool = self._caches.node_pool(name)
         if pool is None or pool.spec.replicas is None or pool.metadata.deleting:
             return None
         if not self._caches.current:
@@ -115,7 +115,7 @@ class StaticCapacity:
 
     def _replica(self, claim: NodeClaim, pool: NodePool, types: InstanceTypes | None) -> Replica:
         name, now = claim.status.node_name, self._clock.now()
-        node = self._caches.nodes.get(name) if name else None
+        node = self._caches.node_of(claim)
         annotated = (claim.metadata, *([node.metadata] if node is not None else ()))
         placed = self._placed(name) if name else []
         pods = [pod for pod in placed if pod.own and not pod.metadata.deleting]

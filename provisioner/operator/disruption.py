@@ -208,7 +208,7 @@ def _on_failure(demand: DemandCaches, actuator: Actuator, doing: str) -> OnFailu
     """Records an error that a NodePool causes as an Event of it; keys are names of NodePools."""
 
     async def failed(name: str, error: Exception, _: int) -> None:
-        pool = next((one for one in demand.node_pools() if one.name == name), None)
+        pool = demand.node_pool(name)
         if pool is not None and isinstance(error, OBJECT_ERRORS):
             event = disruption_event(pool, reasons.DISRUPTION_BLOCKED, left_out(doing, error))
             actuator.record_event(pool, event)

@@ -11,6 +11,7 @@ from provisioner.api import labels
 from provisioner.api.meta import ZERO_TIME, ObjectMeta, OwnerReference
 from provisioner.api.nodeclaim import NodeClaim, NodeClassReference
 from provisioner.api.nodepool import NodePool, NodePoolSpec
+from provisioner.api.owner import is_member
 from tests.unit.builders import BORN, claim
 
 OWN_CLASS = NodeClassReference(group="gpu-provisioner.sh", kind="AgentPoolNodeClass", name="default")
@@ -59,7 +60,7 @@ def pool(replicas: int | None = None, uid: str = "p") -> NodePool:
     ],
 )
 def test_expires_at(node_claim: NodeClaim, node_pool: NodePool, expected: datetime | None) -> None:
-    assert expires_at(node_claim, [node_pool]) == expected
+    assert expires_at(node_claim, node_pool if is_member(node_claim, node_pool) else None) == expected
 
 
 @pytest.mark.parametrize(
