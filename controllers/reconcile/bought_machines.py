@@ -4,9 +4,8 @@ Source: docs/adr/0063-purchase-brake.md.
 """
 
 import asyncio
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import cast
 
 import msgspec
 
@@ -16,7 +15,7 @@ from controllers.provisioning.bought_machine import Machine
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.machines import machines
 from controllers.provisioning.observed import Observed
-from controllers.provisioning.pods import BY_NODE, CachedPod
+from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.purchases import Purchase, purchase_of
 from controllers.provisioning.solver import model
 from provisioner.api import labels
@@ -109,13 +108,14 @@ class BoughtMachines:
             if nodepool_of(claim) is not None
             and not (purchase.pods.keys().isdisjoint(shapes) and set(purchase.namespaces).isdisjoint(namespaces))
         ]
-        on = {node.name: self._on(node) for claim, _ in found if (node := nodes.get(claim.uid)) is not None}
+        names = [node.name for claim, _ in found if (node := nodes.get(claim.uid)) is not None]
+        on = {name: self._caches.pods_on(name) for name in names}
         compared = [claim for claim, purchase in found if not purchase.pods.keys().isdisjoint(shapes)]
         known = Observed(node_pools=(), nodes=(), claims=(), pods=(), storage=storage, now=now)
         read = self._shown(compared, nodes, on, types, known)
         for claim, purchase in found:
             node, owner = nodes.get(claim.uid), nodepool_of(claim)
-            pods = on.get(node.name, []) if node is not None else []
+            pods = on.get(node.name, ()) if node is not None else ()
             bound = frozenset(pod.metadata.uid for pod in pods)
             gone = frozenset(uid for uids in purchase.pods.values() for uid in uids if uid not in every)
             initialized = _initialized_seconds(claim, node, now)
@@ -172,14 +172,11 @@ class BoughtMachines:
                 found.setdefault(owner.name, {})[name] = frozenset(purchase.pods)
         return found
 
-    def _on(self, node: Node) -> list[CachedPod]:
-        return [*cast("list[CachedPod]", self._caches.pods.by_index(BY_NODE, node.name))]
-
     def _shown(
         self,
         claims: list[NodeClaim],
         nodes: Mapping[str, Node],
-        on: Mapping[str, list[CachedPod]],
+        on: Mapping[str, Sequence[CachedPod]],
         types: InstanceTypes,
         known: Observed,
     ) -> dict[str, model.ExistingNode]:

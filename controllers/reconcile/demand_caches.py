@@ -13,6 +13,7 @@ from controllers.provisioning.daemons import daemon_specs
 from controllers.provisioning.launchable import Refusals
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.offered import settings_of
+from controllers.provisioning.pods import BY_NODE, CachedPod
 from controllers.provisioning.solver import model
 from controllers.state.indexes import UID
 from provisioner.api import labels
@@ -87,6 +88,10 @@ class DemandCaches:
     def nodes_by_claim(self) -> dict[str, Node]:
         """The Nodes by the UID of the NodeClaim that their label names, those of machines that are starting too."""
         return {node.metadata.labels.get(labels.CLAIM_UID, ""): node for node in self.nodes.items()}
+
+    def pods_on(self, node: str, *, by: str = BY_NODE) -> tuple[CachedPod, ...]:
+        """The pods that are bound to the Node of this name, or for which kube-scheduler makes room there."""
+        return tuple(one for one in self.pods.by_index(by, node) if isinstance(one, CachedPod))
 
     def replaces_another(self, claim: NodeClaim) -> bool:
         """Whether a command under way waits for this NodeClaim, to delete the one that it replaces."""

@@ -26,7 +26,6 @@ from controllers.disruption.retries import Retries
 from controllers.disruption.view import View
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
-from controllers.provisioning.pods import BY_NODE
 from provisioner.api.causes import REASONS, Cause, Reason
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -241,7 +240,7 @@ class DisruptionController:
         """Why the destinations of a command have not the room any more that they had in the view."""
         names, caches = command.destinations, self._caches
         nodes = [node for name in names if (node := caches.nodes.get(name)) is not None]
-        pods = [pod for name in names for pod in caches.pods.by_index(BY_NODE, name)]
+        pods = [pod for name in names for pod in caches.pods_on(name)]
         before = rooms(names, view.observed.nodes, view.observed.pods)
         return lost(before, rooms(names, nodes, pods), machines)
 

@@ -19,7 +19,7 @@ import msgspec
 
 from cloudprovider.cloud import Cloud
 from controllers.actuator.actuator import Actuator
-from controllers.disruption.blockers import left_over
+from controllers.disruption.blockers import counts, left_over
 from controllers.disruption.command import Command, Evaluation
 from controllers.disruption.emptiness import decide
 from controllers.disruption.machine import Machine, consolidate_after
@@ -119,10 +119,11 @@ class EmptinessController:
             self._wake(name)
 
     def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
-        """One was bound, or ended."""
+        """One was bound, or ended. A machine that a pod uses is not removed, whatever other pods it has."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)
-            if node is not None and (pool := node.metadata.labels.get(labels.NODEPOOL)):
+            pool = node.metadata.labels.get(labels.NODEPOOL) if node is not None else None
+            if pool and not any(counts(pod, gpus=True) for pod in self._caches.pods_on(name)):
                 self._wake(pool)
 
     async def reconcile(self, name: str) -> float | None:

@@ -19,7 +19,7 @@ from controllers.disruption.candidates import why_unwanted
 from controllers.disruption.machine import Machine, consolidate_after
 from controllers.disruption.pod_budgets import PodBudgets
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
-from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
+from controllers.provisioning.pods import BY_NOMINATED_NODE, CachedPod
 from controllers.state.indexes import NODEPOOL
 from provisioner.api.causes import Reason
 from provisioner.api.node import Node
@@ -136,7 +136,7 @@ class Machines:
     def machine(self, claim: NodeClaim) -> Machine:
         """The machine of a NodeClaim of a NodePool."""
         name, now = claim.status.node_name, _now()
-        bound = self._bound(name)
+        bound = self._caches.pods_on(name)
         found = Machine(
             claim=claim,
             node=self._caches.node_of(claim),
@@ -160,7 +160,7 @@ class Machines:
 
     def protected(self, claim: NodeClaim, reason: Reason) -> str:
         """Why a command under way must not remove this machine, "" if it may."""
-        return protected(self.machine(claim), self._bound(claim.status.node_name), reason, self._clock.now())
+        return protected(self.machine(claim), self._caches.pods_on(claim.status.node_name), reason, self._clock.now())
 
     def unwanted(self, claim: NodeClaim, reason: Reason) -> str:
         """Why a command under way has no cause any more for removing this machine, "" if it has."""
@@ -171,10 +171,6 @@ class Machines:
         pool = self._caches.node_pool_of(claim)
         return pool is not None and pool.spec.replicas is None and consolidate_after(pool) is None
 
-    def _bound(self, node: str) -> tuple[CachedPod, ...]:
-        cached = self._caches.pods.by_index(BY_NODE, node) if node else ()
-        return tuple(pod for pod in cached if isinstance(pod, CachedPod))
-
     def _nominated(self, claim: NodeClaim, now: float) -> float:
         """Seconds for which pods are expected on the machine: also those of a machine that it replaces.
 
@@ -182,7 +178,7 @@ class Machines:
         """
         if self._caches.replaces_another(claim):
             return NOMINATED_SECONDS
-        if claim.status.node_name and self._caches.pods.by_index(BY_NOMINATED_NODE, claim.status.node_name):
+        if self._caches.pods_on(claim.status.node_name, by=BY_NOMINATED_NODE):
             return NOMINATED_SECONDS
         return max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name))
 

@@ -21,7 +21,7 @@ from controllers.model.steps import LookUpClaims
 from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
-from controllers.provisioning.pods import BY_NODE, BY_NOMINATED_NODE, CachedPod
+from controllers.provisioning.pods import BY_NOMINATED_NODE
 from controllers.provisioning.static_machine import is_outdated, static_machine
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
@@ -117,7 +117,7 @@ class StaticCapacity:
         name, now = claim.status.node_name, self._clock.now()
         node = self._caches.node_of(claim)
         annotated = (claim.metadata, *([node.metadata] if node is not None else ()))
-        placed = self._placed(name) if name else []
+        placed = (*self._caches.pods_on(name), *self._caches.pods_on(name, by=BY_NOMINATED_NODE))
         pods = [pod for pod in placed if pod.own and not pod.metadata.deleting]
         return Replica(
             claim=claim,
@@ -128,11 +128,6 @@ class StaticCapacity:
             cost=sum(max(0.0, pod.eviction.cost) for pod in pods),
             outdated=self._is_outdated(claim, pool, types),
         )
-
-    def _placed(self, node: str) -> list[CachedPod]:
-        """The pods of a Node, and those for which kube-scheduler makes room there by preemption."""
-        found = (one for index in (BY_NODE, BY_NOMINATED_NODE) for one in self._caches.pods.by_index(index, node))
-        return [one for one in found if isinstance(one, CachedPod)]
 
     def _is_outdated(self, claim: NodeClaim, pool: NodePool, types: InstanceTypes | None) -> bool:
         if types is None or why_unusable(pool):
