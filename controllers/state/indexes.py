@@ -4,9 +4,12 @@ A claim's key is the name of its pool, a Node's key is the pool that its label n
 """
 
 from collections.abc import Callable, Mapping
+from typing import Literal
 
+from controllers.model.conditions import launched, was_usable
 from controllers.model.crd_deletion import CRD_NAMES, Crds
 from controllers.model.devices import gpus_of, pools_of
+from controllers.model.ownership import managed
 from provisioner.api.aks_names import resource_group_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -26,6 +29,9 @@ UID = "uid"
 NODEPOOL = "nodepool"
 # The NodePool that counts a claim, its node class, and its Node, by name.
 COUNTED_IN, NODE_CLASS, NODE_NAME = "counted in", "node class", "node name"
+# Which state the machine of a managed claim was in: `MachineState`, with `DELETING` before it if the claim is deleting.
+STATE, DELETING = "state", "deleting "
+MachineState = Literal["usable", "launched"]
 # The resource group of a Node's machine.
 RESOURCE_GROUP = "resource group"
 # The index of a cache of ResourceSlices by the name of their Node.
@@ -48,7 +54,16 @@ def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tup
         COUNTED_IN: lambda claim: (pool,) if (pool := counted_in(claim)) else (),
         NODE_CLASS: lambda claim: (claim.spec.node_class_ref.name,) if is_own(claim.spec.node_class_ref) else (),
         NODE_NAME: lambda claim: (claim.status.node_name,) if claim.status.node_name else (),
+        STATE: _states,
     }
+
+
+def _states(claim: NodeClaim) -> tuple[str, ...]:
+    usable = was_usable(claim)
+    if not (usable or launched(claim)) or not managed(claim):
+        return ()
+    reached: tuple[MachineState, ...] = ("usable", "launched") if usable else ("launched",)
+    return (*reached, *(f"{DELETING}{one}" for one in reached)) if claim.deleting else reached
 
 
 def node_indexes(pool_of: PoolOf) -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
@@ -153,6 +168,14 @@ class Indexes:
     def claims(self) -> tuple[NodeClaim, ...]:
         """All claims, managed or not."""
         return tuple(self._claims.items())
+
+    def number_of(self, state: MachineState) -> int:
+        """How many managed claims have a machine that was in this state; one that was usable was launched."""
+        return self._claims.count(STATE, state)
+
+    def deleting(self, state: MachineState) -> tuple[NodeClaim, ...]:
+        """Those of them that are being deleted."""
+        return self._claims.by_index(STATE, f"{DELETING}{state}")
 
     def claims_of(self, key: str) -> tuple[NodeClaim, ...]:
         return self._claims.by_index(POOL, key)

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from controllers.model.conditions import launched, was_usable
+from controllers.model.conditions import was_usable
 from controllers.model.facts import Unhealthy, UnhealthyCounts
 from controllers.model.gpu_devices import requires_gpus
 from controllers.model.ownership import managed
@@ -25,7 +25,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import kaito_owner
 from provisioner.api.repair_policy import OF_GPUS, STARTING
 
-from .indexes import Indexes
+from .indexes import Indexes, MachineState
 from .repair_history import RepairHistory
 
 # In place of the creation of a claim that is gone: no machine is newer.
@@ -74,6 +74,11 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True):
 def _all_at_once(unhealthy: Unhealthy, simultaneous: int, nodes: int) -> bool:
     """Whether it is every machine of several; those that were never usable have no pods to lose."""
     return simultaneous >= nodes > 1 and unhealthy.policy.signal not in STARTING
+
+
+def _state(unhealthy: Unhealthy) -> MachineState:
+    """That in which a machine became unhealthy."""
+    return "launched" if unhealthy.policy.signal in STARTING else "usable"
 
 
 class UnhealthyNodes:
@@ -184,7 +189,7 @@ class UnhealthyNodes:
 
     def _early_counts(self, unhealthy: Unhealthy, now: float, *, suspended: bool) -> UnhealthyCounts:
         """The counts for a repair that is not due: whether it is suspended, and what a cordon depends on."""
-        nodes, simultaneous = len(self._machines(unhealthy)), self._simultaneous(unhealthy)
+        nodes, simultaneous = self._indexes.number_of(_state(unhealthy)), self._simultaneous(unhealthy)
         return UnhealthyCounts(
             nodes=nodes,
             simultaneous=simultaneous,
@@ -193,14 +198,10 @@ class UnhealthyNodes:
             affected=self._affected(unhealthy, now),
         )
 
-    def _machines(self, unhealthy: Unhealthy) -> list[NodeClaim]:
-        """The claims whose machines were in the state in which this one became unhealthy."""
-        starting = unhealthy.policy.signal in STARTING
-        return [c for c in self._indexes.claims() if managed(c) and (was_usable(c) or (starting and launched(c)))]
-
     def _counts(self, due: float, key: str, unhealthy: Unhealthy, wall: datetime, now: float) -> UnhealthyCounts:
-        usable = self._machines(unhealthy)
-        replaced = [claim for claim in usable if self._rules.deleted_by_repair(claim)]
+        state = _state(unhealthy)
+        nodes = self._indexes.number_of(state)
+        replaced = [claim for claim in self._indexes.deleting(state) if self._rules.deleted_by_repair(claim)]
         # Starting machines are replaced because those deadlines have passed.
         overdue = [claim for claim in replaced if not set(DEPENDENTS).issuperset(reported(claim).overdue)]
         busy = {owner for claim in replaced if claim not in overdue and (owner := kaito_owner(claim))}
@@ -217,10 +218,10 @@ class UnhealthyNodes:
                 busy |= {owner} - {""}
         own, simultaneous = self._owner(key), self._simultaneous(unhealthy)
         return UnhealthyCounts(
-            nodes=len(usable),
+            nodes=nodes,
             unhealthy=sum(node.replaces for node in self._unhealthy.values()),
             simultaneous=simultaneous,
-            all_at_once=_all_at_once(unhealthy, simultaneous, len(usable)),
+            all_at_once=_all_at_once(unhealthy, simultaneous, nodes),
             going=len(replaced) - len(overdue),
             overdue=len(overdue),
             place=place,

@@ -132,6 +132,10 @@ class Reflector(Generic[T]):
         """All cached objects under that value of an index."""
         return self._store.by_index(index, value)
 
+    def count(self, index: str, value: str) -> int:
+        """The number of cached objects under that value of an index."""
+        return self._store.count(index, value)
+
     def index_values(self, index: str) -> tuple[str, ...]:
         """All values of an index under which there are cached objects."""
         return self._store.index_values(index)

@@ -49,6 +49,10 @@ class Store(Generic[T]):
         """All objects under that value. Raises KeyError for an unknown index."""
         return tuple(self._objects[key] for key in self._indexes[index].get(value, ()))
 
+    def count(self, index: str, value: str) -> int:
+        """The number of objects under that value. Raises KeyError for an unknown index."""
+        return len(self._indexes[index].get(value, ()))
+
     def index_values(self, index: str) -> tuple[str, ...]:
         """All values of an index under which there are objects. Raises KeyError for an unknown index."""
         return tuple(self._indexes[index])

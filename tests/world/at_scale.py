@@ -93,7 +93,7 @@ class Api:
     async def patch(self, resource: Resource[Any], name: str, *_: Any, **__: Any) -> Any:
         """Counted, and without effect."""
         self.writes.append(f"{resource.plural}/{name}")
-        return self.objects[resource.plural][name]
+        return self.objects[resource.plural].get(name)
 
     def send(self, resource: Resource[Any], one: Any, kind: EventType = EventType.MODIFIED) -> None:
         """The object changed."""

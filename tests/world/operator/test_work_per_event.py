@@ -13,6 +13,7 @@ import pytest
 
 from cloudprovider.observations import Tally
 from controllers.nodepool.counter import Usage
+from provisioner.api.node import NodeCondition
 from provisioner.api.nodeclaim import NodeClaimStatus
 from provisioner.runtime import resources
 from provisioner.runtime.watch import EventType
@@ -42,6 +43,14 @@ def heartbeat(on: Fleet, number: int) -> None:
     on.api.send(resources.NODES, on.machine(number)[1])
 
 
+def node_not_ready(on: Fleet, number: int) -> None:
+    """Long enough that it counts as unhealthy."""
+    node = on.machine(number)[1]
+    ready = NodeCondition(type="Ready", status="False", last_transition_time=node.metadata.creation_timestamp)
+    status = msgspec.structs.replace(node.status, conditions=(ready,))
+    on.api.send(resources.NODES, msgspec.structs.replace(node, status=status))
+
+
 def pod_bound(on: Fleet, number: int) -> None:
     used = on.machine(number)[2]
     meta = msgspec.structs.replace(used.metadata, name=f"other-{number}", uid=f"other-{number}")
@@ -64,6 +73,7 @@ def pool_listed(on: Fleet, number: int) -> None:
 
 EVENTS: tuple[Callable[[Fleet, int], None], ...] = (
     heartbeat,
+    node_not_ready,
     claim_changed,
     claim_created,
     pod_bound,
