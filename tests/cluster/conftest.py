@@ -29,17 +29,6 @@ CONFORMANCE = HERE / "conformance"
 BACK_END, SIMULATOR, REAL = "back end", "simulator", "real"
 SHARED = "one suite, two back ends"
 
-# Modules whose assertions are rewritten although they are not test modules.
-pytest.register_assert_rewrite(
-    *(
-        f"tests.cluster.{name}"
-        for name in (
-            *("stories", "device_stories", "gkm_story", "disruptions", "kaito_nodepools", "inferred_removals"),
-            "realworld",
-        )
-    )
-)
-
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Record on each test its back end, and whether it belongs to the suite for both; scenarios come last."""

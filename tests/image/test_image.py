@@ -20,9 +20,8 @@ from packaging.utils import canonicalize_name
 
 from provisioner.cli.installation import INSTALL_TRY
 from provisioner.version import DISTRIBUTION, own_version
-from tests.unit.repository.test_distribution import OF_TRY, TOP
-from tests.unit.repository.test_locks import IMAGE, pins
-from tests.wire.test_run import CLAIMS, LEASES, NAME, Site, fetch, run, run_story
+from tests.unit.repository.locks import IMAGE, OF_TRY, TOP, pins
+from tests.wire.site import CLAIMS, LEASES, NAME, Site, fetch, run, run_story
 from tests.world.harness import node_claim
 
 pytestmark = pytest.mark.image

@@ -21,7 +21,7 @@ from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.harness import Sim, Story, node_claim, simulate
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS
 
 T = TypeVar("T")

@@ -17,7 +17,7 @@ from tests.world.harness import Sim
 from tests.world.transcript import CLAIMS
 
 from .stale import BOTH, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, run_story
-from .test_time_travel import changes, pool_changes
+from .travel import changes, pool_changes
 
 Range = tuple[int, int]
 

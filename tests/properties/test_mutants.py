@@ -15,7 +15,6 @@ from azure.core import MatchConditions
 from cloudprovider.azure import provider
 from cloudprovider.azure.cloud import AksCloud
 from controllers.garbagecollection import candidates, garbage
-from controllers.gate.gate import Evidence
 from controllers.model.facts import Facts
 from controllers.model.ownership import Verdict, belongs, holds_finalizer
 from controllers.model.ownership import verdict as ownership_verdict
@@ -27,21 +26,16 @@ from controllers.state import unavailable_offerings
 from controllers.state.memory import backoff
 from controllers.state.unavailable_offering import UnavailableOffering
 from controllers.state.unavailable_offerings import UnavailableOfferings
-from provisioner.api.causes import Cause
 from provisioner.operator import controllers as wiring
 from provisioner.runtime.fence import Fence
-from provisioner.simulator.kube.errors import ApiError
 from tests.world.garbagecollection import test_garbage
-from tests.world.harness import crash_points, simulate
 from tests.world.nodeclaim import test_main_job, test_offerings
 from tests.world.operator import test_leadership
 from tests.world.process import PROCESS
 from tests.world.termination import test_termination
 
-from . import test_crash
-
-Patch = pytest.MonkeyPatch
-ACTED = "the mutant has acted"
+from .crash import create_and_delete, delete_while_creating
+from .mutation import ACTED, Patch, crashes, must_fail, no_fresh_reads, undisturbed
 
 
 def put_before_the_finalizer(patch: Patch) -> None:
@@ -130,16 +124,6 @@ def random_names(patch: Patch) -> None:
     patch.setattr(AksCloud, "pool_name", staticmethod(mutant))
 
 
-def no_fresh_reads(patch: Patch) -> None:
-    """Garbage is checked twice, but only in the caches, and the gate believes them."""
-    patch.setattr(garbage, "_fresh_reads", lambda f, name: None)
-
-    def believed(f: Facts, cause: Cause, uid: str, *, ours: bool, min_age: float) -> Evidence:
-        return Evidence(cause=cause, uid=uid, ours=ours, seen=True)
-
-    patch.setattr(garbage, "_evidence", believed)
-
-
 def garbage_after_one_look(patch: Patch) -> None:
     """Garbage is collected after one look, without fresh reads."""
     patch.setattr(garbage, "block_removal", lambda f, age, needed: None)
@@ -182,25 +166,15 @@ def backoff_that_does_not_double(patch: Patch) -> None:
     patch.setattr(unavailable_offerings, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
 
 
-def crashes(story: Callable[..., Any]) -> Callable[[], object]:
-    """The crash property of one of its scenarios."""
-    return lambda: test_crash.survive(story, crash_points(story, **test_crash.QUICK))
-
-
-def undisturbed(story: Callable[..., Any]) -> Callable[[], object]:
-    """The scenario itself, without a crash."""
-    return lambda: simulate(story, **test_crash.QUICK)
-
-
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (put_before_the_finalizer, test_termination.test_deleted_during_its_put, "'claim'"),
     (released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
-    (no_delete_without_a_provider_id, undisturbed(test_crash.delete_while_creating), "I2"),
-    (node_before_the_pool, undisturbed(test_crash.create_and_delete), "I2"),
+    (no_delete_without_a_provider_id, undisturbed(delete_while_creating), "I2"),
+    (node_before_the_pool, undisturbed(create_and_delete), "I2"),
     (every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
     (put_over_what_is_there, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
     (put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
-    (random_names, crashes(test_crash.create_and_delete), "I3"),
+    (random_names, crashes(create_and_delete), "I3"),
     (garbage_after_one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
     (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_circuit_breaker, "gpu5"),
     (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
@@ -209,16 +183,6 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (backoff_that_does_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 15"),
     (no_drain, test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
 ]
-
-
-def must_fail(mutate: Callable[[Patch], None], story: Callable[[], object], message: str) -> None:
-    """Apply the mutant; the test must fail with this text."""
-    with pytest.MonkeyPatch.context() as patch:
-        mutate(patch)
-        with pytest.raises((AssertionError, BaseExceptionGroup, ApiError)) as caught:
-            story()
-    found = [str(caught.value), *getattr(caught.value, "__notes__", [])]
-    assert any(message in text for text in found), found
 
 
 @pytest.mark.matrix(quick=3)

@@ -16,11 +16,10 @@ from controllers.reconcile.provisioner import Provisioner
 from controllers.reconcile.static_capacity import StaticCapacity
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
-from tests.world.disruption.test_drift import drift, dynamic
-from tests.world.disruption.test_refused_deletions import refuse_deletion
+from tests.world.disruption.common import drift, dynamic, refuse_deletion
 from tests.world.harness import Sim, simulated
 
-from .test_mutants import Patch, must_fail
+from .mutation import Patch, must_fail
 
 SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
 SELECTED = {"karpenter.sh/nodepool": "gpu"}

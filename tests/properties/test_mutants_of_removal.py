@@ -34,11 +34,14 @@ from tests.world.health import test_repair, test_repair_policy
 from tests.world.nodeclaim import test_adoption_races
 from tests.world.process import PROCESS, Process
 from tests.world.termination import test_draining, test_termination, test_volumes
+from tests.world.termination.common import ELSEWHERE
 from tests.world.transcript import FAST
 
-from . import test_crash, test_dropped_events, test_time_travel
+from . import test_dropped_events
+from .crash import create_and_delete
+from .mutation import ACTED, Patch, crashes, must_fail, no_fresh_reads, undisturbed
 from .stale import BOTH
-from .test_mutants import ACTED, Patch, crashes, must_fail, no_fresh_reads, undisturbed
+from .travel import changes, travel
 
 
 def this_process() -> Process:
@@ -200,22 +203,22 @@ def late_bound_pods_ignored(patch: Patch) -> None:
 
 def back_to_the_finalizer() -> None:
     """A new process sees the claim without a Node, as just after the finalizer was added."""
-    for point in range(3, test_time_travel.changes(BOTH) + 1):
-        test_time_travel.travel(BOTH, (point, 2), restart=True)
+    for point in range(3, changes(BOTH) + 1):
+        travel(BOTH, (point, 2), restart=True)
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (released_on_202, undisturbed(test_crash.create_and_delete), "I2"),
+    (released_on_202, undisturbed(create_and_delete), "I2"),
     (deleted_by_name_alone, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
     (
         deletion_by_its_event_alone,
         test_termination.test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was,
         "gone",
     ),
-    (ownership_in_memory, crashes(test_crash.create_and_delete), "I2"),
+    (ownership_in_memory, crashes(create_and_delete), "I2"),
     (
         any_error_is_not_found,
-        lambda: test_termination.test_a_404_of_something_else_never_means_gone(*test_termination.ELSEWHERE[0]),
+        lambda: test_termination.test_a_404_of_something_else_never_means_gone(*ELSEWHERE[0]),
         "I2",
     ),
     (

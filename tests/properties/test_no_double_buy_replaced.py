@@ -14,8 +14,8 @@ from tests.world.demand import T4, claims_of, node_class, node_pool, pending, po
 from tests.world.harness import CrashPoint, Json, Sim, simulate
 from tests.world.transcript import CLAIMS
 
+from .double_buy import AFTERWARDS_SECONDS, Created, stale_from
 from .stale import QUICK, STALE_SECONDS, chosen
-from .test_no_double_buy import AFTERWARDS_SECONDS, Created, stale_from
 
 PODS = ("a", "b", "c")
 # Each of the offerings that fail is tried by one NodeClaim at a time, with a growing delay.

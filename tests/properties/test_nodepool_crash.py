@@ -10,7 +10,7 @@ import pytest
 
 from tests.world.claims import condition
 from tests.world.harness import CrashPoint, Sim, simulate
-from tests.world.nodepool.test_nodepools import CLASSES, POOLS, claim_of, node_class, node_pool
+from tests.world.nodepool.common import CLASSES, POOLS, claim_of, node_class, node_pool
 
 from .stale import QUICK, WITHIN_SECONDS, chosen
 

@@ -12,8 +12,7 @@ import pytest
 from provisioner.simulator.azure import faults
 from tests.world.claims import condition
 from tests.world.demand import claims_of
-from tests.world.disruption.test_commands import marks
-from tests.world.disruption.test_drift import drift, live, ready, static, tainted
+from tests.world.disruption.common import drift, live, marks, ready, static, tainted
 from tests.world.harness import CrashPoint, Json, Sim, simulate
 
 from .stale import QUICK, chosen

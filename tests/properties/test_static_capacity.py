@@ -5,8 +5,8 @@ import pytest
 from tests.world.demand import claims_of, node_class, node_pool
 from tests.world.harness import CrashPoint, Sim, Story, simulate
 
+from .double_buy import Created
 from .stale import QUICK, chosen
-from .test_no_double_buy import Created
 
 REPLICAS, FEWER = 3, 1
 WITHIN_SECONDS = 400.0

@@ -15,12 +15,12 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.world.harness import Sim, simulate
+from tests.world.harness import Sim
 from tests.world.transcript import CLAIMS
 
-from .stale import BOTH, QUICK, STALE_SECONDS, Points, PoolPoints, Watches, chosen, ends_well, later, life, run_story
+from .stale import BOTH, STALE_SECONDS, PoolPoints, chosen, ends_well, later, life, run_story
+from .travel import Pair, changes, pool_changes, travel
 
-Pair = tuple[int, int]
 # Reads of a single pool lag a little (docs/references/agent-pools.md#not-found); lists may for much longer.
 GET_STALE_SECONDS = 30.0
 
@@ -28,43 +28,6 @@ GET_STALE_SECONDS = 30.0
 def pairs(last: int) -> list[Pair]:
     """All (i, j < i) up to that point."""
     return [(i, j) for i in range(1, last + 1) for j in range(i)]
-
-
-def changes(kinds: tuple[str, ...]) -> int:
-    """The number of changes of these kinds in an undisturbed lifecycle."""
-    counted: list[Points] = []
-
-    async def story(sim: Sim) -> None:
-        counted.append(Points.count(sim, kinds))
-        await sim.start_controller(elect=False)
-        await life(sim)
-
-    simulate(story, **QUICK)
-    return len(counted[0].revisions) - 1
-
-
-def travel(kinds: tuple[str, ...], pair: Pair, *, restart: bool) -> None:
-    """Run the scenario with one pair."""
-    i, j = pair
-    trips: list[Pair] = []
-
-    async def story(sim: Sim) -> None:
-        watches = Watches(sim, kinds)
-
-        def depart() -> None:
-            trips.append(pair)
-            sim.api.freeze_view(points.revisions[j], consistent_selections=True, kinds=kinds)
-            watches.cut()
-            if restart:
-                sim.replace_controller("ctl0")
-            later(STALE_SECONDS, sim.api.thaw)
-
-        points = Points.count(sim, kinds, {i: depart})
-        await sim.start_controller(elect=False)
-        await ends_well(sim, await life(sim))
-
-    run_story(story, f"{kinds}, point {i} shown as {j}, {'restarted' if restart else 'same process'}")
-    assert trips == [pair]
 
 
 @pytest.mark.matrix(quick=0)
@@ -82,19 +45,6 @@ def test_relists_by_a_stale_server(
         travel(kinds, pair, restart=restart)
     record_property("pairs", f"{len(tried)} of {len(every)}")
     print(f"{len(tried)} of {len(every)} pairs")
-
-
-def pool_changes() -> int:
-    """The number of changes of the pool in an undisturbed lifecycle."""
-    counted: list[PoolPoints] = []
-
-    async def story(sim: Sim) -> None:
-        counted.append(PoolPoints.count(sim))
-        await sim.start_controller(elect=False)
-        await life(sim)
-
-    simulate(story, **QUICK)
-    return len(counted[0].pasts) - 1
 
 
 def travel_of_pools(verb: str, pair: Pair, *, restart: bool) -> None:

@@ -12,8 +12,7 @@ from provisioner.cli.commands.check import FAILED_CHECK
 from tests.ports import free_port
 from tests.world.harness import SIZE, node_claim
 
-from .test_commands import led, ran
-from .test_run import CLAIMS, Site, run_story
+from .site import CLAIMS, Site, led, ran, run_story
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -5,8 +5,6 @@ import json
 import os
 import pty
 import signal
-from collections.abc import Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,36 +13,21 @@ import pytest
 from controllers.model.confirmation import decode
 from provisioner.api import labels
 from provisioner.simulator.world import World
-from tests.cluster import processes
-from tests.cluster.processes import Ended
 from tests.ports import free_port
 from tests.world.harness import SIZE, node_claim
 
 from .program import PROGRAM, ROOT
-from .test_run import CLAIMS, LEASES, NAME, SECONDS, Site, run_story
+from .site import CLAIMS, LEASE, LEASES, NAME, SECONDS, Site, led, ran, run_story
 
 pytestmark = pytest.mark.matrix(quick=0)
 
 OLD = "0a0a0a0a-1111-2222-3333-444444444444"
-LEASE = "gpu-provisioner-leader-election"
-
-
-async def ran(*arguments: str, env: Mapping[str, str]) -> Ended:
-    """Run the program with these arguments in pipes to its end."""
-    return await processes.ran([PROGRAM, *arguments], env, ROOT)
 
 
 def orphan(world: World, name: str = NAME) -> None:
     """Create a pool with our marks whose claim is gone, without a machine."""
     marks = {labels.TAG_CLAIM_UID: OLD, labels.TAG_CLAIM_NAME: name}
     world.cloud.seed_pool(name, state="Failed", error={"code": "X", "message": "x"}, vmSize=SIZE, tags=marks)
-
-
-def led(world: World) -> None:
-    """Create a Lease that has a holder."""
-    renewed = datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-    spec = {"holderIdentity": "ctl", "leaseDurationSeconds": 30, "renewTime": renewed}
-    world.store.create(LEASES, {"metadata": {"name": LEASE}, "spec": spec}, "kube-system")
 
 
 def confirmed(world: World) -> tuple[str, ...] | None:

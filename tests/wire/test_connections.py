@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from tests.world.demand import node_class, node_pool, pod
 
-from .test_run import CLAIMS, Site, run, run_story
+from .site import CLAIMS, Site, run, run_story
 
 # Writes each address to standard error, beside the log.
 AUDITED = """

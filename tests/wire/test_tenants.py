@@ -13,7 +13,7 @@ from tests.fuzz.limits import chart_limit_mib, peak_mib
 from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import Json
 
-from .test_run import CLAIMS, Site, run, run_story
+from .site import CLAIMS, Site, run, run_story
 
 pytestmark = pytest.mark.matrix(quick=4)
 

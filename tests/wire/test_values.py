@@ -13,8 +13,7 @@ from tests.unit.charts.chart_values import IMAGE, environment, notes, render
 
 from .program import ROOT
 from .program import environment as of_a_user
-from .test_commands import ran
-from .test_run import Site, run_story
+from .site import Site, ran, run_story
 
 pytestmark = pytest.mark.matrix(quick=0)
 

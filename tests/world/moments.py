@@ -16,7 +16,7 @@ from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.settings import AzureSettings
 
 from .harness import Json, Sim
-from .nodeclaim.test_main_job import NAME
+from .main_job import NAME
 from .transcript import BUDGETS, claim_condition, deleting, finalizers, node_name, node_of, pool_calls, run_pod
 
 # The Node comes before its pool's end, as it mostly does.

@@ -10,7 +10,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 
 from .harness import Json, Sim
-from .nodeclaim.test_main_job import NAME
+from .main_job import NAME
 from .stage import Stage
 
 FAST = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0))

@@ -7,25 +7,22 @@ service account; Azure is the emulator, which allows our role only.
 import asyncio
 import os
 from pathlib import Path
-from typing import Any
 
 import helm_python
 import pytest
 
 from tests.cluster import assets
-from tests.cluster.charts import CHARTS, IMAGE
 from tests.cluster.controlplane import CONTROLLERS, NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from tests.cluster.realworld import PROGRAM, RealWorld
 from tests.world.azure_role import AZURE_ACTIONS
 from tests.world.claims import ready, removed
 from tests.world.harness import node_claim
 
+from .release import CHART, RELEASE, Json, chart_values
+
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
 
-Json = dict[str, Any]
 
-CHART = CHARTS / "gpu-provisioner"
-RELEASE = "gpu-provisioner"
 POD = f"/api/v1/namespaces/{NAMESPACE}/pods/{RELEASE}-check"
 MERGE = "application/merge-patch+json"
 READ_POOLS = "Microsoft.ContainerService/managedClusters/agentPools/read"
@@ -75,13 +72,6 @@ def standing(world: RealWorld) -> list[Json]:
     """The claims with their status, and the pools with their tags: no release may change them."""
     claims = [{key: obj[key] for key in ("spec", "status")} for obj in world.store.list("nodeclaims.karpenter.sh")]
     return [*claims, *({pool.name: dict(pool.tags)} for pool in world.cloud.pools.values())]
-
-
-def chart_values(world: RealWorld) -> Json:
-    """The values of an installation for the emulated cluster."""
-    azure = world.cloud.settings
-    named = {"resourceGroup": azure.resource_group, "clusterName": azure.cluster, "location": azure.location}
-    return {"azure": {"subscriptionId": azure.subscription, **named}, "controller": IMAGE}
 
 
 async def test_an_installation_from_beginning_to_end(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from tests.world.claims import ready
 from tests.world.demand import node_class, node_pool
 from tests.world.harness import node_claim
 
-from .test_helm_life import CHART, RELEASE, chart_values
+from .release import CHART, RELEASE, chart_values
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
 

@@ -14,8 +14,8 @@ from tests.cluster.controlplane import NAMESPACE, ControlPlane
 from tests.cluster.realworld import RealWorld
 from tests.world.harness import node_claim
 
+from .release import CHART, RELEASE, chart_values
 from .stage import CLAIMS, NODES
-from .test_helm_life import CHART, RELEASE, chart_values
 
 pytestmark = [pytest.mark.cluster, pytest.mark.asyncio]
 

@@ -12,7 +12,7 @@ from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.nodeclaim import NodeClassReference
 from provisioner.runtime.resources import NODECLASSES
 
-from .test_crd import broken_rules, version
+from .crd_rules import broken_rules, version
 
 SUBNET = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/v/subnets/gpu"
 GROUP = "/subscriptions/s/resourcegroups/rg/providers/Microsoft.Compute/capacityReservationGroups/h100"

@@ -8,7 +8,7 @@ import pytest
 from provisioner.api.causes import REASONS
 from provisioner.api.crd import nodepool_crd
 
-from .test_crd import broken_rules, version
+from .crd_rules import broken_rules, version
 
 
 def root() -> dict[str, Any]:

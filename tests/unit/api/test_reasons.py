@@ -13,7 +13,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.causes import CAUSES
 from provisioner.api.conditions import AWAITING_MESSAGE, DEPENDENTS, DRIFTED, READY, STALLED
 from tests.unit.builders import facts
-from tests.unit.controllers.planner.test_plan import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
+from tests.unit.controllers.planner.tables import DELETING_TABLE, GARBAGE_TABLE, LIVE_TABLE, MISSING_POOL_TABLE
 from tests.world.messages import explained, explained_event
 from tools.reference import PAGES
 from tools.reference import labels as label_page

@@ -163,3 +163,19 @@ def environment(objects: list[Json]) -> dict[str, Any]:
     """The environment variables of the controller: a value or a `valueFrom`."""
     (container,) = pod_of(objects)["spec"]["containers"]
     return {entry["name"]: entry.get("value", entry.get("valueFrom")) for entry in container["env"]}
+
+
+# Keys of Azure/gpu-provisioner's chart that are accepted for compatibility; the schema has the reasons.
+ACCEPTED = {
+    "global", "namespace", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths",
+    "controller.webhook.port", "controller.webhookMetrics.port",
+}  # fmt: skip
+
+
+def known_keys(of: Json, above: str = "") -> list[str]:
+    """Every key that the schema allows, down to values that are passed to Kubernetes unchanged."""
+    found = []
+    for key, below in of["properties"].items():
+        path = f"{above}{key}"
+        found += known_keys(below, f"{path}.") if "properties" in below else [path]
+    return found

@@ -9,8 +9,7 @@ import yaml
 
 from tools.reference.values import parts
 
-from .chart_values import CHART, NEEDED, leaves, pod_of, render, schema
-from .test_chart_values import ACCEPTED, known_keys
+from .chart_values import ACCEPTED, CHART, NEEDED, known_keys, leaves, pod_of, render, schema
 
 Json = dict[str, Any]
 ROOT = CHART.parents[1]

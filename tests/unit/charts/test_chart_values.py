@@ -20,6 +20,7 @@ from provisioner.settings import OPTIONS, Option
 from tests.cluster import rights
 
 from .chart_values import (
+    ACCEPTED,
     CHART,
     EVERYTHING,
     IMAGE,
@@ -29,6 +30,7 @@ from .chart_values import (
     branches,
     defaults,
     environment,
+    known_keys,
     leaves,
     named,
     notes,
@@ -39,12 +41,6 @@ from .chart_values import (
     value_at,
     with_value,
 )
-
-# Keys of Azure/gpu-provisioner's chart that are accepted for compatibility; the schema has the reasons.
-ACCEPTED = {
-    "global", "namespace", "settings.azure.clusterName", "controller.outputPaths", "controller.errorOutputPaths",
-    "controller.webhook.port", "controller.webhookMetrics.port",
-}  # fmt: skip
 
 
 @pytest.fixture(scope="session")
@@ -58,15 +54,6 @@ def chart(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return made
-
-
-def known_keys(of: Json, above: str = "") -> list[str]:
-    """Every key that the schema allows, down to values that are passed to Kubernetes unchanged."""
-    found = []
-    for key, below in of["properties"].items():
-        path = f"{above}{key}"
-        found += known_keys(below, f"{path}.") if "properties" in below else [path]
-    return found
 
 
 def closed(of: Any, path: str = "") -> list[str]:
@@ -148,7 +135,11 @@ def test_a_setting_is_passed_in_its_environment_variable(option: Option) -> None
 
 def accepted(known: Json) -> list[str]:
     """Texts that the schema of a value accepts: what it lists, and the ends of its range."""
-    given = [*known.get("enum", ()), *known.get("examples", ()), *(known[end] for end in ("minimum", "maximum") if end in known)]
+    given = [
+        *known.get("enum", ()),
+        *known.get("examples", ()),
+        *(known[end] for end in ("minimum", "maximum") if end in known),
+    ]
     return [json.dumps(one) if isinstance(one, list | dict) else str(one) for one in given if one not in (None, "")]
 
 
@@ -189,7 +180,9 @@ def test_an_invalid_value_is_rejected(values: Json, words: str) -> None:
 def test_the_chart_of_the_crds_leaves_out_each_of_them(key: str) -> None:
     """Another release may own that CRD."""
     chart = CHART.parent / "gpu-provisioner-crd"
-    every, fewer = ({crd["metadata"]["name"] for crd in render(values, chart=chart)} for values in ({}, {"crds": {key: False}}))
+    every, fewer = (
+        {crd["metadata"]["name"] for crd in render(values, chart=chart)} for values in ({}, {"crds": {key: False}})
+    )
     left_out = {name.replace("-", "") for name in every - fewer}
     assert len(every) == len(VALUES) == len(fewer) + 1
     assert [name.partition(".")[0] for name in left_out] == [key.lower()]
@@ -203,7 +196,7 @@ def test_without_node_pools_nothing_of_them_is_rendered() -> None:
 
 
 def test_readiness_rules_are_passed_on_and_their_resources_can_be_read() -> None:
-    """The rules are one JSON text; each resource that they, or rules of node classes, name can be listed and watched."""
+    """The rules are one JSON text; each resource named there or in rules of node classes can be listed and watched."""
     taint = {"key": "example.com/wait", "effect": "NoSchedule"}
     found = {"group": "gkm.io", "version": "v1alpha1", "resource": "gkmcachenodes", "jsonPath": "{.status.nodeName}"}
     pods = {"pod": {"namespace": "kube-system", "labelSelector": "app=agent"}}
@@ -231,7 +224,9 @@ def test_nvsentinel_has_its_rights_and_settings() -> None:
     """Without the value, nothing of NVSentinel can be read; the names of the values reach the program."""
     values = {"enabled": True, "group": "nvsentinel.nvidia.com", "rebootConditionType": "Restarted"}
     expected = NVSentinel(group="nvsentinel.nvidia.com", reboot_condition_type="Restarted")
-    before, after = (set(rights.granted("gpu-provisioner", {"nvsentinel": {**values, "enabled": on}})) for on in (False, True))
+    before, after = (
+        set(rights.granted("gpu-provisioner", {"nvsentinel": {**values, "enabled": on}})) for on in (False, True)
+    )
     assert {(r.group, r.resource, r.verb) for r in nvsentinel_permissions(expected)} == after - before
     option = next(one for one in OPTIONS if one.flag == "nvsentinel")
     assert option.kind.read(environment(render({**NEEDED, "nvsentinel": values}))["NVSENTINEL"]) == expected
@@ -287,7 +282,11 @@ def test_environment_variables_are_merged() -> None:
 def test_a_name_that_looks_like_another_yaml_type_stays_a_string(text: str) -> None:
     """The names of release, namespace, objects, Lease and tag."""
     values = {**NEEDED, "serviceAccount": {"name": text}, "leaderElection": {"name": text, "namespace": text}}
-    values |= {"priorityClassName": text, "podLabels": {"l": text}, "controller": {"image": {"repository": IMAGE, "tag": text}}}
+    values |= {
+        "priorityClassName": text,
+        "podLabels": {"l": text},
+        "controller": {"image": {"repository": IMAGE, "tag": text}},
+    }
     objects = render({**values, "fullnameOverride": text}, release=text)
     lease = next(rule for rule in named(objects, "Role", text)["rules"] if "resourceNames" in rule)
     spec = pod_of(objects)["spec"]
@@ -325,11 +324,12 @@ WRITTEN: Json = {
             {"name": "ARM_RESOURCE_GROUP", "value": "rg-1"},
             {"name": "LEADER_ELECT", "value": "false"},
             {"name": "E2E_TEST_MODE", "value": "false"},
-        ]
+        ],
     },
     "workloadIdentity": {"clientId": "client-1", "tenantId": "tenant-1"},
 }
-# A copy of its values file, with the image of this program; keys without effect there have values whose effect the tests can observe.
+# A copy of its values file, with the image of this program; keys without effect there have values whose effect the
+# tests can observe.
 WHOLE: Json = {
     "nameOverride": "",
     "fullnameOverride": "",

@@ -10,7 +10,7 @@ from cloudprovider.image_watch import ImageWatch
 from cloudprovider.interface import Instance, InstanceState, image_kind
 from provisioner.simulator.loop import run
 
-from .test_rate_limits import Arm
+from .arm import Arm
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 UBUNTU, LINUX = "AKSUbuntu-2204gen2containerd", "AKSAzureLinux-V3gen2"

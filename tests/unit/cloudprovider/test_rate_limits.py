@@ -4,7 +4,7 @@ import asyncio
 import contextlib
 import itertools
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from random import Random
 from typing import TypeVar
@@ -12,17 +12,6 @@ from typing import TypeVar
 import pytest
 
 from cloudprovider.errors import CloudError, Retryable
-from cloudprovider.interface import (
-    BeforePage,
-    Cluster,
-    Failure,
-    Instance,
-    InstanceState,
-    Offering,
-    ResourceSku,
-    Usage,
-    immediately,
-)
 from cloudprovider.rate_limits import (
     AKS,
     ARM_READS,
@@ -35,77 +24,12 @@ from cloudprovider.rate_limits import (
 )
 from cloudprovider.token_bucket import LowPriorityFlow, TokenBucket
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.simulator.loop import run
+
+from .arm import Arm, now, pool
 
 T = TypeVar("T")
 READS, PUTS_AT_MOST = int(READ_BURST), int(PUT_BURST)
-
-
-class Arm:
-    """Records when each call arrives; rejects calls while `refusing` is set."""
-
-    def __init__(self) -> None:
-        self.calls: list[tuple[str, float]] = []
-        self.refusing: CloudError | None = None
-        self.pages = 1
-
-    def _arrived(self, verb: str) -> None:
-        self.calls.append((verb, now()))
-        if self.refusing is not None:
-            raise self.refusing
-
-    async def create(
-        self,
-        claim: NodeClaim,
-        name: str,
-        offering: Offering | None = None,
-        node_class: AgentPoolNodeClass | None = None,
-    ) -> Instance:
-        self._arrived("create")
-        return pool(name)
-
-    async def get(self, name: str) -> Instance:
-        self._arrived("get")
-        return pool(name)
-
-    async def list(self, *, before_page: BeforePage = immediately) -> list[Instance]:
-        for page in range(self.pages):
-            if page:
-                await before_page()
-            self._arrived("list")
-        return []
-
-    async def delete(self, instance: Instance) -> None:
-        self._arrived("delete")
-
-    async def cause(self, instance: Instance) -> Failure | None:
-        self._arrived("cause")
-        return None
-
-    async def usages(self) -> Mapping[str, Usage]:
-        return {}
-
-    async def skus(self) -> Mapping[str, ResourceSku]:
-        return {}
-
-    async def latest_image(self, name: str) -> str:
-        return ""
-
-    async def cluster(self) -> Cluster:
-        self._arrived("cluster")
-        return Cluster(running=True)
-
-    async def close(self) -> None:
-        return
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
-
-
-def pool(name: str) -> Instance:
-    return Instance(name=name, state=InstanceState.RUNNING, etag="e")
 
 
 def on_budget(story: Callable[[Arm, RateLimitedProvider], Awaitable[T]]) -> T:

@@ -11,7 +11,7 @@ from cloudprovider.interface import ResourceSku
 from cloudprovider.sku_watch import SkuWatch
 from provisioner.simulator.loop import run
 
-from .test_rate_limits import Arm
+from .arm import Arm
 
 T4 = {"standard_nc4as_t4_v3": ResourceSku(name="Standard_NC4as_T4_v3", family="f", vcpus=4)}
 FORBIDDEN, FAILED = Retryable("AuthorizationFailed", "no", status=403), Retryable("ServerError", "no", status=500)

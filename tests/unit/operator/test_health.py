@@ -13,7 +13,7 @@ from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES, Resource
 from provisioner.runtime.workqueue import WorkQueue
 from tests.unit.runtime.kube_server import kube_client, kube_server, listing, obj, seeded, silent, status
-from tests.unit.runtime.test_workqueue import virtually
+from tests.unit.runtime.virtual import virtually
 
 
 def progress_while_hanging(*, leads: bool, after_seconds: float) -> str | None:

@@ -7,7 +7,6 @@ import shutil
 import subprocess
 import sys
 import sysconfig
-import tomllib
 import zipfile
 from importlib.metadata import packages_distributions
 from pathlib import Path
@@ -18,13 +17,10 @@ from packaging.utils import canonicalize_name
 
 from provisioner.api.crd import KARPENTER
 from provisioner.cli.definitions import COMMANDS
-from provisioner.cli.installation import INSTALL_TRY, PACKAGES, TRY_DISTRIBUTION, TRY_MODULES
+from provisioner.cli.installation import INSTALL_TRY, TRY_DISTRIBUTION, TRY_MODULES
 from provisioner.version import DISTRIBUTION, own_version
 
-ROOT = Path(__file__).parents[3]
-TOP = ("provisioner", *PACKAGES)
-FIRST, SECOND = (tomllib.loads((ROOT / path).read_text()) for path in ("pyproject.toml", "provisioner/pyproject.toml"))
-OF_TRY = tuple(f"provisioner/{path}" for path in SECOND["tool"]["hatch"]["build"]["targets"]["wheel"]["only-include"])
+from .locks import FIRST, OF_TRY, ROOT, SECOND, TOP
 
 
 def hatch(*words: str, cwd: Path = ROOT) -> None:

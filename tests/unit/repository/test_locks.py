@@ -2,42 +2,14 @@
 
 from collections.abc import Iterable
 from importlib.metadata import requires
-from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
-from pip_requirements_parser import RequirementsFile
 
 from provisioner.version import DISTRIBUTION
 
-ROOT = Path(__file__).parents[3]
-RUN, DEV, IMAGE, BUILD = (f"requirements{part}.lock" for part in ("", "-dev", "-image", "-build"))
-
-
-class Pin(NamedTuple):
-    """`marker` is empty for a distribution that is installed everywhere; `hashes` are in pip's notation."""
-
-    name: str
-    version: str
-    marker: str
-    hashes: frozenset[str]
-
-
-def pins(name: str) -> list[Pin]:
-    """The lines of a lock. Raises ValueError for a line that is no exact version with hashes."""
-    file = RequirementsFile.from_file(str(ROOT / name))
-    if (
-        file.options
-        or file.invalid_lines
-        or not all(each.is_pinned and each.hash_options for each in file.requirements)
-    ):
-        raise ValueError(f"{name}: a line is not an exact version with hashes")
-    return [
-        Pin(each.name, each.get_pinned_version, str(each.marker or ""), frozenset(each.hash_options))
-        for each in file.requirements
-    ]
+from .locks import BUILD, DEV, IMAGE, ROOT, RUN, pins
 
 
 def closure(names: Iterable[str]) -> set[str]:

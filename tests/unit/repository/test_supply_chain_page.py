@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.version import own_version
-from tests.unit.repository.test_locks import pins
+
+from .locks import pins
 
 ROOT = Path(__file__).parents[3]
 

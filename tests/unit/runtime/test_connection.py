@@ -19,7 +19,7 @@ from provisioner.runtime.resources import NODES
 from tests.tls import certificate
 
 from .kube_server import KubeServer, answer, kube_server, obj, status
-from .test_workqueue import virtually
+from .virtual import virtually
 
 
 def kubeconfig(folder: Path, url: str, user: dict) -> str:

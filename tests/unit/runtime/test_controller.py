@@ -14,7 +14,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.workqueue import WorkQueue
 
 from .kube_server import seeded
-from .test_workqueue import now, virtually
+from .virtual import now, virtually
 
 
 def worked(

@@ -5,7 +5,7 @@ import asyncio
 from provisioner.runtime.events import EventRecorder
 from tests.stories import run_by
 
-from .test_events import CLAIM, Story, normal, run
+from .event_story import CLAIM, Story, normal, run
 
 
 @run_by(run, given=2)

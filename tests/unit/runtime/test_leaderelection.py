@@ -22,7 +22,7 @@ from provisioner.simulator.loop import SimLoop, VirtualClock
 from provisioner.simulator.network import MemoryConnector, Network
 
 from .kube_server import seeded
-from .test_workqueue import now, virtually
+from .virtual import now, virtually
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 HOST = "kube.sim"

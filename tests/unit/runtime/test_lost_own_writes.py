@@ -4,7 +4,7 @@ import pytest
 
 from provisioner.runtime.decoding import ObjectList
 
-from .test_write_through import BACKWARD, node, scene, shown
+from .lagging import BACKWARD, node, scene, shown
 
 pytestmark = pytest.mark.asyncio
 

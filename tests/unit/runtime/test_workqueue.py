@@ -1,9 +1,6 @@
 """The work queue, on virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
-from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -12,20 +9,10 @@ from prometheus_client import generate_latest
 
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.workqueue import WorkQueue
-from provisioner.simulator import loop as sim
 from tests.stories import run_by
 
 from .kube_server import seeded
-
-EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
-
-
-def virtually(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    return sim.run(main, seed=1, epoch=EPOCH)
-
-
-def now() -> float:
-    return asyncio.get_running_loop().time()
+from .virtual import now, virtually
 
 
 @run_by(virtually, given=0)

@@ -4,7 +4,8 @@ import pytest
 
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.settings import shown
-from tests.unit.settings.test_settings import loaded, the_error
+
+from .loading import loaded, the_error
 
 
 def test_it_is_disabled_unless_it_is_set() -> None:

@@ -7,7 +7,8 @@ import pytest
 
 from provisioner.api.repair_policy import STARTING, RepairPolicy
 from provisioner.settings import repair_policies
-from tests.unit.settings.test_settings import loaded, the_error
+
+from .loading import loaded, the_error
 
 GOOD: dict[str, Any] = {
     "condition": "AcceleratedHardwareReady",

@@ -1,100 +1,27 @@
 """Each invariant of disruption is violated by one deliberate change, and not by permitted ones."""
 
 import asyncio
-import json
-from datetime import timedelta
 
 import pytest
 
 from provisioner.api import labels
-from provisioner.api.time import rfc3339
 from provisioner.simulator.disruption_invariants import allowed, model
-from tests.unit.simulator.test_invariants import CLAIMS, EPOCH, breaks, node_of, play
 
-T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
-NODE_POOLS = "/apis/karpenter.sh/v1/nodepools"
-
-
-async def node_pool(person, *budgets, **spec):
-    """A NodePool with these budgets; its UID."""
-    template = {
-        "spec": {
-            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
-            "requirements": [],
-        }
-    }
-    disruption = {"consolidateAfter": "0s", "budgets": [*budgets]}
-    body = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "metadata": {"name": "gpu"},
-            "spec": {"template": template, "disruption": disruption, **spec}}  # fmt: skip
-    return (await person.kube("POST", NODE_POOLS, body))["metadata"]["uid"]
-
-
-async def claim(caller, pool, name, size=T4, replaces="", *, bought_for="", **spec):
-    """A NodeClaim of the NodePool; its UID."""
-    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": pool}
-    stated = {labels.BOUGHT_FOR: json.dumps({"pods": {"shape": [bought_for]}})} if bought_for else {}
-    stated |= {labels.REPLACES: replaces} if replaces else {}
-    notes = {"annotations": stated} if stated else {}
-    body = {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodeClaim",
-        "metadata": {"name": name, "finalizers": [labels.FINALIZER], "ownerReferences": [owner], **notes},
-        "spec": {
-            "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
-            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [size]}],
-            **spec,
-        },
-    }
-    return (await caller.kube("POST", CLAIMS, body))["metadata"]["uid"]
-
-
-async def machine(world, controller, person, pool, name, *, size=T4, replaces="", **spec):
-    """A NodeClaim of a person with its agent pool and Node, Initialized; its UID and the name of its Node."""
-    uid = await claim(person, pool, name, size, replaces, **spec)
-    await controller.pool(uid, name, vmSize=size)
-    await asyncio.sleep(130)
-    node = node_of(world, name)
-    mark = {"metadata": {"finalizers": [labels.FINALIZER], "labels": {labels.INITIALIZED: "true"}}}
-    await controller.kube("PATCH", f"/api/v1/nodes/{node}", mark)
-    await conditions(world, controller, name, Initialized="True", Ready="True")
-    return uid, node
-
-
-async def conditions(world, caller, name, **kinds):
-    """Write these conditions beside the others; `Kind=reason` is True with that reason, unless it is a status."""
-    found = world.store.get("nodeclaims.karpenter.sh", name).get("status", {}).get("conditions", [])
-    kept = [one for one in found if one["type"] not in kinds]
-    at = rfc3339(EPOCH + timedelta(seconds=asyncio.get_running_loop().time()))
-    for kind, value in kinds.items():
-        status, reason = (value, kind) if value in {"True", "False"} else ("True", value)
-        kept.append(
-            {"type": kind, "status": status, "reason": reason, "message": "", "lastTransitionTime": at},
-        )
-    await caller.kube("PATCH", f"{CLAIMS}/{name}/status", {"status": {"conditions": kept}})
-
-
-async def delete(caller, name):
-    await caller.kube("DELETE", f"{CLAIMS}/{name}")
-
-
-def use(world, node, name="p", **spec):
-    """A pod of a ReplicaSet that uses a GPU of the Node, `node=""`: that is pending."""
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web", "uid": "web", "controller": True}
-    gpus = {kind: {"nvidia.com/gpu": "1"} for kind in ("requests", "limits")}
-    body = {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": "default", "ownerReferences": [owner]},
-        "spec": {
-            "containers": [{"name": "main", "image": "web", "resources": gpus}],
-            **({"nodeName": node} if node else {"schedulingGates": [{"name": "wait"}]}),
-            **spec,
-        },
-    }
-    world.store.create("pods", body, "default")
-
-
-ONE = {"nodes": "1"}
+from .histories import (
+    A100,
+    EPOCH,
+    NODE_POOLS,
+    ONE,
+    T4,
+    breaks,
+    claim,
+    conditions,
+    delete,
+    machine,
+    node_pool,
+    play,
+    use,
+)
 
 
 def test_i15_a_second_machine_is_marked() -> None:

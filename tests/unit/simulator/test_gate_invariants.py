@@ -7,8 +7,8 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.api.time import rfc3339, shifted
-from tests.unit.simulator.test_disruption_invariants import ONE, conditions, delete, machine, node_pool, use
-from tests.unit.simulator.test_invariants import EPOCH, breaks, play
+
+from .histories import EPOCH, ONE, breaks, conditions, delete, machine, node_pool, play, use
 
 
 def _now():

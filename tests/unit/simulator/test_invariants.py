@@ -1,115 +1,18 @@
 """Each invariant is violated by one deliberate change, and not by permitted ones."""
 
 import asyncio
-import json
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import datetime, timedelta
 
 import aiohttp
 import pytest
-import yaml
 
 from provisioner.api import labels
-from provisioner.simulator import loop as sim
-from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError
-from provisioner.simulator.world import ARM_HOST, KUBE_HOST, World, WorldSettings
 from tests.stories import run_by
 
-EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
-CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
-LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
-AZURE = AzureSettings(create_seconds=(60.0, 60.0), delete_seconds=(30.0, 30.0))
-CLUSTER = (
-    f"/subscriptions/{AZURE.subscription}/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
-)
-MERGE = "application/merge-patch+json"
-FINALIZERS = {"metadata": {"finalizers": [labels.FINALIZER]}}
+from .histories import CLAIMS, Caller, breaks, node_of, play
+
 RELEASED = {"metadata": {"finalizers": None}}
-
-
-class Caller:
-    """A client of both APIs, without any rules."""
-
-    def __init__(self, session) -> None:
-        self.session = session
-
-    async def kube(self, method, path, body=None):
-        kind = MERGE if method == "PATCH" else "application/json"
-        return await self.call(method, f"http://{KUBE_HOST}{path}", body, {"Content-Type": kind})
-
-    async def arm(self, method, pool, body=None):
-        url = f"https://{ARM_HOST}{CLUSTER}/agentPools/{pool}?api-version=2026-08-01"
-        return await self.call(method, url, body, {"Authorization": "Bearer token"})
-
-    async def call(self, method, url, body, headers):
-        data = None if body is None else json.dumps(body)
-        async with self.session.request(method, url, data=data, headers=headers) as response:
-            text = await response.text()
-            assert response.status < 400, text
-            return json.loads(text) if text else {}
-
-    async def claim(self, name="gpu1"):
-        spec = {
-            "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
-            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}],
-        }
-        body = {
-            "apiVersion": "karpenter.sh/v1",
-            "kind": "NodeClaim",
-            "metadata": {"name": name, **FINALIZERS["metadata"]},
-        }
-        return (await self.kube("POST", CLAIMS, {**body, "spec": spec}))["metadata"]
-
-    async def pool(self, uid, name="gpu1", **properties):
-        marks = {"tags": {labels.TAG_CLAIM_UID: uid}, "nodeLabels": {labels.CLAIM_UID: uid}} if uid else {}
-        body = {"properties": {"count": 1, "vmSize": "Standard_NC24ads_A100_v4", **marks, **properties}}
-        return await self.arm("PUT", name, body)
-
-    async def lease(self, holder, seconds=15) -> None:
-        spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}
-        if await self.exists(f"{LEASES}/gp"):
-            await self.kube("PATCH", f"{LEASES}/gp", {"spec": spec})
-        else:
-            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "gp"}, "spec": spec}
-            await self.kube("POST", LEASES, body)
-
-    async def exists(self, path):
-        async with self.session.get(f"http://{KUBE_HOST}{path}") as response:
-            return response.status == 200
-
-
-@asynccontextmanager
-async def a_world(**settings):
-    clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
-    crds = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-    async with World(crds=crds, now=clock.now, settings=WorldSettings(azure=AZURE, **settings)) as world:
-        yield world
-
-
-def play(story, **settings) -> None:
-    """Run a story with the clients of a controller, which is checked, and of a person, who is not."""
-
-    async def main() -> None:
-        async with (
-            a_world(**settings) as world,
-            aiohttp.ClientSession(connector=world.connector("ctl", controller=True)) as controller,
-            aiohttp.ClientSession(connector=world.connector("person")) as person,
-        ):
-            await story(world, Caller(controller), Caller(person))
-
-    sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
-
-
-def breaks(match, story, **settings) -> None:
-    with pytest.raises(InvariantError, match=match):
-        play(story, **settings)
-
-
-def node_of(world, pool):
-    return next(n["metadata"]["name"] for n in world.store.list("nodes", labels=f"agentpool={pool}"))
 
 
 async def machine(world, controller, name="gpu1"):

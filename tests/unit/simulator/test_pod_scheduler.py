@@ -17,8 +17,8 @@ from provisioner.simulator.scheduling.pod_scheduler import REPORT_SECONDS, PodSc
 from provisioner.simulator.scheduling.requests import pod_requests, quantity
 from tests.stories import run_by
 
+from .histories import run_in_world
 from .kube.stores import BEGIN
-from .test_world import play
 
 Json = dict[str, Any]
 
@@ -75,7 +75,7 @@ def test_a_pod_runs_in_a_world_and_is_collected_with_its_node() -> None:
         found.append(("pods", str(len(world.store.list("pods")))))
         return found
 
-    running, left = play(story)
+    running, left = run_in_world(story)
     assert running[0] == "Running"
     assert running[1].startswith("aks-")
     assert left == ("pods", "0")

@@ -8,19 +8,8 @@ from aiohttp import web
 
 from provisioner.api import labels
 from provisioner.simulator.azure import faults
-from tests.unit.simulator.test_disruption_invariants import (
-    A100,
-    NODE_POOLS,
-    ONE,
-    T4,
-    claim,
-    conditions,
-    delete,
-    machine,
-    node_pool,
-    use,
-)
-from tests.unit.simulator.test_invariants import breaks, play
+
+from .histories import A100, NODE_POOLS, ONE, T4, breaks, claim, conditions, delete, machine, node_pool, play, use
 
 EVENTS = "/api/v1/namespaces/default/events"
 SIZE = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4]}

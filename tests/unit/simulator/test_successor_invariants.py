@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from provisioner.simulator.nodes.machine import NodeSettings
-from tests.unit.simulator.test_disruption_invariants import conditions, delete, machine, node_pool
-from tests.unit.simulator.test_invariants import breaks, node_of, play
+
+from .histories import breaks, conditions, delete, machine, node_of, node_pool, play
 
 PODS = "/api/v1/namespaces/default/pods"
 NOWHERE = {"no": "Node"}

@@ -4,40 +4,21 @@ import asyncio
 import json
 import stat
 import sys
-from contextlib import asynccontextmanager
-from datetime import UTC, datetime
 from pathlib import Path
 
 import aiohttp
 import pytest
-import yaml
 from aiohttp import web
 
 from provisioner.simulator import loop as sim
 from provisioner.simulator.audit_log import AuditLog, Target, target_of
-from provisioner.simulator.world import KUBE_HOST, World, WorldSettings
+from provisioner.simulator.world import KUBE_HOST, World
 
-EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
-CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
+from .histories import EPOCH, a_world, run_in_world
+
 NODES = "/api/v1/nodes"
 KUBECTL = Path(sys.executable).with_name("kubectl")
 SCOPE = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
-
-
-@asynccontextmanager
-async def a_world(**settings):
-    crds = [yaml.safe_load(path.read_text()) for path in sorted(CRDS.glob("*.yaml"))]
-    clock = sim.VirtualClock(asyncio.get_running_loop(), EPOCH)
-    async with World(crds=crds, now=clock.now, settings=WorldSettings(**settings)) as world:
-        yield world
-
-
-def play(story, **settings):
-    async def main():
-        async with a_world(**settings) as world:
-            return await story(world)
-
-    return sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
 
 
 def test_a_world_has_foreign_pools() -> None:
@@ -47,7 +28,7 @@ def test_a_world_has_foreign_pools() -> None:
         await asyncio.sleep(120)
         return sorted(world.cloud.pools), [n["metadata"]["labels"]["agentpool"] for n in world.store.list("nodes")]
 
-    assert play(story) == (["system", "theirs"], ["system", "theirs"])
+    assert run_in_world(story) == (["system", "theirs"], ["system", "theirs"])
 
 
 def test_the_audit_log_has_callers_verbs_objects_and_statuses() -> None:
@@ -65,7 +46,7 @@ def test_the_audit_log_has_callers_verbs_objects_and_statuses() -> None:
         gone = [change for change in world.audit_log.changes(kind="node") if change.name == "n1"][-1]
         return [(c.verb, c.target.kind, c.target.name, c.status) for c in mine], gone.what, gone.call.number
 
-    calls, what, number = play(story)
+    calls, what, number = run_in_world(story)
     assert calls == [
         ("POST", "nodes", "", 201),
         ("LIST", "nodes", "", 200),
@@ -87,7 +68,7 @@ def test_a_dropped_response_has_status_0() -> None:
             await world.session("anna").post(NODES, json={})
         return [call.status for call in world.audit_log.calls(who="anna")]
 
-    assert play(story) == [0]
+    assert run_in_world(story) == [0]
 
 
 def test_a_before_hook_may_answer_instead() -> None:
@@ -102,7 +83,7 @@ def test_a_before_hook_may_answer_instead() -> None:
         async with world.session("anna").post(NODES, json=body) as response:
             return response.status, world.store.get("nodes", "n1")
 
-    assert play(story) == (503, None)
+    assert run_in_world(story) == (503, None)
 
 
 def test_an_after_hook_runs_between_effect_and_response() -> None:
@@ -119,7 +100,7 @@ def test_an_after_hook_runs_between_effect_and_response() -> None:
         async with world.session("anna").post(NODES, json=body):
             return seen
 
-    assert play(story) == [("POST", 201, True)]
+    assert run_in_world(story) == [("POST", 201, True)]
 
 
 def test_a_world_with_a_token_requires_it() -> None:
@@ -134,7 +115,7 @@ def test_a_world_with_a_token_requires_it() -> None:
         ):
             return let_in.status, refused.status
 
-    assert play(story, token="sesame") == (200, 401)
+    assert run_in_world(story, token="sesame") == (200, 401)
 
 
 def test_a_failure_of_the_simulated_cloud_ends_the_world() -> None:
@@ -145,7 +126,7 @@ def test_a_failure_of_the_simulated_cloud_ends_the_world() -> None:
         await asyncio.sleep(60)
 
     with pytest.raises(ExceptionGroup) as caught:
-        play(story)
+        run_in_world(story)
     assert caught.group_contains(ZeroDivisionError)
 
 

@@ -8,10 +8,10 @@ import pytest
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.commands import WHO, doctor, written
 from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.health.common import running, starting
 from tests.world.health.plugins import PLUGIN, SKU, TAINT, daemon_set, fail_plugin, install, plugin, plugin_pod
-from tests.world.health.test_diagnosis import running, starting
-from tests.world.nodeclaim.test_dra import OF_DRA, usable
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
+from tests.world.nodeclaim.common import OF_DRA, usable
 from tests.world.transcript import FAST, MINUTE, node_name, refuse
 
 pytestmark = pytest.mark.matrix(quick=0)

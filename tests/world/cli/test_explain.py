@@ -11,11 +11,10 @@ from provisioner.simulator.azure import faults
 from tests.world.claims import ready
 from tests.world.commands import WHO, Ended, explain, written
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
-from tests.world.disruption.test_drift import drift, live, passes, static
-from tests.world.disruption.test_emptiness import disruption, fleet, leaving, phase
+from tests.world.disruption.common import disruption, drift, leaving, live, one_pod_each, passes, phase, static
 from tests.world.harness import SIZE, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.nodeclaim.test_quota import NO_QUOTA
+from tests.world.main_job import NAME
+from tests.world.nodeclaim.common import NO_QUOTA
 from tests.world.transcript import BUDGETS, FAST, MINUTE, node_name, refuse, run_pod
 
 pytestmark = pytest.mark.matrix(quick=0)
@@ -150,7 +149,7 @@ async def test_an_offering_that_failed_for_a_claim_that_is_gone(sim: Sim) -> Non
 @simulated()
 async def test_the_machines_of_a_nodepool(sim: Sim) -> None:
     """A busy one, a protected one, and an idle one that disruption removes, as it then does."""
-    await fleet(sim, 3, after="30m")
+    await one_pod_each(sim, 3, after="30m")
     sim.store.delete("pods", "p0", "default")
     protected = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
     sim.store.patch("pods", "p2", protected, "default")

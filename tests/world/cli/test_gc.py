@@ -13,9 +13,9 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, command, written
-from tests.world.garbagecollection.test_garbage import FOREIGN, NO_BOUND, deletes, fleet, one
+from tests.world.garbagecollection.common import FOREIGN, NO_BOUND, deletes, fleet, one
 from tests.world.harness import Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, node_name, refuse, strip
 
 pytestmark = pytest.mark.matrix(quick=0)

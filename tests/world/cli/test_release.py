@@ -11,31 +11,12 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, command, known_as, unknown, written
-from tests.world.garbagecollection.test_garbage import NO_BOUND, one
+from tests.world.garbagecollection.common import NO_BOUND, one
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.transcript import CLAIMS, FAST, MINUTE, events, finalizers, node_name, refuse
+from tests.world.main_job import NAME
+from tests.world.transcript import CLAIMS, FAST, MINUTE, events, finalizers, refuse
 
-FLAG = "--i-know-the-pool-is-gone"
-CLUSTER_GONE = errors.cluster_not_found("rg", "aks")
-
-
-async def stuck(sim: Sim, answer: errors.Answer = CLUSTER_GONE, theirs: tuple[str, ...] = ()) -> str:
-    """A claim that waits for a proof that never comes: ARM says only this. `theirs` are further finalizers on it.
-
-    Returns its Node's name.
-    """
-    await one(sim)
-    node = node_name(sim)
-    sim.store.patch(CLAIMS, NAME, {"metadata": {"finalizers": [labels.FINALIZER, *theirs]}})
-    sim.cloud.faults.append(Fault(verb="GET", times=ALWAYS, answer=answer))
-    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=answer))
-    sim.cloud.faults.append(Fault(verb="DELETE", times=ALWAYS, answer=answer))
-    await sim.delete_claim(NAME)
-    await asyncio.sleep(10 * MINUTE)
-    assert labels.FINALIZER in finalizers(sim.claim(NAME)), "it is stuck"
-    return node
-
+from .common import CLUSTER_GONE, FLAG, stuck
 
 GONE_FOR_GOOD = [
     (CLUSTER_GONE, "the managed cluster does not exist"),

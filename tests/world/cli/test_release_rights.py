@@ -3,12 +3,13 @@
 from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
-from tests.world.cli.test_release import CLUSTER_GONE, FLAG, stuck
 from tests.world.commands import WHO, command
-from tests.world.garbagecollection.test_garbage import NO_BOUND
+from tests.world.garbagecollection.common import NO_BOUND
 from tests.world.harness import Sim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import FAST, refuse
+
+from .common import CLUSTER_GONE, FLAG, stuck
 
 
 @simulated(azure=FAST, **NO_BOUND)

@@ -13,21 +13,15 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.claims import ready
 from tests.world.commands import Ended, command, written
-from tests.world.garbagecollection.test_garbage import FOREIGN, LEGACY, NO_BOUND, deletes, fleet, one
+from tests.world.garbagecollection.common import FOREIGN, LEGACY, NO_BOUND, deletes, fleet, one
 from tests.world.harness import SIZE, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.termination.test_termination import budget
+from tests.world.main_job import NAME
+from tests.world.termination.common import guard
 from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_name, refuse, run_pod, strip
 
+from .common import DRAIN, LEASE, LEASES, lease
+
 pytestmark = pytest.mark.matrix(quick=0)
-
-LEASES = "leases.coordination.k8s.io"
-LEASE = "gpu-provisioner"
-DRAIN = ("uninstall", "--drain", "--yes")
-
-
-def lease(sim: Sim) -> Any:
-    return sim.store.get(LEASES, LEASE, "kube-system")
 
 
 def other_controllers_claim(name: str = "theirs") -> Any:
@@ -123,7 +117,7 @@ async def test_what_remains_at_the_timeout_is_listed_with_its_cause(sim: Sim) ->
     """A pod that a budget protects: exit code 1, and the table repeats what the claim waits for."""
     await one(sim)
     run_pod(sim, "train", node_name(sim))
-    budget(sim, "train")
+    guard(sim, "train")
     ended = await drained(sim, "--timeout", "15m")
     assert ended.code == 1
     assert "waiting for pods on Node" in ended.row("NodeClaim")

@@ -9,12 +9,13 @@ from typing import Any
 import pytest
 
 from provisioner.api import labels
-from tests.world.cli.test_uninstall import DRAIN, lease
 from tests.world.commands import command, written
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
-from tests.world.garbagecollection.test_garbage import FOREIGN
+from tests.world.garbagecollection.common import FOREIGN
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.transcript import CLAIMS, FAST, MINUTE
+
+from .common import DRAIN, lease
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -3,60 +3,40 @@
 A command that is undone leaves no mark, and a replacement that stays is an ordinary machine.
 """
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
-from typing import Any
 
 import pytest
 
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
-from tests.world.claims import condition
-from tests.world.demand import T4, claims_of, node_class, node_pool, pod
+from tests.world.demand import T4, claims_of, node_class, node_pool
 from tests.world.harness import Json, Sim, simulate, simulated
 from tests.world.transcript import refuse
 
-from .test_consolidation import fleet
-from .test_drift import CLAIMS, drift, dynamic, live, passes, ready, running, static, tainted
+from .common import (
+    CLAIMS,
+    POOLS,
+    T4_64,
+    allow,
+    annotated,
+    drift,
+    dynamic,
+    fleet,
+    live,
+    marks,
+    passes,
+    ready,
+    replica,
+    running,
+    sizes,
+    stated,
+    static,
+    tainted,
+)
 
 pytestmark = pytest.mark.matrix(quick=1)
-
-T4_64 = "Standard_NC64as_T4_v3"
-POOLS = "nodepools.karpenter.sh"
-
-
-def marks(sim: Sim) -> list[str]:
-    """What disruption commands have left on NodeClaims that are not being deleted, and on Nodes."""
-    claims = [one for one in claims_of(sim) if "deletionTimestamp" not in one["metadata"]]
-    return [*_annotations([*claims, *sim.store.list("nodes")]), *_conditions(claims), *tainted(sim)]
-
-
-def _annotations(objects: list[Json]) -> Iterator[str]:
-    keys = ("disruption-command", "replacement-command", "replaces", "replacements")
-    for one in objects:
-        found = one["metadata"].get("annotations") or {}
-        yield from (f"{one['metadata']['name']} {key}" for key in keys if f"gpu-provisioner.sh/{key}" in found)
-
-
-def _conditions(claims: list[Json]) -> Iterator[str]:
-    return (f"{one['metadata']['name']} DisruptionReason" for one in claims if condition(one, "DisruptionReason"))
-
-
-def allow(sim: Sim, *names: str) -> None:
-    """The sizes that the NodePool buys."""
-    sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(*names))["spec"]["template"]}})
-
-
-def sizes(*names: str) -> list[dict[str, Any]]:
-    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
-
-
-def replica(sim: Sim, name: str, **spec: Any) -> None:
-    """A pod of a ReplicaSet, which is scaled down when the pod is deleted."""
-    owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "r", "uid": "r", "controller": True}
-    body = pod(name, **spec)
-    sim.store.create("pods", {**body, "metadata": {**body["metadata"], "ownerReferences": [owner]}}, "default")
 
 
 async def one_of_three(sim: Sim, **disruption: str) -> Fault:
@@ -120,14 +100,6 @@ def rack(sim: Sim, claim: Json) -> None:
 
 def note(sim: Sim, claim: Json) -> None:
     sim.store.patch(CLAIMS, claim["metadata"]["name"], {"metadata": {"annotations": {"example.com/note": "x"}}})
-
-
-def annotated(claim: Json) -> bool:
-    return "gpu-provisioner.sh/disruption-command" in (claim["metadata"].get("annotations") or {})
-
-
-def stated(claim: Json) -> bool:
-    return condition(claim, "DisruptionReason").get("status") == "True"
 
 
 @pytest.mark.parametrize("when", [annotated, stated])

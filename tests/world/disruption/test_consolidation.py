@@ -1,34 +1,16 @@
 """Machines that cost more than their pods need are removed, replaced or divided, and no pod changes its GPU model."""
 
-from typing import Any
-
 import pytest
 
 from tests.world.claims import condition
-from tests.world.demand import T4, claims_of, node_class, node_pool, workload
+from tests.world.demand import T4, claims_of, node_pool
 from tests.world.harness import Sim, simulated
 
-from .test_drift import live, passes, ready, running, tainted
+from .common import A100, T4_64, fleet, live, passes, ready, running, sizes, tainted
 
 pytestmark = pytest.mark.matrix(quick=0)
 
-T4_64, A100 = "Standard_NC64as_T4_v3", "Standard_NC24ads_A100_v4"
 POOLS = "nodepools.karpenter.sh"
-
-
-def sizes(*names: str) -> list[dict[str, Any]]:
-    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
-
-
-async def fleet(sim: Sim, *names: str, policy: str = "WhenEmptyOrUnderutilized", **pods: int) -> None:
-    """ReplicaSets, each with a pod that requests so many GPUs, on machines of these sizes."""
-    await sim.apply(node_class())
-    disruption = {"consolidateAfter": "30s", "consolidationPolicy": policy, "budgets": [{"nodes": "100%"}]}
-    await sim.apply(node_pool(requirements=sizes(*names), disruption=disruption))
-    await sim.start_controller()
-    for name, gpus in pods.items():
-        workload(sim, "ReplicaSet", name, gpus=gpus)
-    await sim.until(lambda: running(sim) == len(pods), 1800.0, "the pods run")
 
 
 def types(sim: Sim) -> list[str]:

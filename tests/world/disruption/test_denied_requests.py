@@ -6,11 +6,25 @@ import pytest
 
 from provisioner.simulator.audit_log import Call
 from tests.world.demand import node_class, node_pool, workload
-from tests.world.disruption.test_commands import marks
-from tests.world.disruption.test_drift import CLAIMS, SIZES, budget, drift, dynamic, passes, ready, static, tainted
-from tests.world.disruption.test_refused_deletions import created, deletes, deletions, refuse_deletion
 from tests.world.harness import Sim, simulate, simulated
 from tests.world.transcript import refuse
+
+from .common import (
+    CLAIMS,
+    SIZES,
+    budget,
+    created,
+    deletes,
+    deletions,
+    drift,
+    dynamic,
+    marks,
+    passes,
+    ready,
+    refuse_deletion,
+    static,
+    tainted,
+)
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -1,15 +1,17 @@
 """Drifted machines are replaced: the replacement is Initialized before the old one is deleted, within the budgets."""
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import pytest
 
 from provisioner.runtime.compute import inline
 from provisioner.simulator.azure import faults
 from tests.world.claims import condition
-from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
+from tests.world.demand import claims_of, node_class, node_pool, pod, workload
 from tests.world.harness import Sim, simulate, simulated
+
+from .common import SIZES, budget, drift, dynamic, live, numbers, passes, ready, running, static, tainted
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -17,53 +19,6 @@ T = TypeVar("T")
 
 A100 = "Standard_NC24ads_A100_v4"
 ZONE = "topology.kubernetes.io/zone"
-CLAIMS = "nodeclaims.karpenter.sh"
-SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
-
-
-def budget(nodes: str) -> dict[str, Any]:
-    return {"consolidateAfter": "0s", "budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}
-
-
-async def static(sim: Sim, replicas: int, nodes: str = "1", **spec: Any) -> None:
-    await sim.apply(node_class())
-    await sim.apply(node_pool(replicas=replicas, requirements=SIZES, disruption=budget(nodes), **spec))
-    await sim.start_controller()
-    await sim.until(lambda: ready(sim) == numbers(1, replicas), 1800.0, "the machines")
-
-
-def numbers(first: int, last: int) -> list[str]:
-    return [f"gpu-{number}" for number in range(first, last + 1)]
-
-
-def ready(sim: Sim) -> list[str]:
-    """The NodeClaims that are Ready and not being deleted."""
-    found = [one for one in claims_of(sim) if condition(one, "Ready").get("status") == "True"]
-    return sorted(one["metadata"]["name"] for one in found if "deletionTimestamp" not in one["metadata"])
-
-
-def live(sim: Sim) -> list[str]:
-    return sorted(one["metadata"]["name"] for one in claims_of(sim) if "deletionTimestamp" not in one["metadata"])
-
-
-def drift(sim: Sim, *names: str) -> None:
-    """As if they had been created from another template."""
-    for name in names:
-        sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {"karpenter.sh/nodepool-hash": "of another one"}}})
-
-
-def tainted(sim: Sim) -> list[str]:
-    found = sim.store.list("nodes")
-    return [
-        one["metadata"]["name"]
-        for one in found
-        if any(taint["key"] == "karpenter.sh/disrupted" for taint in one["spec"].get("taints", ()))
-    ]
-
-
-async def passes(sim: Sim, seconds: float) -> None:
-    end = sim.now + seconds
-    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some time")
 
 
 @simulated()
@@ -189,21 +144,6 @@ def place(sim: Sim) -> str:
     """The Node of the pod."""
     (found,) = sim.store.list("pods")
     return str(found["spec"]["nodeName"])
-
-
-async def dynamic(sim: Sim, *pods: str, nodes: str = "100%", **spec: Any) -> None:
-    """A machine for each of these pods, which ReplicaSets create again."""
-    await sim.apply(node_class())
-    disruption = {"consolidateAfter": "Never", "budgets": [{"nodes": nodes, "reasons": ["Drifted"]}]}
-    await sim.apply(node_pool(requirements=SIZES, disruption=disruption, **spec))
-    await sim.start_controller()
-    for name in pods:
-        workload(sim, "ReplicaSet", name)
-    await sim.until(lambda: len(ready(sim)) == len(pods) and running(sim) == len(pods), 1800.0, "the machines")
-
-
-def running(sim: Sim) -> int:
-    return sum(one["status"].get("phase") == "Running" for one in sim.store.list("pods"))
 
 
 @simulated()

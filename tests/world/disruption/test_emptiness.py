@@ -11,50 +11,16 @@ from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
 from tests.world.harness import Sim, simulated
 
+from .common import disruption, events, leaving, names, one_pod_each, passes, phase
+
 A100 = "Standard_NC24ads_A100_v4"
 CLAIMS = "nodeclaims.karpenter.sh"
-
-
-def disruption(after: str, *budgets: dict[str, Any]) -> dict[str, Any]:
-    return {"consolidateAfter": after, "budgets": [*budgets] or [{"nodes": "100%"}]}
-
-
-async def fleet(sim: Sim, count: int, *, after: str = "30s", budget: dict[str, Any] | None = None) -> None:
-    """So many pods run, each on a machine of its own."""
-    await sim.apply(node_class())
-    await sim.apply(node_pool(disruption=disruption(after, *([budget] if budget else []))))
-    await sim.start_controller()
-    await pending(sim, *(pod(name) for name in names(count)))
-    await sim.until(lambda: all(phase(sim, name) == "Running" for name in names(count)), 1800.0, "the pods run")
-
-
-def names(count: int) -> list[str]:
-    return [f"p{number}" for number in range(count)]
-
-
-def phase(sim: Sim, name: str) -> str:
-    found = sim.store.get("pods", name, "default")
-    return found["status"]["phase"] if found is not None else ""
-
-
-def leaving(sim: Sim) -> list[str]:
-    return [claim["metadata"]["name"] for claim in claims_of(sim) if "deletionTimestamp" in claim["metadata"]]
-
-
-def events(sim: Sim, kind: str, reason: str) -> set[str]:
-    found = sim.store.list("events", fields=f"involvedObject.kind={kind},reason={reason}")
-    return {event["message"] for event in found}
-
-
-async def passes(sim: Sim, seconds: float) -> None:
-    end = sim.now + seconds
-    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some time")
 
 
 @simulated()
 async def test_an_empty_machine_is_removed(sim: Sim) -> None:
     """45 s after its last pod, in the ordinary order; the machine beside it, which is used, stays."""
-    await fleet(sim, 2)
+    await one_pod_each(sim, 2)
     sim.store.delete("pods", "p0", "default")
     await sim.until(lambda: not phase(sim, "p0"), 120.0, "the pod is gone")
     began = sim.now
@@ -74,7 +40,7 @@ async def test_an_empty_machine_is_removed(sim: Sim) -> None:
 @simulated()
 async def test_a_pod_in_time_keeps_the_machine(sim: Sim) -> None:
     """A machine that is used again before its time is over stays, and its time begins anew afterwards."""
-    await fleet(sim, 1, after="2m")
+    await one_pod_each(sim, 1, after="2m")
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 60.0)
     await pending(sim, pod("next"))
@@ -87,7 +53,7 @@ async def test_a_pod_in_time_keeps_the_machine(sim: Sim) -> None:
 @simulated()
 async def test_an_idle_machine_goes_while_a_nodeclaim_waits_for_capacity(sim: Sim) -> None:
     """The budget is the default, 10 %; there is one machine, and no capacity for the size of another pod."""
-    await fleet(sim, 1, after="1m", budget={"nodes": "10%"})
+    await one_pod_each(sim, 1, after="1m", budget={"nodes": "10%"})
     sim.cloud.faults.append(faults.capacity(size=A100))
     await pending(sim, pod("waits", nodeSelector={"node.kubernetes.io/instance-type": A100}))
     await sim.until(lambda: len(claims_of(sim)) == 2, 120.0, "a NodeClaim that waits for capacity")
@@ -120,7 +86,7 @@ async def test_a_machine_on_which_kube_scheduler_preempts_is_kept(sim: Sim) -> N
 
 @simulated()
 async def test_never_and_do_not_disrupt(sim: Sim) -> None:
-    await fleet(sim, 1, after="Never")
+    await one_pod_each(sim, 1, after="Never")
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 900.0)
     assert not leaving(sim)
@@ -142,7 +108,7 @@ async def test_never_more_than_the_budget_at_once(sim: Sim) -> None:
         most = max(most, sum("deletionTimestamp" in one["metadata"] for one in found))
 
     sim.store.subscribe(changed)
-    await fleet(sim, 3, after="0s", budget={"nodes": "1"})
+    await one_pod_each(sim, 3, after="0s", budget={"nodes": "1"})
     for name in names(3):
         sim.store.delete("pods", name, "default")
     await sim.until(lambda: not claims_of(sim), 3600.0, "all are gone")
@@ -154,7 +120,7 @@ async def test_never_more_than_the_budget_at_once(sim: Sim) -> None:
 @simulated()
 async def test_a_budget_that_never_fires_removes_nothing(sim: Sim) -> None:
     """The NodePool names the field; nothing is removed because of a mistake."""
-    await fleet(sim, 1, after="0s", budget={"nodes": "5", "schedule": "0 0 30 2 *", "duration": "1h"})
+    await one_pod_each(sim, 1, after="0s", budget={"nodes": "5", "schedule": "0 0 30 2 *", "duration": "1h"})
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 900.0)
     assert not leaving(sim)
@@ -166,7 +132,7 @@ async def test_a_budget_that_never_fires_removes_nothing(sim: Sim) -> None:
 @simulated()
 async def test_a_restart_begins_the_time_anew(sim: Sim) -> None:
     """A successor does not know when the last pod ended, and does not remove the machine too early."""
-    await fleet(sim, 1, after="5m")
+    await one_pod_each(sim, 1, after="5m")
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 240.0)
     restarted = sim.now
@@ -186,7 +152,7 @@ async def test_an_error_that_a_nodepool_causes_is_its_own(sim: Sim, monkeypatch:
 
     monkeypatch.setattr("controllers.disruption.emptiness.decide", fail)
     await sim.apply(node_pool("bad", limits={"nodes": "0"}, disruption=disruption("30s")))
-    await fleet(sim, 1)
+    await one_pod_each(sim, 1)
     sim.store.delete("pods", "p0", "default")
     await sim.until(lambda: leaving(sim), 300.0, "the machine of the other NodePool is removed")
     (message,) = events(sim, "NodePool", "DisruptionBlocked")
@@ -196,7 +162,7 @@ async def test_an_error_that_a_nodepool_causes_is_its_own(sim: Sim, monkeypatch:
 @simulated()
 async def test_a_clock_that_is_set_makes_no_machine_empty_longer(sim: Sim) -> None:
     """Two hours forward, a minute after the pod has gone: the hour of `consolidateAfter` still has to pass."""
-    await fleet(sim, 1, after="1h")
+    await one_pod_each(sim, 1, after="1h")
     await passes(sim, 600.0)
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 60.0)

@@ -5,9 +5,8 @@ from tests.world.claims import ready
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, workload
 from tests.world.harness import Sim, node_claim, simulated
 
-from .test_drift import SIZES, drift, live, running, tainted
-from .test_drift import ready as ready_claims
-from .test_emptiness import passes, phase
+from .common import SIZES, drift, live, passes, phase, running, tainted
+from .common import ready as ready_claims
 
 
 @simulated()

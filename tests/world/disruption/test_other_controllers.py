@@ -5,9 +5,10 @@ import pytest
 from provisioner.simulator.audit_log import Call
 from tests.world.claims import condition
 from tests.world.demand import node_class, node_pool
-from tests.world.disruption.test_drift import passes
 from tests.world.harness import Json, Sim, simulate
 from tests.world.transcript import refuse
+
+from .common import passes
 
 REFERENCE = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
 NODE, CLAIM = "aks-theirs-x7k2p", "theirs-x7k2p"

@@ -9,8 +9,7 @@ import pytest
 from tests.world.demand import claims_of, node_class, node_pool, pod, workload
 from tests.world.harness import Json, Sim, simulated
 
-from .test_drift import SIZES, drift, dynamic, live, passes, ready, running, tainted
-from .test_refused_deletions import created
+from .common import SIZES, created, drift, dynamic, live, passes, ready, running, tainted
 
 pytestmark = pytest.mark.matrix(quick=0)
 

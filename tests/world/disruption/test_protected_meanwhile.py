@@ -8,12 +8,24 @@ from tests.world.claims import condition
 from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import Json, Sim, simulate
 
-from .test_commands import T4_64, annotated, marks, replica, sizes, stated
-from .test_drift import CLAIMS, drift, live, passes, ready, running
+from .common import (
+    CLAIMS,
+    T4_64,
+    TRUE,
+    annotate_claim,
+    annotated,
+    drift,
+    live,
+    marks,
+    passes,
+    ready,
+    replica,
+    running,
+    sizes,
+    stated,
+)
 
 pytestmark = pytest.mark.matrix(quick=1)
-
-TRUE = {"karpenter.sh/do-not-disrupt": "true"}
 
 
 def bind_job(sim: Sim, node: str) -> None:
@@ -32,10 +44,6 @@ def bind_job(sim: Sim, node: str) -> None:
 
 def annotate_node(sim: Sim, node: str) -> None:
     sim.store.patch("nodes", node, {"metadata": {"annotations": TRUE}})
-
-
-def annotate_claim(sim: Sim, _: str) -> None:
-    sim.store.patch(CLAIMS, "gpu-1", {"metadata": {"annotations": TRUE}})
 
 
 def annotate_pod(sim: Sim, _: str) -> None:

@@ -12,31 +12,29 @@ from tests.world.demand import T4, claims_of, node_pool
 from tests.world.harness import Sim, simulate, simulated
 from tests.world.transcript import refuse
 
-from .test_commands import T4_64, allow
-from .test_consolidation import fleet as used
-from .test_drift import SIZES, budget, drift, dynamic, live, numbers, passes, ready, static, tainted
-from .test_emptiness import events, fleet, names
-
-PROTECTED = "admission policy: this NodeClaim is protected"
-
-
-def refuse_deletion(sim: Sim, name: str, status: int = 403) -> Callable[[], None]:
-    return refuse(sim, lambda call: deletes(call, name), status, "Forbidden", PROTECTED)
-
-
-def deletes(call: Call, name: str) -> bool:
-    return call.verb == "DELETE" and call.target.kind == "nodeclaims" and call.target.name == name
-
-
-def deletions(sim: Sim, name: str, *, dry_run: bool) -> int:
-    """How many requests to delete this NodeClaim there were, or dry runs of them."""
-    found = sim.audit_log.calls(verb="DELETE", kind="nodeclaims", name=name)
-    return sum(call.dry_run is dry_run for call in found)
-
-
-def created(sim: Sim) -> int:
-    """How many requests to create a NodeClaim there were."""
-    return len(sim.audit_log.calls(verb="POST", kind="nodeclaims"))
+from .common import (
+    PROTECTED,
+    SIZES,
+    T4_64,
+    allow,
+    budget,
+    created,
+    deletes,
+    deletions,
+    drift,
+    dynamic,
+    events,
+    live,
+    names,
+    numbers,
+    one_pod_each,
+    passes,
+    ready,
+    refuse_deletion,
+    static,
+    tainted,
+)
+from .common import fleet as used
 
 
 @pytest.mark.parametrize(("status", "nodes"), [(403, "100%"), (422, "1"), (400, "1"), (500, "100%")])
@@ -44,7 +42,7 @@ def test_other_empty_machines_are_removed(status: int, nodes: str) -> None:
     """Also if the budget allows one at a time; an error of the server keeps only the machine that it is about."""
 
     async def story(sim: Sim) -> None:
-        await fleet(sim, 3, budget={"nodes": nodes})
+        await one_pod_each(sim, 3, budget={"nodes": nodes})
         refuse_deletion(sim, "gpu-1", status)
         for name in names(3):
             sim.store.delete("pods", name, "default")

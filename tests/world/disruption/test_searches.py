@@ -7,8 +7,7 @@ from tests.world.demand import T4, claims_of, node_class, node_pool, workload
 from tests.world.harness import Sim, simulated
 from tests.world.metric_samples import Numbers, start
 
-from .test_consolidation import A100, sizes
-from .test_drift import passes, running
+from .common import A100, passes, running, sizes
 
 pytestmark = pytest.mark.matrix(quick=1)
 

@@ -6,11 +6,9 @@ import pytest
 
 from provisioner.simulator.azure import faults
 from tests.world.demand import T4, claims_of, pod
-from tests.world.disruption.test_commands import T4_64, allow, marks
-from tests.world.disruption.test_consolidation import fleet
-from tests.world.disruption.test_drift import drift, dynamic, live, passes, ready, running, static
-from tests.world.disruption.test_protected_meanwhile import annotate_claim
 from tests.world.harness import Sim, simulate, simulated
+
+from .common import T4_64, allow, annotate_claim, drift, dynamic, fleet, live, marks, passes, ready, running, static
 
 pytestmark = pytest.mark.matrix(quick=0)
 

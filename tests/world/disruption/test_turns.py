@@ -7,7 +7,7 @@ from provisioner.simulator.azure import faults
 from tests.world.demand import T4, node_class, node_pool, workload
 from tests.world.harness import Sim, simulated
 
-from .test_drift import SIZES, budget, drift, live, passes, ready, running, tainted
+from .common import SIZES, budget, drift, live, passes, ready, running, tainted
 
 A100 = "Standard_NC24ads_A100_v4"
 T4_8, T4_16, T4_64 = (f"Standard_NC{cpus}as_T4_v3" for cpus in (8, 16, 64))

@@ -5,12 +5,11 @@ import json
 import pytest
 
 from tests.world.commands import command
-from tests.world.disruption.test_drift import dynamic, live, passes, running
+from tests.world.disruption.common import dynamic, live, passes, running
 from tests.world.harness import Sim, crds, node_claim, simulated
 from tests.world.transcript import MINUTE, strip
 
-from .test_garbage import FOREIGN, NO_BOUND
-from .test_inferred_removals import CRD_KEY
+from .common import CRD_KEY, FOREIGN, NO_BOUND
 
 NODEPOOLS = "nodepools.karpenter.sh"
 NAMES = ("nodeclaims.karpenter.sh", NODEPOOLS, "agentpoolnodeclasses.gpu-provisioner.sh")

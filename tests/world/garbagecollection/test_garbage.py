@@ -5,7 +5,6 @@ pool without a claim for longer than the bound of I1 sets `NO_BOUND`.
 """
 
 import asyncio
-import math
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -17,10 +16,9 @@ from provisioner.api import labels
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
-from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.harness import SIZE, Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.main_job import NAME
 from tests.world.transcript import (
     CLAIMS,
     FAST,
@@ -36,30 +34,7 @@ from tests.world.transcript import (
     strip,
 )
 
-NO_BOUND: dict[str, Any] = {"gc_bound_seconds": math.inf}
-FOREIGN = ["system", "theirs"]
-
-
-async def fleet(sim: Sim, count: int, **options: Any) -> list[str]:
-    """Start a controller and wait until that many claims are Ready; their names."""
-    await sim.start_controller(**options)
-    names = [f"gpu{number}" for number in range(count)]
-    for name in names:
-        await sim.apply(node_claim(name))
-    for name in names:
-        await ready(sim, name)
-    return names
-
-
-async def one(sim: Sim, **options: Any) -> str:
-    """Start a controller and wait until one claim is Ready; its UID."""
-    await sim.start_controller(**options)
-    return await ready(sim)
-
-
-def deletes(sim: Sim) -> list[str]:
-    """The pools for which controllers have sent a DELETE."""
-    return [call.target.name for call in pool_calls(sim, "DELETE", None)]
+from .common import FOREIGN, LEGACY, NO_BOUND, deletes, fleet, heal, one, upgrade, upgraded
 
 
 async def collected(sim: Sim, uid: str, within_seconds: float = 5 * MINUTE) -> None:
@@ -111,13 +86,6 @@ async def test_a_claim_made_anew_under_the_name_of_an_orphan(sim: Sim) -> None:
     assert not sim.pools_of(uid)
     assert len(pool_calls(sim, "PUT")) == 2
     await sim.settled(quiet_seconds=70)
-
-
-LEGACY = {
-    labels.KAITO_CREATION_TIMESTAMP: "2026-02-01T08-00-00Z",
-    labels.KAITO_MACHINE_TYPE: "gpu",
-    labels.NODEPOOL: "kaito",
-}
 
 
 @pytest.mark.parametrize("what", ["collect", "report"])
@@ -262,26 +230,12 @@ async def test_requested_removals_are_never_restricted(sim: Sim) -> None:
 # Inferred removals that have to wait
 
 
-def upgrade(sim: Sim) -> None:
-    sim.cloud.lifecycle.start_operation(sim.cloud.pools[NAME], "Upgrading", "updated")
-
-
-def upgraded(sim: Sim) -> None:
-    pool: Pool = sim.cloud.pools[NAME]
-    done = replace(pool, state="Succeeded", operation="", etag=sim.cloud.lifecycle.guid())
-    sim.cloud.pool_store.put("updated", done)
-
-
 def fail_lists(sim: Sim) -> None:
     sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
 
 
 def lose_cluster(sim: Sim) -> None:
     sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.cluster_not_found("rg", "aks")))
-
-
-def heal(sim: Sim) -> None:
-    sim.cloud.faults.clear()
 
 
 HELD_BACK = [

@@ -21,7 +21,7 @@ from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import KUBE_HOST
 from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.main_job import NAME, ready
 from tests.world.transcript import (
     CLAIMS,
     FAST,
@@ -37,17 +37,11 @@ from tests.world.transcript import (
     strip,
 )
 
-from .test_garbage import FOREIGN, NO_BOUND, deletes, fleet, heal
+from .common import CRD_KEY, FOREIGN, NO_BOUND, adopt, deletes, fleet, heal, restore, uids
 
 pytestmark = pytest.mark.matrix(quick=0)
 
-CRD_KEY = "customresourcedefinitions.apiextensions.k8s.io"
 LEASES = "leases.coordination.k8s.io"
-
-
-def uids(sim: Sim, names: list[str]) -> list[str]:
-    """The UIDs of these claims; "" for a missing one."""
-    return [(sim.claim(name) or {"metadata": {"uid": ""}})["metadata"]["uid"] for name in names]
 
 
 def well(sim: Sim, names: list[str]) -> bool:
@@ -136,22 +130,6 @@ async def test_nodes_go_before_the_stop_is_known(sim: Sim, count: int, pools_lag
 
 
 # c) a backup is restored, and every claim has a new UID
-
-
-def restore(sim: Sim, name: str, adopt: str = "") -> str:
-    """Delete the claim of that name with its Node and re-create it under a new UID; the old UID."""
-    old = sim.claim(name)
-    assert old is not None
-    strip(sim, name)
-    made = node_claim(name)
-    if adopt:
-        made["metadata"]["annotations"] = {labels.ADOPT: adopt}
-    sim.store.create(CLAIMS, made)
-    return old["metadata"]["uid"]
-
-
-def adopt(sim: Sim, name: str, uid: str) -> None:
-    sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {labels.ADOPT: uid}}})
 
 
 @pytest.mark.matrix(quick=1)

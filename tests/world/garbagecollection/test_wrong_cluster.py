@@ -11,9 +11,10 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.claims import ready
 from tests.world.commands import check
-from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes
 from tests.world.harness import SIZE, Json, Sim, node_claim, simulate, simulated
 from tests.world.transcript import FAST, MINUTE, pool_calls
+
+from .common import NO_BOUND, deletes
 
 OTHER = "/subscriptions/s/resourceGroups/mc_rg_b_westeurope/providers/Microsoft.Compute/virtualMachineScaleSets"
 

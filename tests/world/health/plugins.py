@@ -4,7 +4,7 @@ from typing import Any
 
 from provisioner.simulator.audit_log import Call
 from tests.world.harness import Json, Sim
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 
 DAEMON_SETS, JOBS = "daemonsets.apps", "jobs.batch"
 SKU = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}

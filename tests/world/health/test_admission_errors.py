@@ -13,9 +13,10 @@ from provisioner.runtime.fence import LeaseExpires
 from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pod, watches_pods
 from tests.world.harness import Json, Sim, node_claim, simulated
-from tests.world.health.test_repair_policy import annotate, plugin
 from tests.world.metric_samples import Numbers, start
 from tests.world.transcript import MINUTE, claim_condition
+
+from .common import annotate, plugin
 
 pytestmark = pytest.mark.matrix(quick=1)
 

@@ -13,19 +13,30 @@ import pytest
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.repair_policy import RepairPolicy
-from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS
 from tests.world.demand import node_class, node_pool
 from tests.world.harness import Sim, simulated
-from tests.world.health.test_repair import annotations, deleted, replaced, uid_of
-from tests.world.health.test_repair_policy import EIGHT, LOSS, plugin, train
 from tests.world.transcript import FAST, MINUTE, claim_condition
+
+from .common import (
+    EIGHT,
+    FIRST,
+    LOSS,
+    POOLS,
+    READABLE,
+    annotations,
+    cordoned,
+    deleted,
+    limit_nodes,
+    node_of_first,
+    plugin,
+    replaced,
+    train,
+    uid_of,
+)
 
 pytestmark = pytest.mark.matrix(quick=0)
 
-READABLE = dataclasses.replace(FAST, actions=AZURE_ACTIONS | QUOTA_ACTIONS)
 FAMILY, CORES = "StandardNDISRH100v5Family", 96
-POOLS = "nodepools.karpenter.sh"
-FIRST = "gpu-1"
 
 
 async def machine(sim: Sim, policy: Policy | None = None, **spec: Any) -> str:
@@ -36,15 +47,6 @@ async def machine(sim: Sim, policy: Policy | None = None, **spec: Any) -> str:
     await sim.apply(node_pool(requirements=sizes, replicas=1, **spec))
     await sim.until(lambda: sim.condition(FIRST, "Ready") == "True", 600, "the claim is Ready")
     return uid_of(sim, FIRST)
-
-
-def node_of_first(sim: Sim) -> str:
-    """The name of the Node of the NodePool's first claim, whose pool has another name than the claim."""
-    return (sim.claim(FIRST) or {})["status"]["nodeName"]
-
-
-def limit_nodes(sim: Sim, most: str) -> None:
-    sim.store.patch(POOLS, "gpu", {"spec": {"limits": {"nodes": most}}})
 
 
 def change_type(sim: Sim, size: str) -> None:
@@ -99,13 +101,6 @@ async def test_what_its_deletion_returns_is_no_obstacle(sim: Sim) -> None:
     await asyncio.sleep(LOSS + 10 * MINUTE - 5)
     assert not deleted(sim, FIRST)
     await replaced(sim, uid, FIRST, within_seconds=4 * MINUTE)
-
-
-def cordoned(sim: Sim) -> bool:
-    """Whether the Node takes no new pods."""
-    node = sim.store.get("nodes", node_of_first(sim))
-    assert (labels.CORDONED_AT in node["metadata"].get("annotations", {})) is bool(node["spec"].get("unschedulable"))
-    return bool(node["spec"].get("unschedulable"))
 
 
 @simulated(azure=FAST)

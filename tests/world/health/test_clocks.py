@@ -11,13 +11,13 @@ from provisioner.api import labels
 from provisioner.api.repair_policy import RepairPolicy
 from provisioner.simulator import gate_invariants
 from tests.world import harness
-from tests.world.garbagecollection.test_garbage import one
+from tests.world.garbagecollection.common import one
 from tests.world.harness import Sim, node_claim, simulate
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import EIGHT, plugin, train, unschedulable
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.nodeclaim.test_readiness_rules import HEALTHY, rule, start
+from tests.world.main_job import NAME
+from tests.world.nodeclaim.common import HEALTHY, rule, start
 from tests.world.transcript import FAST, MINUTE, node_name
+
+from .common import EIGHT, deleted, plugin, train, unschedulable
 
 AHEAD = timedelta(minutes=40)
 HOUR = 60 * MINUTE

@@ -1,41 +1,21 @@
 """Why GPUs are missing on a Ready Node, as the claim's condition reports it, and what that costs in requests."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, node_of, pool_calls, refuse
+from tests.world.main_job import NAME
+from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse
 
-from .plugins import PLUGIN, SKU, TAINT, fail_plugin, install, message, plugin, plugin_pod, reads
+from .common import NEVER, running, starting
+from .plugins import PLUGIN, SKU, TAINT, fail_plugin, install, message, plugin, reads
 
 pytestmark = pytest.mark.matrix(quick=0)
 
-NEVER = 1e6
 EIGHT_GPUS = "Standard_ND96isr_H100_v5"
 NOT_REGISTERED = ("Unknown", "ResourceNotRegistered")
-
-
-async def starting(sim: Sim, **claim: Any) -> str:
-    """A claim whose Node is Ready and whose device plugin does nothing by itself; the Node's name."""
-    sim.nodes.plugin_delay_seconds = NEVER
-    await sim.start_controller()
-    await sim.apply(node_claim(NAME, taints=[TAINT], **claim))
-    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 900, "the Node is registered")
-    await sim.until(lambda: is_ready(sim), 300, "the Node is Ready")
-    return node_name(sim)
-
-
-def is_ready(sim: Sim) -> bool:
-    """Whether the claim's Node is Ready, without the taint of a Node that is not."""
-    node = node_of(sim)
-    ready = [one["status"] for one in node["status"]["conditions"] if one["type"] == "Ready"]
-    return ready == ["True"] and not any(
-        one["key"] == "node.kubernetes.io/not-ready" for one in node["spec"].get("taints") or ()
-    )
 
 
 async def reported(sim: Sim, words: str, within_seconds: float = 5 * MINUTE) -> str:
@@ -44,16 +24,6 @@ async def reported(sim: Sim, words: str, within_seconds: float = 5 * MINUTE) -> 
     found = message(sim)
     assert len(found.encode()) <= 256
     return found
-
-
-async def running(sim: Sim) -> None:
-    """Wait until the plugin's pod runs on the Node."""
-
-    def runs() -> bool:
-        pod = plugin_pod(sim)
-        return pod is not None and pod["status"].get("phase") == "Running"
-
-    await sim.until(runs, MINUTE, "the plugin's pod runs")
 
 
 @simulated(azure=FAST)

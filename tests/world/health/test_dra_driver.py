@@ -9,11 +9,11 @@ import pytest
 from tests.world.claims import message, ready
 from tests.world.demand import pod
 from tests.world.harness import Json, Sim, simulated
-from tests.world.nodeclaim.test_dra import NODES, SLICES, begun, dra_claim, dra_class, published, usable
+from tests.world.nodeclaim.common import NODES, SLICES, begun, dra_claim, dra_class, published, usable
 from tests.world.transcript import MINUTE
 
+from .common import deleted
 from .plugins import DAEMON_SETS, daemon_set, install
-from .test_repair import deleted
 
 DRIVER = "nvidia-dra-driver-gpu-kubelet-plugin"
 EVERYWHERE = [{"operator": "Exists"}]

@@ -10,11 +10,11 @@ from tests.world.claims import ready
 from tests.world.commands import doctor
 from tests.world.demand import claims_of, pending, pod, with_node_pool
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import EIGHT, plugin
-from tests.world.nodeclaim.test_gpus import MERGE, gpu_class
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
+from tests.world.nodeclaim.common import MERGE, gpu_class
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name
+
+from .common import EIGHT, deleted, plugin
 
 EDITS: dict[str, tuple[dict[str, Any], str]] = {
     "sharing": ({"sharedReplicas": 4}, "states sharedReplicas 4 (4 nvidia.com/gpu)"),

@@ -8,49 +8,31 @@ import pytest
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.repair_policy import RepairPolicy
-from tests.world.demand import node_class, node_pool
 from tests.world.harness import Json, Sim, node_claim, simulated
-from tests.world.health.test_another_machine import FIRST, READABLE, cordoned, limit_nodes, node_of_first
-from tests.world.health.test_repair import deleted, replaced, uid_of
-from tests.world.health.test_repair_policy import EIGHT, gone, plugin, train, unschedulable
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name
 
+from .common import (
+    DUE,
+    EIGHT,
+    FIRST,
+    READABLE,
+    bought,
+    cordoned,
+    deleted,
+    gone,
+    kept,
+    lacks_one,
+    limit_nodes,
+    plugin,
+    replaced,
+    short,
+    train,
+    uid_of,
+    unschedulable,
+)
+
 pytestmark = pytest.mark.matrix(quick=0)
-
-# From Registered until the repair is due.
-DUE = 20 * MINUTE
-
-
-def lacks_one(sim: Sim, *, capacity: int = 8, only: tuple[str, ...] = ()) -> None:
-    """Each machine comes with 7 GPUs of 8; `only` those of these claims. Without the eighth in capacity, its plugin
-    omits it.
-    """
-    sim.nodes.plugin_delay_seconds = 24 * 60 * MINUTE
-    seen = set[str]()
-
-    def look(_: str, resource: str, node: Json, __: Json | None) -> None:
-        meta = node["metadata"]
-        conditions = (node.get("status") or {}).get("conditions", ())
-        if (
-            resource != "nodes"
-            or meta["uid"] in seen
-            or not any((one["type"], one["status"]) == ("Ready", "True") for one in conditions)
-        ):
-            return
-        seen.add(meta["uid"])
-        short = not only or meta["labels"].get("agentpool") in only
-        given = (capacity, capacity - 7) if short else (8, 0)
-        asyncio.get_running_loop().call_soon(lambda: sim.nodes.set_gpus(meta["name"], given[0], unhealthy=given[1]))
-
-    sim.store.subscribe(look)
-
-
-async def short(sim: Sim, name: str = NAME, **claim: Json) -> str:
-    """A claim whose machine lacks a GPU is registered; its UID."""
-    await sim.apply(node_claim(name, size=EIGHT, **claim))
-    await sim.until(lambda: sim.condition(name, "Registered") == "True", 400, "its Node is here")
-    return uid_of(sim, name)
 
 
 @pytest.mark.parametrize("capacity", [8, 7], ids=["unhealthy", "omitted"])
@@ -143,19 +125,6 @@ async def test_gpus_that_appear_after_the_cordon_end_it(sim: Sim) -> None:
     assert not deleted(sim)
 
 
-async def kept(sim: Sim) -> str:
-    """A machine with 7 of 8 GPUs, in whose place no other one can be had; the name of its Node."""
-    lacks_one(sim)
-    plugin(sim)
-    await sim.start_controller()
-    await sim.apply(node_class())
-    sizes = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [EIGHT]}]
-    await sim.apply(node_pool(requirements=sizes, replicas=1))
-    await sim.until(lambda: sim.condition(FIRST, "Registered") == "True", 600, "its Node is here")
-    limit_nodes(sim, "0")
-    return node_of_first(sim)
-
-
 @simulated(azure=READABLE)
 async def test_it_is_kept_while_no_other_can_be_had(sim: Sim) -> None:
     """Seven GPUs beat none: it takes pods, and the condition names the obstacle, until that ends."""
@@ -172,21 +141,6 @@ async def test_it_is_kept_while_no_other_can_be_had(sim: Sim) -> None:
 
 def ready(sim: Sim, name: str) -> bool:
     return sim.condition(name, "Ready") == "True"
-
-
-async def bought(sim: Sim, most: int, *, releases: bool = False) -> int:
-    """An owner creates the next claim when its last one is gone: how many until one is kept for 70 min."""
-    for number in range(most):
-        name = f"gpu{number}"
-        if releases:
-            sim.cloud.release_node_image(f"202608.{11 + number}.0")
-        await short(sim, name)
-        try:
-            await sim.until(partial(deleted, sim, name), 70 * MINUTE, "it is replaced")
-        except AssertionError:
-            return number + 1
-        await sim.until(partial(gone, sim, name), 30 * MINUTE, "it is gone")
-    return most
 
 
 @pytest.mark.parametrize("releases", [False, True], ids=["one image", "new images"])

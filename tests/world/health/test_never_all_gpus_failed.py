@@ -12,13 +12,11 @@ from provisioner.api.repair_policy import RepairPolicy
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Failure, Fault
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.health.test_never_all_gpus import DUE, lacks_one, short
-from tests.world.health.test_never_all_gpus_lost import restarts
-from tests.world.health.test_repair import deleted, replaced
-from tests.world.health.test_repair_policy import EIGHT, plugin, train, unschedulable
-from tests.world.nodeclaim.test_gpus import gpu_class
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
+from tests.world.nodeclaim.common import gpu_class
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name, pool_calls
+
+from .common import DUE, EIGHT, deleted, lacks_one, plugin, replaced, restarts, short, train, unschedulable
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -12,24 +12,27 @@ import pytest
 from controllers.model.policy import Policy
 from provisioner.api.repair_policy import RepairPolicy
 from tests.world.harness import Sim, simulated
-from tests.world.health.test_another_machine import FIRST, READABLE
-from tests.world.health.test_never_all_gpus import DUE, bought, kept, lacks_one, short
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import gone, plugin, train, unschedulable
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name
+
+from .common import (
+    DUE,
+    FIRST,
+    READABLE,
+    bought,
+    deleted,
+    gone,
+    kept,
+    lacks_one,
+    plugin,
+    restarts,
+    short,
+    train,
+    unschedulable,
+)
 
 pytestmark = pytest.mark.matrix(quick=0)
 
 HOUR = 60 * MINUTE
-
-
-async def restarts(sim: Sim, node: str, seconds: float) -> None:
-    """No GPU is allocatable for so long."""
-    sim.nodes.set_gpus(node, 8, unhealthy=8)
-    await asyncio.sleep(seconds)
-    if node in sim.nodes.machines:
-        sim.nodes.set_gpus(node, 8, unhealthy=1)
-    await asyncio.sleep(10 * MINUTE)
 
 
 @pytest.mark.parametrize("seconds", [10, 120])

@@ -9,9 +9,9 @@ from provisioner.api.nvsentinel import NVSentinel
 from provisioner.simulator.audit_log import Call
 from tests import nvsentinel
 from tests.world.claims import condition, events, node_of, ready, word
-from tests.world.garbagecollection.test_garbage import fleet
+from tests.world.garbagecollection.common import fleet
 from tests.world.harness import Sim, crash_points, node_claim, simulate, simulated
-from tests.world.kaito.test_kaito_races import OWNERS
+from tests.world.kaito.common import OWNERS
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import replaced_once
 from tests.world.transcript import FAST, MINUTE, node_name, refuse

@@ -7,13 +7,13 @@ import asyncio
 
 import pytest
 
-from tests.world.garbagecollection.test_garbage import one
+from tests.world.garbagecollection.common import one
 from tests.world.harness import Json, Sim, simulated
 from tests.world.health.plugins import fail_plugin, plugin_pod
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import plugin
-from tests.world.nodeclaim.test_gpus import label
+from tests.world.nodeclaim.common import label
 from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, refuse
+
+from .common import deleted, plugin
 
 pytestmark = pytest.mark.matrix(quick=0)
 

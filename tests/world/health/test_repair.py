@@ -4,7 +4,6 @@ H1 to H8 are the rows of docs/references/karpenter.md#node-repair. All invariant
 """
 
 import asyncio
-from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,56 +15,25 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import agentpool
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import ready
-from tests.world.garbagecollection.test_garbage import fleet, one, upgrade, upgraded
-from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
-from tests.world.kaito.test_kaito_races import OWNERS
+from tests.world.garbagecollection.common import fleet, one, upgrade, upgraded
+from tests.world.harness import Sim, node_claim, simulated
+from tests.world.kaito.common import OWNERS
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import replaced_once
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
+
+from .common import annotations, deleted, replaced, report_to_node, uid_of, value
 
 pytestmark = pytest.mark.matrix(quick=0)
 
 NOT_READY = ("False", "NodeNotReady")
 
 
-def deleted(sim: Sim, name: str = NAME) -> bool:
-    """Whether a controller has deleted this claim."""
-    return bool([call for call in sim.audit_log.calls(verb="DELETE", kind="nodeclaims", name=name) if call.status])
-
-
-def annotations(sim: Sim, name: str = NAME) -> Json:
-    """A claim's annotations, without the record of the labels that the controller wrote."""
-    found = (sim.claim(name) or {"metadata": {}})["metadata"].get("annotations") or {}
-    return {key: value for key, value in found.items() if key != labels.INSTANCE_LABELS}
-
-
 def repairs(metrics: Metrics) -> float:
     """How many claims were deleted to replace their Nodes."""
     name = "karpenter_nodeclaims_unhealthy_disrupted_total"
     return sum(s.value for family in metrics.registry.collect() for s in family.samples if s.name == name)
-
-
-def value(metrics: Metrics, name: str, **reported: str) -> float:
-    """The value of a metric, as an alert reads it."""
-    return metrics.registry.get_sample_value(f"gpu_provisioner_{name}", reported) or 0.0
-
-
-def report_to_node(sim: Sim, node: str, reason: str) -> None:
-    """Record an Event of AKS's auto-repair about a Node, in namespace `default`."""
-    moment = (EPOCH + timedelta(seconds=sim.now)).strftime("%Y-%m-%dT%H:%M:%SZ")
-    body = {
-        "metadata": {"name": f"{node}.{reason.lower()}"},
-        "involvedObject": {"apiVersion": "v1", "kind": "Node", "name": node, "uid": node},
-        "reason": reason,
-        "message": f"Node auto-repair: {reason}",
-        "type": "Normal",
-        "source": {"component": "aks-auto-repair"},
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
-        "count": 1,
-    }
-    sim.store.create("events", body, "default")
 
 
 async def silent(sim: Sim, *names: str) -> None:
@@ -77,17 +45,6 @@ async def silent(sim: Sim, *names: str) -> None:
         10,
         "the conditions are set",
     )
-
-
-async def replaced(sim: Sim, uid: str, name: str = NAME, within_seconds: float = 3 * MINUTE) -> None:
-    """Wait until the claim of that UID, its pool and its Node are removed, in order."""
-    await sim.until(lambda: not sim.pools_of(uid), within_seconds, f"the pool of {name} is gone")
-    await sim.until(lambda: sim.claim(name) is None, 30, f"claim {name} is gone")
-    assert sim.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
-
-
-def uid_of(sim: Sim, name: str) -> str:
-    return (sim.claim(name) or {})["metadata"]["uid"]
 
 
 # H1: just before, and just after

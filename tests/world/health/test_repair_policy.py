@@ -7,7 +7,6 @@ invariants are checked throughout.
 import asyncio
 from datetime import timedelta
 from functools import partial
-from typing import Any
 
 import msgspec
 import pytest
@@ -19,67 +18,36 @@ from provisioner.api.time import rfc3339
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.azure import faults
 from provisioner.simulator.nodes.machine import NodeSettings
-from tests.world.garbagecollection.test_garbage import fleet, one
-from tests.world.harness import EPOCH, Json, Sim, node_claim, simulated
-from tests.world.health.test_repair import deleted, replaced, report_to_node, uid_of, value
-from tests.world.kaito.test_kaito_races import OWNERS
+from tests.world.garbagecollection.common import fleet, one
+from tests.world.harness import EPOCH, Sim, node_claim, simulated
+from tests.world.kaito.common import OWNERS
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import replaced_once
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, run_pod
 
+from .common import (
+    EIGHT,
+    LOSS,
+    annotate,
+    deleted,
+    gone,
+    other,
+    plugin,
+    replaced,
+    report_to_node,
+    set_condition,
+    train,
+    uid_of,
+    unschedulable,
+    value,
+)
+
 pytestmark = pytest.mark.matrix(quick=0)
-
-EIGHT = "Standard_ND96isr_H100_v5"
-# Six minutes until missing GPUs are a loss.
-LOSS = 6 * MINUTE
-
-
-def plugin(sim: Sim, **spec: Any) -> None:
-    """Install a device plugin as a DaemonSet; `spec` of its pods."""
-    sockets = {"name": "sockets", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
-    container = {"name": "plugin", "image": "nvcr.io/nvidia/k8s-device-plugin:v0.17.1"}
-    tolerations = [{"key": "sku", "operator": "Exists"}, {"key": "nvidia.com/gpu", "operator": "Exists"}]
-    template = {"containers": [container], "volumes": [sockets], "tolerations": tolerations, **spec}
-    head: Json = {"metadata": {"labels": {"name": "nvidia-device-plugin-ds"}}, "spec": template}
-    meta = {"name": "nvidia-device-plugin-daemonset", "namespace": "kube-system"}
-    sim.store.create("daemonsets.apps", {"metadata": meta, "spec": {"template": head}}, "kube-system")
-
-
-def set_condition(sim: Sim, condition: str, status: str, name: str = NAME) -> None:
-    """Set a condition of the claim's Node, as an agent does."""
-    sim.nodes.set_condition(node_name(sim, name), condition, status, "Found", "found by an agent")
-
-
-def other(status: str) -> str:
-    return "False" if status == "True" else "True"
 
 
 def registered(sim: Sim, name: str) -> bool:
     return sim.condition(name, "Registered") == "True"
-
-
-def gone(sim: Sim, name: str) -> bool:
-    return sim.claim(name) is None
-
-
-async def annotate(sim: Sim, name: str, **notes: str | None) -> None:
-    """Annotate a claim as a user does."""
-    path, merge = f"/apis/karpenter.sh/v1/nodeclaims/{name}", "application/merge-patch+json"
-    values = {labels.REPAIR: notes["repair"]}
-    await sim.request("PATCH", path, {"metadata": {"annotations": values}}, content_type=merge)
-
-
-def unschedulable(sim: Sim, name: str = NAME) -> bool:
-    """Whether the claim's Node takes no new pods."""
-    return bool(sim.nodes_of(name)[0]["spec"].get("unschedulable"))
-
-
-def train(sim: Sim, node: str, gpus: int = 1, *, pod: str = "trains") -> None:
-    """A pod that computes on GPUs of the Node."""
-    resources = {key: {"nvidia.com/gpu": str(gpus)} for key in ("requests", "limits")}
-    spec = {"nodeName": node, "containers": [{"name": "c", "image": "i", "resources": resources}]}
-    sim.store.create("pods", {"metadata": {"name": pod}, "spec": spec}, "default")
 
 
 # H1: each row, just before and just after

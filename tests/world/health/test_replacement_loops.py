@@ -13,12 +13,12 @@ from provisioner.api.repair_policy import RepairPolicy
 from provisioner.api.time import rfc3339
 from provisioner.simulator.azure.settings import AzureSettings
 from tests import gkm
-from tests.world.garbagecollection.test_garbage import fleet
+from tests.world.garbagecollection.common import fleet
 from tests.world.harness import EPOCH, Sim, node_claim, simulated
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import annotate, gone, plugin, set_condition, unschedulable
-from tests.world.nodeclaim.test_readiness_rules import REFERENCE, rule
+from tests.world.nodeclaim.common import REFERENCE, rule
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name, refuse
+
+from .common import annotate, deleted, gone, plugin, set_condition, unschedulable
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -9,11 +9,11 @@ import pytest
 
 from controllers.model.policy import Policy
 from provisioner.api.repair_policy import RepairPolicy
-from tests.world.garbagecollection.test_garbage import one
+from tests.world.garbagecollection.common import one
 from tests.world.harness import Sim, simulated
-from tests.world.health.test_repair import deleted
-from tests.world.health.test_repair_policy import other, set_condition, unschedulable
 from tests.world.transcript import FAST, MINUTE, claim_condition, node_name
+
+from .common import deleted, other, set_condition, unschedulable
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -17,18 +17,16 @@ from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
 from tests.world import kaito_predicates
 from tests.world.claims import arm_calls, condition, node_of, puts, ready, versions, wait_for_condition, word
-from tests.world.harness import SIZE, node_claim, simulate, simulated
+from tests.world.harness import node_claim, simulate, simulated
 from tests.world.kaito_actor import NODES, at_work
-from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import Most, actor_of, api_of, claims_of, serves
-from tests.world.nodeclaim.test_limits import STEPS, gaps
+from tests.world.nodeclaim.common import STEPS, gaps
 from tests.world.transcript import FAST, deleting, run_pod
+
+from .common import OWNERS, WORKSPACE
 
 HOUR_SECONDS = 3600.0
 LEASES = "leases.coordination.k8s.io"
-WORKSPACE = Owner(kind="workspace", name="phi", size=SIZE, storage="128Gi", labels={"apps": "phi"})
-RAGENGINE = Owner(kind="ragengine", name="docs", size=SIZE, storage="128Gi", labels={"apps": "docs"})
-OWNERS = pytest.mark.parametrize("owner", [WORKSPACE, RAGENGINE], ids=["Workspace", "RAGEngine"])
 
 
 # Concurrent writes

@@ -15,7 +15,7 @@ from provisioner.api import labels
 from tests.world import predecessor as old
 from tests.world.claims import created, versions
 from tests.world.harness import Json, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME, gone
+from tests.world.main_job import NAME, gone
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, deleting, node_name, pool_calls, refuse
 
 WHOLE = ["pool", "node", "claim"]

@@ -9,10 +9,10 @@ import pytest
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.garbagecollection.test_garbage import NO_BOUND
+from tests.world.garbagecollection.common import NO_BOUND
 from tests.world.harness import SIZE, Sim, node_claim, simulated
+from tests.world.main_job import NAME, gone, ready
 from tests.world.metric_samples import PHASE, at, bucket_of, start
-from tests.world.nodeclaim.test_main_job import NAME, gone, ready
 from tests.world.transcript import FAST, MINUTE, node_name, run_pod, strip
 
 TERMS = {"instance_type": SIZE, "zone": "regional", "capacity_type": "on-demand"}

@@ -1,7 +1,7 @@
 """The metrics of voluntary disruption of a running program."""
 
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod
-from tests.world.disruption import test_drift, test_emptiness
+from tests.world.disruption.common import SIZES, budget, disruption, drift, names, passes, phase, ready, tainted
 from tests.world.harness import Sim, simulated
 from tests.world.metric_samples import Numbers, start
 
@@ -21,9 +21,9 @@ def check_values(numbers: Numbers) -> None:
 async def with_machine(sim: Sim) -> Numbers:
     """One machine of a static NodePool, of which one may drift at a time."""
     await sim.apply(node_class())
-    await sim.apply(node_pool(replicas=1, requirements=test_drift.SIZES, disruption=test_drift.budget("1")))
+    await sim.apply(node_pool(replicas=1, requirements=SIZES, disruption=budget("1")))
     numbers = await start(sim)
-    await sim.until(lambda: test_drift.ready(sim) == ["gpu-1"], 1800.0, "the machine")
+    await sim.until(lambda: ready(sim) == ["gpu-1"], 1800.0, "the machine")
     return numbers
 
 
@@ -33,11 +33,11 @@ async def test_a_drifted_machine_that_is_replaced(sim: Sim) -> None:
     numbers = await with_machine(sim)
     assert numbers.total(ALLOWED, nodepool="gpu", reason="Drifted") == 1
     assert not list(numbers.samples(ALLOWED, reason="Empty"))
-    test_drift.drift(sim, "gpu-1")
+    drift(sim, "gpu-1")
     await sim.until(lambda: len(claims_of(sim)) == 2, 60.0, "a replacement is created")
     assert numbers.total(USED, nodepool="gpu", reason="Drifted") == 1
     assert numbers.total(ELIGIBLE, reason="drifted") == 0
-    await sim.until(lambda: test_drift.ready(sim) == ["gpu-2"] and len(claims_of(sim)) == 1, 3600.0, "it is replaced")
+    await sim.until(lambda: ready(sim) == ["gpu-2"] and len(claims_of(sim)) == 1, 3600.0, "it is replaced")
     assert numbers.total(DECISIONS) == numbers.total(DECISIONS, **DRIFTED) == 1
     assert numbers.total("karpenter_nodeclaims_disrupted_total", reason="drifted", nodepool="gpu") == 1
     assert numbers.total(f"{VOLUNTARY}decision_evaluation_duration_seconds_count", reason="drifted") > 0
@@ -49,13 +49,13 @@ async def test_a_drifted_machine_that_is_replaced(sim: Sim) -> None:
 async def test_a_replacement_that_is_deleted(sim: Sim) -> None:
     """The command counts as undone once, also over a restart, and the machine remains eligible."""
     numbers = await with_machine(sim)
-    test_drift.drift(sim, "gpu-1")
+    drift(sim, "gpu-1")
     await sim.until(lambda: len(claims_of(sim)) == 2, 60.0, "a replacement is created")
     sim.crash()
     successor = await start(sim, "ctl1")
     await sim.delete_claim("gpu-2")
-    await sim.until(lambda: len(claims_of(sim)) == 1 and not test_drift.tainted(sim), 900.0, "it is undone")
-    await test_drift.passes(sim, 60.0)
+    await sim.until(lambda: len(claims_of(sim)) == 1 and not tainted(sim), 900.0, "it is undone")
+    await passes(sim, 60.0)
     assert (numbers.total(DECISIONS), numbers.total(FAILURES)) == (1, 0)
     assert successor.total(FAILURES) == successor.total(FAILURES, **DRIFTED) == 1
     assert successor.total(ELIGIBLE, reason="drifted") == 1
@@ -67,20 +67,20 @@ async def test_empty_machines_that_are_removed(sim: Sim) -> None:
     """Two in one pass are one decision; what the budget held was eligible meanwhile."""
     numbers = await start(sim)
     await sim.apply(node_class())
-    await sim.apply(node_pool(disruption=test_emptiness.disruption("0s", {"nodes": "0"})))
-    await pending(sim, *(pod(name) for name in test_emptiness.names(2)))
+    await sim.apply(node_pool(disruption=disruption("0s", {"nodes": "0"})))
+    await pending(sim, *(pod(name) for name in names(2)))
     await sim.until(
-        lambda: all(test_emptiness.phase(sim, name) == "Running" for name in test_emptiness.names(2)),
+        lambda: all(phase(sim, name) == "Running" for name in names(2)),
         1800.0,
         "pods run",
     )
-    for name in test_emptiness.names(2):
+    for name in names(2):
         sim.store.delete("pods", name, "default")
     await sim.until(lambda: numbers.total(ELIGIBLE, reason="empty") == 2, 120.0, "both are eligible")
     assert numbers.total(ALLOWED, reason="Empty") == 0
     assert numbers.total(DECISIONS) == 0
-    budget = test_emptiness.disruption("0s", {"nodes": "100%"})
-    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"disruption": budget}})
+    allowed = disruption("0s", {"nodes": "100%"})
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"disruption": allowed}})
     await sim.until(lambda: not claims_of(sim), 1200.0, "both are removed")
     assert numbers.total(DECISIONS) == 1
     assert numbers.total(DECISIONS, decision="delete", reason="empty", consolidation_type="empty") == 1

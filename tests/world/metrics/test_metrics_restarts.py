@@ -4,8 +4,8 @@ import asyncio
 
 from provisioner.simulator.azure import faults
 from tests.world.harness import Sim, node_claim, simulated
+from tests.world.main_job import NAME, gone, ready
 from tests.world.metric_samples import PHASE, at, start
-from tests.world.nodeclaim.test_main_job import NAME, gone, ready
 from tests.world.transcript import FAST, MINUTE
 
 

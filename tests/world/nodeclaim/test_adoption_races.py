@@ -13,12 +13,10 @@ from aiohttp import web
 from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
 from tests.world.commands import command
-from tests.world.garbagecollection.test_garbage import NO_BOUND, deletes, fleet
-from tests.world.garbagecollection.test_inferred_removals import adopt, restore, uids
+from tests.world.garbagecollection.common import NO_BOUND, adopt, deletes, fleet, restore, uids
 from tests.world.harness import Sim, simulated
+from tests.world.main_job import NAME, ready
 from tests.world.transcript import FAST, MINUTE, claim_condition, deleting, finalizers, node_name, node_of, pool_calls
-
-from .test_main_job import NAME, ready
 
 COUNT = 4
 STEP_SECONDS = 0.02

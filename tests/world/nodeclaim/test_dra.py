@@ -1,52 +1,20 @@
 """Machines whose GPUs a DRA driver publishes: the gate, partial loss, and restarts of the driver."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import condition, message, ready, word
-from tests.world.demand import node_class
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
 from tests.world.transcript import refuse
 
+from .common import EIGHT, NODES, OF_DRA, SLICES, begun, dra_claim, dra_class, published, usable
+
 pytestmark = pytest.mark.matrix(quick=0)
 
-EIGHT = "Standard_ND96isr_H100_v5"
-OF_DRA = {"gpu": "dra"}
-NODES = NodeSettings(dra_labels=OF_DRA)
-SLICES = "resourceslices.resource.k8s.io"
 NOT_PUBLISHED = "DRADriverPoolsNotPublished"
-
-
-def dra_class() -> Json:
-    return {**node_class("dra"), "spec": {"gpu": {"mode": "DRA"}}}
-
-
-def dra_claim(name: str = "one", **options: Any) -> Json:
-    reference = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "dra"}
-    return node_claim(name, size=EIGHT, labels=OF_DRA, nodeClassRef=reference, **options)
-
-
-async def begun(sim: Sim) -> None:
-    """A controller, a class whose machines have a DRA driver, and a claim of it."""
-    await sim.start_controller()
-    await sim.apply(dra_class())
-    await sim.apply(dra_claim())
-
-
-async def usable(sim: Sim) -> str:
-    """A Ready claim; the name of its Node."""
-    await begun(sim)
-    await ready(sim, "one")
-    return str(sim.claim("one")["status"]["nodeName"])
-
-
-def published(sim: Sim, **spec: Any) -> int:
-    """The number of published devices."""
-    return sum(len(one["spec"]["devices"]) for one in sim.store.list(SLICES))
 
 
 @simulated(nodes=NODES)

@@ -14,15 +14,15 @@ from controllers.model.policy import Policy
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import condition, message, node_is_ready, puts, ready, versions, wait_for_condition, word
-from tests.world.demand import GPU, claims_of, node_class, node_pool, pending, pod, watches_pods, with_node_pool
+from tests.world.demand import GPU, claims_of, node_pool, pending, pod, watches_pods, with_node_pool
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.transcript import CLAIMS, FAST, MINUTE, node_name, run_pod
+
+from .common import MERGE, STRATEGIC, gpu_class, label, offer
 
 pytestmark = pytest.mark.matrix(quick=2)
 
 EIGHT = "Standard_ND96isr_H100_v5"
-STRATEGIC = "application/strategic-merge-patch+json"
-MERGE = "application/merge-patch+json"
 
 
 def unasked(sim: Sim) -> list[str]:
@@ -50,18 +50,6 @@ def false_ready(sim: Sim) -> list[str]:
 
     sim.store.subscribe(note)
     return found
-
-
-async def label(sim: Sim, node: str, **labels: str | None) -> None:
-    """Set labels of a Node, as GPU feature discovery and the MIG manager do; `__` stands for the domain's slash."""
-    found = {key.replace("__", "/").replace("_", "."): value for key, value in labels.items()}
-    await sim.request("PATCH", f"/api/v1/nodes/{node}", {"metadata": {"labels": found}}, content_type=MERGE)
-
-
-async def offer(sim: Sim, node: str, amounts: dict[str, str]) -> None:
-    """Set amounts of extended resources in the status of a Node."""
-    body = {"status": {"capacity": amounts, "allocatable": amounts}}
-    await sim.request("PATCH", f"/api/v1/nodes/{node}/status", body, content_type=STRATEGIC)
 
 
 @simulated(azure=FAST)
@@ -278,10 +266,6 @@ async def test_the_mig_manager_partitions_gpus(sim: Sim) -> None:
 
 
 # NodePools
-
-
-def gpu_class(**gpu: Any) -> Json:
-    return {**node_class(), "spec": {"gpu": gpu}}
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 
 from tests.world.claims import CLAIMS, Json, passes_over, ready, removed, word
 from tests.world.harness import SIZE, node_claim, simulate
-from tests.world.operator.test_logs import logged
+from tests.world.operator.common import logged
 from tests.world.transcript import FAST
 
 pytestmark = pytest.mark.matrix(quick=0)

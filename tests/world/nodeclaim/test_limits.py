@@ -25,15 +25,11 @@ from tests.world.claims import (
 )
 from tests.world.harness import Json, Sim, node_claim, simulated
 
+from .common import STEPS, gaps
+
 pytestmark = pytest.mark.matrix(quick=0)
 
 HOUR_SECONDS = 3600.0
-# What a claim's attempts are apart, for offerings that are short (docs/references/rules.md#unavailable-offerings).
-STEPS = [30.0, 60.0, 120.0, 240.0, *[300.0] * 10]
-
-
-def gaps(times):
-    return [later - sooner for sooner, later in pairwise(times)]
 
 
 def most_pools(sim):

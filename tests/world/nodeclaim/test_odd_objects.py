@@ -7,8 +7,8 @@ import pytest
 
 from tests.world.claims import CLAIMS, Json, events, puts, ready, removed
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.termination.test_termination import up
+from tests.world.main_job import NAME
+from tests.world.termination.common import up
 from tests.world.transcript import FAST, pool_calls
 
 HOUR = 3600.0

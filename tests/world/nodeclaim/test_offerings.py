@@ -2,7 +2,6 @@
 
 import asyncio
 from itertools import pairwise
-from typing import Any
 
 import pytest
 
@@ -14,28 +13,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import CLAIMS, condition, events, message, puts, ready, removed, wait_for_condition
 from tests.world.harness import SIZE, Sim, node_claim, simulate, simulated
 
-HOUR_SECONDS = 3600.0
-OTHER, THIRD = "Standard_NC48ads_A100_v4", "Standard_NC40ads_H100_v5"
-EXHAUSTED = "all requested instance types were unavailable during launch"
-
-
-def choosing(name: str, *sizes: str, **more: list[str]) -> dict[str, Any]:
-    """A claim with these sizes in order of preference, and these values for other requirements."""
-    keys = {"zones": labels.ZONE, "terms": labels.CAPACITY_TYPE}
-    made = node_claim(name, size=sizes[0])
-    made["spec"]["requirements"] = [
-        {"key": labels.INSTANCE_TYPE, "operator": "In", "values": list(sizes)},
-        *({"key": keys[key], "operator": "In", "values": values} for key, values in more.items()),
-    ]
-    return made
-
-
-def pool_size(sim: Sim, name: str) -> str:
-    return sim.cloud.pools[name].properties["vmSize"]
-
-
-def all_puts(sim: Sim, names: list[str]) -> list[float]:
-    return sorted(at for name in names for at in puts(sim, name))
+from .common import EXHAUSTED, HOUR_SECONDS, OTHER, THIRD, all_puts, choosing, pool_size
 
 
 @pytest.mark.parametrize("refused", ["at once", "later"])

@@ -27,8 +27,9 @@ from tests.world.claims import (
     wait_for_condition,
 )
 from tests.world.harness import SIZE, Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_offerings import choosing
 from tests.world.transcript import run_pod
+
+from .common import choosing
 
 pytestmark = pytest.mark.matrix(quick=0)
 

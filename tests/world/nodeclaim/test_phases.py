@@ -12,8 +12,8 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.invariants import InvariantError
 from tests.world.claims import created, wait_for_condition
 from tests.world.harness import Sim, node_claim, simulate
+from tests.world.main_job import NAME, create_and_delete, ready
 from tests.world.moments import AZURE, NODE_LATE, Gate
-from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, ready
 from tests.world.transcript import claim_condition, node_name, run_pod
 
 Act = Callable[[Sim], Awaitable[object]]

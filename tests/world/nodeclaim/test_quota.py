@@ -9,10 +9,9 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS, used_actions
 from tests.world.claims import message, puts, ready, wait_for_condition
 from tests.world.harness import SIZE, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_offerings import EXHAUSTED, HOUR_SECONDS, OTHER, THIRD, all_puts, choosing, pool_size
 
-FAMILY = "standardNCADSA100v4Family"
-NO_QUOTA = AzureSettings(family_cores={FAMILY: 0}, actions=AZURE_ACTIONS | QUOTA_ACTIONS)
+from .common import EXHAUSTED, FAMILY, HOUR_SECONDS, NO_QUOTA, OTHER, THIRD, all_puts, choosing, pool_size
+
 DENIED = dataclasses.replace(NO_QUOTA, actions=AZURE_ACTIONS)
 
 

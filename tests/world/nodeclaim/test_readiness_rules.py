@@ -1,7 +1,6 @@
 """Readiness rules: a new Node bears a startup taint until a condition, resource, pod or object says so."""
 
 import asyncio
-from typing import Any
 
 import pytest
 import yaml
@@ -10,50 +9,18 @@ from controllers.model.policy import Policy
 from provisioner.api.meta import Taint
 from provisioner.api.readiness import SelectedReadinessRule, Until, UntilResource
 from tests import gkm
-from tests.world.claims import (
-    EXAMPLES,
-    events,
-    message,
-    node_is_ready,
-    node_of,
-    ready,
-    wait_for_condition,
-    word,
-)
+from tests.world.claims import EXAMPLES, events, message, node_is_ready, node_of, ready, wait_for_condition, word
 from tests.world.demand import pod
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.transcript import node_name, refuse
 
+from .common import HEALTHY, REFERENCE, TAINT, Json, rule, start
+
 pytestmark = pytest.mark.matrix(quick=0)
 
-Json = dict[str, Any]
 MERGE = "application/merge-patch+json"
-REFERENCE = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "rules"}
-TAINT = {"key": "example.com/wait", "effect": "NoSchedule"}
 SKU_TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
-HEALTHY = {"condition": {"type": "GPUHealthy"}}
 CACHE = {"group": gkm.GROUP, "version": gkm.VERSION, "resource": "gkmcachenodes", "namespace": "default"}
-
-
-def rule(until: Json, taint: Json = TAINT, **more: Any) -> Json:
-    return {"taint": taint, "until": until, **more}
-
-
-async def start(sim: Sim, *rules: Json, crds: bool = False, **spec: Any) -> str:
-    """A controller, a node class with these rules and a claim of it; returns the name of its Node."""
-    await sim.start_controller()
-    for crd in gkm.crds() if crds else ():
-        await sim.apply(crd)
-    await sim.apply(
-        {
-            "apiVersion": "gpu-provisioner.sh/v1alpha1",
-            "kind": "AgentPoolNodeClass",
-            "metadata": {"name": "rules"},
-            "spec": {"readiness": list(rules)},
-        }
-    )
-    await sim.apply(node_claim("gpu1", nodeClassRef=REFERENCE, **spec))
-    return await node_of(sim, "gpu1")
 
 
 def taints(sim: Sim) -> list[str]:

@@ -12,8 +12,8 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import events
 from tests.world.harness import Sim, node_claim, simulate
+from tests.world.main_job import NAME
 from tests.world.metric_samples import start
-from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.transcript import CLAIMS, refuse
 
 MINUTE = 60.0

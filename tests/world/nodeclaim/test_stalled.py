@@ -6,7 +6,7 @@ from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
 from tests.world.claims import condition, events, ready
 from tests.world.harness import Json, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, refuse
 
 MINUTE = 60.0

@@ -11,7 +11,7 @@ import yaml
 from tests.world.claims import EXAMPLES, condition
 from tests.world.demand import claims_of, pending, pod
 from tests.world.harness import Sim, simulated
-from tests.world.nodeclaim.test_gpus import offer
+from tests.world.nodeclaim.common import offer
 
 pytestmark = pytest.mark.matrix(quick=0)
 

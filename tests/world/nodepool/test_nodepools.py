@@ -1,7 +1,6 @@
 """NodePools and AgentPoolNodeClasses: conditions, hash, counter, and the agent pools of their claims."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -9,42 +8,9 @@ from tests.world.claims import condition, puts, ready
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
 
-Json = dict[str, Any]
-POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
-REFERENCE = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
+from .common import CLASSES, POOLS, Json, claim_of, node_class, node_pool
+
 OTHERS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
-
-
-def node_pool(name: str = "gpu", *, reference: Json = REFERENCE, labels: Json | None = None, **spec: Any) -> Json:
-    requirements = spec.pop("requirements", [{"key": "karpenter.sh/capacity-type", "operator": "Exists"}])
-    template = {
-        "metadata": {"labels": labels or {}},
-        "spec": {"nodeClassRef": reference, "requirements": requirements, **spec.pop("template", {})},
-    }
-    return {
-        "apiVersion": "karpenter.sh/v1",
-        "kind": "NodePool",
-        "metadata": {"name": name},
-        "spec": {"template": template, **spec},
-    }
-
-
-def node_class(name: str = "default", **spec: Any) -> Json:
-    return {
-        "apiVersion": "gpu-provisioner.sh/v1alpha1",
-        "kind": "AgentPoolNodeClass",
-        "metadata": {"name": name},
-        "spec": spec,
-    }
-
-
-def claim_of(sim: Sim, name: str, pool: str = "gpu", **spec: Any) -> Json:
-    """A claim as provisioning creates it for this NodePool."""
-    uid = sim.store.get(POOLS, pool)["metadata"]["uid"]
-    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": pool, "uid": uid, "blockOwnerDeletion": True}
-    made = node_claim(name, nodeClassRef=REFERENCE, **spec)
-    made["metadata"] = {"name": name, "labels": {"karpenter.sh/nodepool": pool}, "ownerReferences": [owner]}
-    return made
 
 
 def shown(sim: Sim, kind: str, key: str, name: str) -> tuple[str, str, str]:

@@ -12,7 +12,7 @@ from tests.world.azure_role import AZURE_ACTIONS, CHART, used_actions
 from tests.world.claims import ready
 from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import Sim, Story, node_claim, simulate
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import FAST, claim_condition
 
 LIFE_SECONDS = 900.0

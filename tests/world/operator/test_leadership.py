@@ -17,7 +17,7 @@ from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.world.harness import Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
+from tests.world.main_job import NAME, create_and_delete, gone, ready
 from tests.world.program import SHIPPED_LEASE
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls, refuse
 

@@ -2,52 +2,16 @@
 
 import asyncio
 import dataclasses
-import io
-import json
-import logging
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import pytest
-import structlog
 
 from provisioner.api.time import parse_duration
-from provisioner.runtime import logs
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
-from provisioner.simulator.loop import VirtualClock
 from tests.world.claims import LOG_OF_A_LIFE, ready, removed, wait_for_condition
-from tests.world.harness import EPOCH, SIZE, node_claim, simulate
+from tests.world.harness import SIZE, node_claim, simulate
 
-Line = dict[str, Any]
-
-
-@contextmanager
-def logged(level: str = "info") -> Iterator[list[Line]]:
-    """The lines of the stream that `run` writes to, at the end of the context; the configuration is restored."""
-    root = logging.getLogger()
-    handlers, threshold = root.handlers[:], root.level
-    quiet = {name: logging.getLogger(name).level for name in logs.QUIET_LIBRARIES}
-    stream = io.StringIO()
-    lines: list[Line] = []
-    logs.configure(_Epoch(), level=level, stream=stream)
-    try:
-        yield lines
-    finally:
-        lines += map(json.loads, stream.getvalue().splitlines())
-        root.handlers[:] = handlers
-        root.setLevel(threshold)
-        for name, value in quiet.items():
-            logging.getLogger(name).setLevel(value)
-        structlog.reset_defaults()
-
-
-class _Epoch(VirtualClock):
-    def __init__(self) -> None: ...
-
-    def now(self):
-        return EPOCH
+from .common import Line, logged
 
 
 async def healthy_life(sim) -> None:

@@ -9,17 +9,8 @@ import pytest
 from provisioner.api import labels
 from tests.world.demand import T4, claims_of, pending, pod, pod_events, with_node_pool, workload
 from tests.world.harness import Json, Sim, simulated
-from tests.world.provisioning.test_purchase_brake import (
-    CRD,
-    EVERYTHING,
-    HOURS,
-    machines,
-    misfits,
-    on_each_node,
-    phase,
-    taint_nodes,
-    with_cpu,
-)
+
+from .common import CRD, EVERYTHING, HOURS, machines, misfits, on_each_node, phase, taint_nodes, with_cpu
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -10,7 +10,7 @@ from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import EXAMPLES, condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, watches_pods, workload
 from tests.world.harness import Json, Sim, simulated
-from tests.world.nodeclaim.test_dra import published
+from tests.world.nodeclaim.common import published
 
 pytestmark = pytest.mark.matrix(quick=0)
 

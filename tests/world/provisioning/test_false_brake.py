@@ -22,8 +22,8 @@ from tests.world.demand import (
     with_node_pool,
 )
 from tests.world.harness import Json, Sim, simulated
-from tests.world.provisioning.test_purchase_brake import HOURS, machines, misfits, on_each_node, phase
-from tests.world.provisioning.test_volumes import claim, disk, disk_class, with_volume
+
+from .common import HOURS, claim, disk, disk_class, machines, misfits, on_each_node, phase, with_volume
 
 pytestmark = pytest.mark.matrix(quick=0)
 

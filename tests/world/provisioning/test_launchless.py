@@ -12,8 +12,9 @@ from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault, nodes_not_ready, quota_preflight
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, sizes, with_node_pool
 from tests.world.harness import Json, Sim, node_claim, simulated
-from tests.world.provisioning.test_volumes import claim, disk, with_volume
 from tests.world.transcript import refuse
+
+from .common import claim, disk, with_volume
 
 HOUR = 3600.0
 A100 = "Standard_NC24ads_A100_v4"

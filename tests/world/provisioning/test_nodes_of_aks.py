@@ -11,20 +11,11 @@ from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, sizes, with_node_pool
 from tests.world.harness import Json, Sim, simulated
 
+from .common import machines, running
+
 HOUR = 3600.0
 EVERYTHING = [{"operator": "Exists"}]
 BOTH_TERMS = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["on-demand", "spot"]}
-
-
-def running(sim: Sim, *names: str) -> list[str]:
-    """Those of these pods that run."""
-    found = {name: sim.store.get("pods", name, "default") or {} for name in names}
-    return [name for name, one in found.items() if (one.get("status") or {}).get("phase") == "Running"]
-
-
-def machines(sim: Sim) -> int:
-    """The number of agent pools that were ever requested for NodePools."""
-    return len({put.properties["tags"][labels.TAG_CLAIM_UID] for put in sim.cloud.request_log.puts})
 
 
 def required(*expressions: Json) -> Json:

@@ -11,47 +11,9 @@ from provisioner.api.time import rfc3339
 from tests.world.demand import T4, claims_of, node_pool, pending, pod, pod_events, with_node_pool, workload
 from tests.world.harness import Json, Sim, simulated
 
+from .common import EVERYTHING, HOURS, machines, misfits, on_each_node, phase, taint_nodes, with_cpu
+
 pytestmark = pytest.mark.matrix(quick=0)
-
-HOURS = 3600.0
-CRD = "customresourcedefinitions.apiextensions.k8s.io"
-EVERYTHING = [{"operator": "Exists"}]
-
-
-def phase(sim: Sim, name: str) -> str:
-    return ((sim.store.get("pods", name, "default") or {}).get("status") or {}).get("phase", "")
-
-
-def machines(sim: Sim) -> int:
-    """Agent pools that were ever created for NodePools."""
-    return len({put.properties["tags"][labels.TAG_CLAIM_UID] for put in sim.cloud.request_log.puts})
-
-
-def with_cpu(name: str, cpu: str, **spec: Any) -> Json:
-    wanted = pod(name, **spec)
-    wanted["spec"]["containers"][0]["resources"] = {
-        kind: {"cpu": cpu, "memory": "1Gi", "nvidia.com/gpu": "1"} for kind in ("requests", "limits")
-    }
-    return wanted
-
-
-def misfits(sim: Sim) -> list[Json]:
-    """What the node class records."""
-    found = sim.store.get("agentpoolnodeclasses.gpu-provisioner.sh", "default") or {}
-    return (found.get("status") or {}).get("misfits") or []
-
-
-def on_each_node(sim: Sim, act: Callable[[str], object], label: str = labels.NODEPOOL) -> None:
-    """Act on each Node of a NodePool as soon as it has the label."""
-    done: set[str] = set()
-
-    def changed(kind: str, resource: str, obj: Json, _: object) -> None:
-        name = obj["metadata"]["name"]
-        if resource == "nodes" and kind != "DELETED" and label in obj["metadata"]["labels"] and name not in done:
-            done.add(name)
-            asyncio.get_running_loop().call_soon(act, name)
-
-    sim.store.subscribe(changed)
 
 
 @pytest.mark.matrix(quick=1)
@@ -75,18 +37,6 @@ async def test_machines_are_kept_while_empty(sim: Sim) -> None:
     await asyncio.sleep(HOURS)
     assert len(claims_of(sim)) == 2
     assert phase(sim, "trainer") == "Running"
-
-
-def taint_nodes(sim: Sim) -> None:
-    """A policy adds a taint to each Node."""
-
-    def act(name: str) -> None:
-        node = sim.store.get("nodes", name)
-        assert node is not None
-        taints = [*(node["spec"].get("taints") or ()), {"key": "policy.example.com/x", "effect": "NoSchedule"}]
-        sim.store.patch("nodes", name, {"spec": {"taints": taints}})
-
-    on_each_node(sim, act)
 
 
 def label_nodes(sim: Sim) -> None:

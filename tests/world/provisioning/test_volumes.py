@@ -7,8 +7,10 @@ from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, pod_events
-from tests.world.harness import Json, Sim, simulated
+from tests.world.harness import Sim, simulated
 from tests.world.transcript import refuse
+
+from .common import claim, disk, disk_class, with_volume
 
 ZONE = "topology.kubernetes.io/zone"
 KINDS = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -18,29 +20,6 @@ async def started(sim: Sim) -> None:
     await sim.apply(node_class())
     await sim.apply(node_pool())
     await sim.start_controller()
-
-
-def disk_class(sim: Sim, name: str, **fields: object) -> None:
-    body = {"metadata": {"name": name}, "provisioner": "disk.csi.azure.com", **fields}
-    sim.store.create("storageclasses.storage.k8s.io", body)
-
-
-def claim(sim: Sim, name: str, **spec: object) -> None:
-    """Bound to its volume, if it has one."""
-    annotations = {"pv.kubernetes.io/bind-completed": "yes"} if "volumeName" in spec else {}
-    body = {"metadata": {"name": name, "annotations": annotations}, "spec": spec}
-    sim.store.create("persistentvolumeclaims", body, "default")
-
-
-def disk(sim: Sim, name: str, zone: str) -> None:
-    """A zonal disk, as the disk driver describes it."""
-    terms = [{"matchExpressions": [{"key": "topology.disk.csi.azure.com/zone", "operator": "In", "values": [zone]}]}]
-    affinity = {"required": {"nodeSelectorTerms": terms}}
-    sim.store.create("persistentvolumes", {"metadata": {"name": name}, "spec": {"nodeAffinity": affinity}})
-
-
-def with_volume(name: str, claim_name: str) -> Json:
-    return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}])
 
 
 def zones(sim: Sim) -> list[list[str]]:

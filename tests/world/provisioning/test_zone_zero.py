@@ -10,7 +10,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.demand import node_pool, pending, pod, with_node_pool
 from tests.world.harness import Json, Sim, simulated
 
-from .test_nodes_of_aks import machines, running
+from .common import machines, running
 
 HOUR = 3600.0
 SPREAD = {

@@ -16,10 +16,10 @@ from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import Seen, condition, versions, wait_for_condition
 from tests.world.harness import Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME, gone
+from tests.world.main_job import NAME, gone
 from tests.world.transcript import FAST, MINUTE, claim_condition, finalizers, gaps, pool_calls
 
-from .test_termination import NO_NODE, WHOLE, applied, being_created, failed, up, went
+from .common import NO_NODE, WHOLE, applied, being_created, failed, up, went
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -7,7 +7,6 @@ Each case of docs/references/karpenter.md#drain; tiers, one budget, pods that st
 import asyncio
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
-from typing import Any
 
 import pytest
 from aiohttp import web
@@ -18,7 +17,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import versions
 from tests.world.harness import EPOCH, Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import (
     BUDGETS,
     CLAIMS,
@@ -26,7 +25,6 @@ from tests.world.transcript import (
     MINUTE,
     claim_condition,
     deleting,
-    events,
     finalizers,
     gaps,
     node_name,
@@ -36,15 +34,7 @@ from tests.world.transcript import (
     run_pod,
 )
 
-from .test_termination import WHOLE, up, went
-
-
-async def up_with(sim: Sim, period: str, **options: Any) -> str:
-    """Start a controller and wait until a claim with that terminationGracePeriod is Ready; its UID."""
-    await sim.start_controller(**options)
-    uid = (await sim.apply(node_claim(NAME, terminationGracePeriod=period)))["metadata"]["uid"]
-    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
-    return uid
+from .common import WHOLE, budget, counted, events_on, evictions, slow, up, up_with, went
 
 
 def moment(sim: Sim, seconds: float = 0.0) -> str:
@@ -57,38 +47,9 @@ def started(sim: Sim, name: str) -> None:
     sim.store.patch("pods", name, {"status": {"startTime": moment(sim)}}, "default", subresource="status")
 
 
-def slow(sim: Sim, name: str, node: str, seconds: int, **meta: Any) -> None:
-    """Create a pod that takes its whole grace period to terminate."""
-    run_pod(sim, name, node, **meta)
-    pod = sim.store.get("pods", name, "default")
-    assert pod is not None
-    sim.store.delete("pods", name, "default", grace=0)
-    spec = {**pod["spec"], "terminationGracePeriodSeconds": seconds}
-    kept = {"name": name, "labels": {"app": name}, "annotations": pod["metadata"].get("annotations") or {}}
-    sim.store.create("pods", {"metadata": kept, "spec": spec}, "default")
-    status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}]}
-    sim.store.patch("pods", name, {"status": status}, "default", subresource="status")
-
-
-def budget(sim: Sim, name: str, app: str) -> None:
-    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
-    sim.store.create(BUDGETS, {"metadata": {"name": name}, "spec": spec}, "default")
-
-
-def evictions(sim: Sim, name: str | None = None) -> list[Call]:
-    """The eviction requests of the controller for that pod."""
-    return sim.audit_log.calls(who="ctl0", verb="POST", kind="pods", name=name)
-
-
 def deletes(sim: Sim, name: str) -> list[Call]:
     """The DELETE requests of the controller for that pod."""
     return sim.audit_log.calls(who="ctl0", verb="DELETE", kind="pods", name=name)
-
-
-def events_on(sim: Sim, reason: str) -> list[tuple[str, str]]:
-    """The kind and name of the objects of the Events with that reason."""
-    about = (event["involvedObject"] for event in events(sim, reason))
-    return [(subject["kind"], subject["name"]) for subject in about]
 
 
 # What refuses
@@ -348,11 +309,6 @@ async def test_a_late_drain_names_the_pods_that_merely_leave(sim: Sim) -> None:
     assert "default/app: terminates by" in claim_condition(sim, "Drained")[2]
     await went(sim, uid, WHOLE, within_seconds=20 * MINUTE)
     assert counted(metrics, "draining") == 1
-
-
-def counted(metrics: Metrics, deadline: str) -> float | None:
-    """How often that deadline has passed, from the metrics."""
-    return metrics.registry.get_sample_value("gpu_provisioner_deadlines_exceeded_total", {"deadline": deadline})
 
 
 @simulated(azure=FAST)

@@ -4,11 +4,10 @@ import pytest
 
 from provisioner.api import labels
 from tests.world.harness import Sim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import FAST, node_name, pool_calls, run_pod, strip
 
-from .test_draining import slow, up_with
-from .test_termination import up
+from .common import slow, up, up_with
 
 HOUR = 3600.0
 NEVER = 1e9  # for gc_bound_seconds: these stories assert when a pool is deleted, not only whether

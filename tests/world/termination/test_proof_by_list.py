@@ -11,9 +11,10 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.harness import Sim, node_claim, simulate
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.termination.test_termination import up
+from tests.world.main_job import NAME
 from tests.world.transcript import FAST, node_name, pool_calls, run_pod
+
+from .common import up
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -8,9 +8,7 @@ from provisioner.api import labels
 from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from tests.world.harness import Sim, node_claim, simulated
-from tests.world.nodeclaim.test_main_job import NAME
-from tests.world.termination.test_draining import budget, evictions, up_with
-from tests.world.termination.test_termination import up
+from tests.world.main_job import NAME
 from tests.world.transcript import (
     BUDGETS,
     FAST,
@@ -22,6 +20,8 @@ from tests.world.transcript import (
     run_pod,
     strip,
 )
+
+from .common import budget, evictions, up, up_with
 
 pytestmark = pytest.mark.matrix(quick=0)
 

@@ -17,8 +17,8 @@ from provisioner.simulator.azure import bodies
 from provisioner.simulator.world import ARM_HOST
 from tests.world.claims import created
 from tests.world.harness import RESTART_SECONDS, Sim, node_claim, simulate
+from tests.world.main_job import NAME
 from tests.world.moments import BUDGET, DRAINING, MOMENTS, Moment
-from tests.world.nodeclaim.test_main_job import NAME
 from tests.world.removal_table import CELL, CONTROLLERS, OUTCOME, Cell
 from tests.world.transcript import BUDGETS, MINUTE, deleting, pool_calls
 

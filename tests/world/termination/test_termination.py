@@ -15,8 +15,8 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import agentpool, errors, faults
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.harness import Sim, node_claim, simulate, simulated
-from tests.world.nodeclaim.test_main_job import NAME, create_and_delete, gone, ready
+from tests.world.harness import Sim, simulate, simulated
+from tests.world.main_job import NAME, create_and_delete, gone
 from tests.world.transcript import (
     BUDGETS,
     CLAIMS,
@@ -35,36 +35,9 @@ from tests.world.transcript import (
     run_pod,
 )
 
-WHOLE = ["pool", "node", "claim"]
-NO_NODE = ["pool", "claim"]
-
-
-async def applied(sim: Sim) -> str:
-    """Start a controller and apply a claim; its UID."""
-    await sim.start_controller()
-    return (await sim.apply(node_claim(NAME)))["metadata"]["uid"]
-
-
-async def up(sim: Sim) -> str:
-    """Start a controller and wait until a claim is Ready; its UID."""
-    await sim.start_controller()
-    return await ready(sim)
-
-
-async def went(sim: Sim, uid: str, order: list[str], within_seconds: float = 900.0) -> None:
-    """Wait until the claim is deleted in this order; nothing is left and no further write is sent."""
-    await gone(sim, within_seconds=within_seconds)
-    assert sim.audit_log.deletion_order(uid) == order, sim.describe()
-    assert not sim.nodes_of(NAME)
-    assert sorted(sim.cloud.pools) == ["system", "theirs"]
-    await sim.settled(quiet_seconds=70.0)
-
+from .common import ELSEWHERE, NO_NODE, WHOLE, applied, being_created, failed, guard, up, went
 
 # The phases of a life
-
-
-async def being_created(sim: Sim) -> None:
-    await sim.until(lambda: claim_condition(sim, "Launched")[1] == "Creating", 30, "the pool is being created")
 
 
 async def without_a_node(sim: Sim) -> None:
@@ -83,11 +56,6 @@ async def not_ready(sim: Sim) -> None:
     await sim.until(
         lambda: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "the condition is set"
     )
-
-
-async def failed(sim: Sim) -> None:
-    sim.cloud.faults.append(faults.capacity(times=1))
-    await sim.until(lambda: NAME in sim.cloud.pools and sim.cloud.pools[NAME].state == "Failed", 60, "it failed")
 
 
 async def failed_and_going(sim: Sim) -> None:
@@ -222,17 +190,12 @@ async def test_a_pool_being_created_can_be_preempted(sim: Sim) -> None:
 # Draining
 
 
-def budget(sim: Sim, app: str) -> None:
-    spec = {"minAvailable": 1, "selector": {"matchLabels": {"app": app}}}
-    sim.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": spec}, "default")
-
-
 @simulated(azure=FAST)
 async def test_a_disruption_budget_holds_the_machine_and_is_named(sim: Sim) -> None:
     """A 429 of a budget is retried: Drained names pod and budget, and the pool is kept until the budget allows."""
     uid = await up(sim)
     run_pod(sim, "app", node_name(sim))
-    budget(sim, "app")
+    guard(sim, "app")
     await sim.delete_claim(NAME)
     await sim.until(lambda: "default/app" in claim_condition(sim, "Drained")[2], 10, "Drained names the pod")
     status, reason, message = claim_condition(sim, "Drained")
@@ -501,14 +464,6 @@ async def test_azure_is_away_for_half_an_hour(sim: Sim, case: str, outage: Fault
     assert "overdue" in message
     sim.cloud.faults.remove(outage)
     await went(sim, uid, WHOLE, within_seconds=10 * MINUTE)
-
-
-ELSEWHERE = [
-    ("cluster", errors.cluster_not_found("rg", "aks")),
-    ("cluster, on a read of a pool", errors.parent_not_found("read", AzureSettings().cluster_id)),
-    ("group", errors.group_not_found("rg")),
-    ("subscription", errors.subscription_not_found("s")),
-]
 
 
 @pytest.mark.matrix(quick=2)

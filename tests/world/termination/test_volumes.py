@@ -11,11 +11,10 @@ import pytest
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from tests.world.harness import Json, Sim, simulated
-from tests.world.nodeclaim.test_main_job import NAME, ready
+from tests.world.main_job import NAME, ready
 from tests.world.transcript import FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
-from .test_draining import counted, events_on, up_with
-from .test_termination import WHOLE, up, went
+from .common import WHOLE, counted, events_on, up, up_with, went
 
 pytestmark = pytest.mark.matrix(quick=0)
 

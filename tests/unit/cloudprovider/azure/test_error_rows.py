@@ -17,8 +17,8 @@ from cloudprovider.errors import CloudError, NoCapacity, NotFound, Retryable
 from cloudprovider.interface import Failure
 from provisioner.simulator.azure import faults
 
+from .error_bodies import BODIES, CODES, PHRASES, VERBS, Answer, flat, wrapped
 from .error_rows import ABSENT, BOOT, CASES, NAMED, POOL, SHORTAGE, WRAPPERS, Case
-from .test_errors import BODIES, CODES, PHRASES, VERBS, Answer, flat, wrapped
 
 PAGE = Path(__file__).parents[4] / "docs" / "references" / "agent-pools.md"
 OPERATION = 200

@@ -16,8 +16,9 @@ from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.pod import Pod, Toleration
-from tests.unit.builders import NODE, NOW, UP, claim, instance
+from tests.unit.builders import NODE, NOW, instance
 
+from .common import going, in_seconds
 from .drains import EVERYTHING, emptying, pod, says, step
 
 TIERS = [
@@ -178,18 +179,6 @@ def test_two_nodes_of_one_pool_are_drained_separately() -> None:
 
 
 # The termination time
-
-
-def going(*, period: str | None = None, by: str | None = None, requested_ago: float = 30.0):
-    """A deleting claim with a grace period, or with the annotation."""
-    made = claim(up=UP, node_name=NODE, deleting=True, annotations={labels.TERMINATION_TIMESTAMP: by} if by else {})
-    meta = msgspec.structs.replace(made.metadata, deletion_timestamp=NOW - timedelta(seconds=requested_ago))
-    spec = msgspec.structs.replace(made.spec, termination_grace_period=period)
-    return msgspec.structs.replace(made, metadata=meta, spec=spec)
-
-
-def in_seconds(seconds: float) -> str:
-    return (NOW + timedelta(seconds=seconds)).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
 def test_the_deadline_is_recorded_once_before_the_drain() -> None:

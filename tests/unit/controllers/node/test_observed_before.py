@@ -15,7 +15,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.repair_policy import RepairPolicy
 from provisioner.api.time import rfc3339
 from tests.unit.builders import NOW, node
-from tests.unit.controllers.node.test_repair import about, sick_claim, unhealthy
+
+from .common import about, sick_claim, unhealthy
 
 MINUTE, HOUR = 60.0, 3600.0
 ROW = RepairPolicy(condition="KernelDeadlock", seconds=3 * HOUR, action="Replace", agreement="None", group="Kernel")

@@ -15,7 +15,8 @@ from provisioner.api import labels
 from provisioner.api.repair_policy import READINESS_TIMEOUT, RepairPolicy
 from provisioner.api.time import rfc3339
 from tests.unit.builders import NOW, node
-from tests.unit.controllers.node.test_repair import about, unhealthy
+
+from .common import about, unhealthy
 
 HOUR = 3600.0
 DAY = 24 * HOUR

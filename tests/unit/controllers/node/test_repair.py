@@ -16,38 +16,14 @@ from controllers.planner.plan import plan
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.nodeclaim import NodeClaim
-from tests.unit.builders import BORN, COLUMNS, NODE, NOW, PROVIDER_ID, UID, claim, facts, instance, node
+from tests.unit.builders import BORN, COLUMNS, NODE, NOW, UID, claim, instance, node
 
-MINUTE = 60.0
+from .common import about, sick_claim, unhealthy
+
 REMEDIATOR = Taint(key=repair_delays.REMEDIATOR_TAINTS[0], effect="NoSchedule")
 OVER = "2026-03-01T12:08:00Z"
 SOON = "2026-03-01T12:12:00Z"
 BOUND = "2026-03-01T12:15:00Z"
-
-
-def sick_claim(**fields: Any):
-    """A claim that was Initialized, with complete conditions."""
-    made = claim(
-        up=("Launched", "Registered"),
-        down={"Initialized": "NodeNotReady"},
-        node_name=NODE,
-        more_labels=COLUMNS,
-        **fields,
-    )
-    status = msgspec.structs.replace(made.status, provider_id=PROVIDER_ID)
-    return msgspec.structs.replace(made, status=status)
-
-
-def unhealthy(
-    minutes: float = 10.0, *, watched: float | None = None, remedies_age: float = 1.0, **fields: Any
-) -> Unhealthy:
-    """Not Ready for so long, without a remedy of AKS."""
-    seconds = minutes * MINUTE
-    read_at = None if remedies_age == math.inf else -remedies_age
-    made = Unhealthy(
-        since=-seconds, observed_since=-(seconds if watched is None else watched), remedies_read_at=read_at
-    )
-    return msgspec.structs.replace(made, **fields)
 
 
 def remedied(stage: Any, minutes_ago: float) -> tuple[Remedy, ...]:
@@ -56,23 +32,6 @@ def remedied(stage: Any, minutes_ago: float) -> tuple[Remedy, ...]:
 
 def among(**fields: Any) -> ClusterCounts:
     return ClusterCounts(unhealthy_counts=UnhealthyCounts(**fields))
-
-
-def about(minutes: float = 10.0, **fields: Any) -> Facts:
-    """A Node that has not been Ready for so many minutes, with fresh reads; `fields` of Facts."""
-    unready = node(ready="False")
-    made = facts(
-        claims=(sick_claim(),),
-        nodes=(unready,),
-        instance=instance(),
-        unhealthy=unhealthy(minutes),
-        pool_read_age=1.0,
-        nodes_read_age=1.0,
-        nodes_read=(unready,),
-        claim_read_age=1.0,
-        claim_read=sick_claim(),
-    )
-    return msgspec.structs.replace(made, **fields)
 
 
 def noted(**notes: Any):

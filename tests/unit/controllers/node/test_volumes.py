@@ -14,8 +14,8 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.pod import EphemeralVolume, Pod, Volume
 from tests.unit.builders import NODE, NOW, written
 
+from .common import going, in_seconds
 from .drains import EVERYTHING, attachment, emptying, pod, says, step
-from .test_drain import going, in_seconds
 
 
 def on(*volumes: str, kept: tuple[str, ...] = ()) -> Volumes:

@@ -13,7 +13,7 @@ from controllers.planner.plan import plan
 from provisioner.api.meta import OwnerReference
 from provisioner.api.node import Node
 from tests.unit.builders import KEY, UID, claim, facts, instance, node
-from tests.unit.controllers.planner.test_plan import ready_claim
+from tests.unit.controllers.planner.tables import ready_claim
 
 CHANGED = [
     ("nothing", {}, ""),

@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from tests.unit.builders import COLUMNS, NODE, UP, claim, facts, instance, node
-from tests.unit.controllers.planner.test_plan import GONE, ready_claim
+from tests.unit.controllers.planner.tables import GONE, ready_claim
 
 CREATING, FAILED, DELETING = InstanceState.CREATING, InstanceState.FAILED, InstanceState.DELETING
 BROKEN = Failure(reason="NodesNotReady", message="NodesNotReady: no Node", kind="rejected", scope="configuration")

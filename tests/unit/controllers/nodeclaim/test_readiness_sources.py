@@ -15,8 +15,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.readiness import ReadinessRule
 from provisioner.vendors import nvidia
 from tests.unit.builders import facts
-
-from .lifecycle.test_dra import LOST, XID, device, of_dra, published, some
+from tests.unit.controllers.nodeclaim.lifecycle.devices import LOST, XID, device, of_dra, published, some
 
 Json = dict[str, Any]
 CREATED = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)

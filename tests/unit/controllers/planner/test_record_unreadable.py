@@ -2,7 +2,6 @@
 
 import pytest
 
-from controllers.model.conditions import ConditionUpdate
 from controllers.model.steps import Wait
 from controllers.planner import status
 from controllers.planner.plan import plan
@@ -12,11 +11,7 @@ from provisioner.runtime.decoding import metadata_only
 from provisioner.runtime.resources import NODECLAIMS
 from tests.unit.builders import KEY, UID, claim, facts
 
-from .test_plan import unreadable
-
-LATE = ConditionUpdate(
-    status="False", reason="AwaitingVolumeDetachment", message="waits", ending="; overdue: x", overdue="detaching"
-)
+from .tables import LATE, unreadable
 
 
 @pytest.mark.parametrize("fields", [(), ("spec.expireAfter: invalid",)])

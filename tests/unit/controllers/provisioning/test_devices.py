@@ -26,7 +26,7 @@ from provisioner.api.deviceclaim import (
 from provisioner.api.nodeclass import GpuSettings, NodeClassSpec
 from provisioner.api.resourceslice import CounterConsumption, Device, ResourceSlice, digest
 from tests.unit.builders import NODE, UP, claim, node
-from tests.unit.controllers.nodeclaim.lifecycle.test_dra import BUSY, LOST, OF_APPLICATION, XID, device, published, some
+from tests.unit.controllers.nodeclaim.lifecycle.devices import BUSY, LOST, OF_APPLICATION, XID, device, published, some
 
 Json = dict[str, Any]
 NVIDIA, AMD = "gpu.nvidia.com", "gpu.amd.com"
