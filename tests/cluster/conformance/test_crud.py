@@ -157,11 +157,12 @@ async def test_a_name_is_required(server: Server) -> None:
 
 async def test_all_invalid_labels_are_reported(server: Server) -> None:
     """Each invalid key and value is a cause of its own."""
-    body = {"metadata": meta(server, "node", labels={"a b": "c", "d": "e f", "x/y/z": "", "long": "v" * 64})}
+    labels = {"a b": "c", "d": "e f", "x/y/z": "", "-a": "", "X.y/a": "", "long": "v" * 64}
+    body = {"metadata": meta(server, "node", labels=labels)}
     result = await server.refused(422, "Invalid", "POST", NODES, body)
     assert all(cause["field"] == "metadata.labels" for cause in result["details"]["causes"])
     found = sorted({cause["message"].split(":")[1] for cause in result["details"]["causes"]})
-    assert found == [' "a b"', ' "e f"', f' "{"v" * 64}"', ' "x/y/z"']
+    assert found == [' "-a"', ' "X.y/a"', ' "a b"', ' "e f"', f' "{"v" * 64}"', ' "x/y/z"']
 
 
 async def test_annotations_have_a_maximum_size(server: Server) -> None:

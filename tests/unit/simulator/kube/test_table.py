@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.simulator.kube.builtin_columns import age, human_duration
 from provisioner.simulator.kube.jsonpath import compile_path
-from provisioner.simulator.kube.objects import Record, rfc3339
+from provisioner.simulator.kube.objects import rfc3339
 from provisioner.simulator.kube.table import table
 
 from .stores import BEGIN, WIDGETS, Cluster
@@ -103,39 +103,6 @@ def test_custom_columns_come_from_the_crd() -> None:
     assert [(x["name"], x["priority"]) for x in columns if x["priority"]] == [("Size", 1)]
 
 
-def test_rows_contain_the_requested_part_of_the_object() -> None:
-    """Metadata by default, the whole object or nothing if requested."""
-    c = Cluster()
-    made = c.widget()
-    shelf = c.store.collection(WIDGETS)
-    kinds = {}
-    for include in ("Metadata", "Object", "None"):
-        record = Record(made)
-        (row,) = table(shelf.resource, [record], {}, now=c.now, include=include)["rows"]
-        kinds[include] = row["object"]
-    assert kinds["None"] is None
-    assert kinds["Metadata"]["kind"] == "PartialObjectMetadata"
-    assert kinds["Metadata"]["metadata"] == made["metadata"]
-    assert b'"size":1' in bytes(kinds["Object"])
-
-
-@pytest.mark.parametrize(
-    ("conditions", "spec", "status"),
-    [
-        ([], {}, "Unknown"),
-        ([{"type": "Ready", "status": "True"}], {}, "Ready"),
-        ([{"type": "Ready", "status": "Unknown"}], {}, "NotReady"),
-        ([{"type": "Ready", "status": "True"}], {"unschedulable": True}, "Ready,SchedulingDisabled"),
-    ],
-)
-def test_cordoned_nodes_are_marked(conditions, spec, status) -> None:
-    """SchedulingDisabled is shown beside Ready."""
-    c = Cluster()
-    c.node(spec=spec, status={"conditions": conditions, "nodeInfo": {"kubeletVersion": "v1.33.1"}})
-    (row,) = rows(c, "nodes")
-    assert (row["Status"], row["Roles"], row["Version"], row["OS-Image"]) == (status, "<none>", "v1.33.1", "<unknown>")
-
-
 def test_node_roles_and_addresses() -> None:
     """Roles are sorted, addresses are found by type."""
     c = Cluster()
@@ -144,48 +111,6 @@ def test_node_roles_and_addresses() -> None:
     c.store.create("nodes", {"metadata": {"name": "n1", "labels": labels}, "status": status})
     (row,) = rows(c, "nodes")
     assert (row["Roles"], row["Internal-IP"], row["External-IP"]) == ("agent,gpu", "10.0.0.4", "<none>")
-
-
-def test_pods_show_their_state() -> None:
-    """Terminating takes precedence over the phase, and so does a waiting container's reason."""
-    c = Cluster()
-    c.pod("going")
-    c.store.delete("pods", "going", "default")
-    c.store.create("pods", {"metadata": {"name": "stuck"}, "spec": {"nodeName": "n1", "containers": [{"name": "a"}]}})
-    waiting = [{"ready": False, "restartCount": 3, "state": {"waiting": {"reason": "CrashLoopBackOff"}}}]
-    c.store.patch("pods", "stuck", {"status": {"containerStatuses": waiting}}, "default", subresource="status")
-    shown = [(r["Name"], r["Ready"], r["Status"], r["Restarts"], r["Node"]) for r in rows(c, "pods")]
-    assert shown == [("going", "0/0", "Terminating", 0, "n1"), ("stuck", "0/1", "CrashLoopBackOff", 3, "n1")]
-
-
-def test_events_show_time_reason_and_object() -> None:
-    """The object is shown as kind and name."""
-    c = Cluster()
-    event = {
-        "metadata": {"name": "e1"},
-        "involvedObject": {"kind": "NodeClaim", "name": "ws1"},
-        "type": "Warning",
-        "reason": "NoCapacity",
-        "message": "none left ",
-        "lastTimestamp": rfc3339(BEGIN),
-        "count": 4,
-        "source": {"component": "gpu-provisioner"},
-    }
-    c.store.create("events", event, "default")
-    c.after(130)
-    (row,) = rows(c, "events")
-    assert row == {
-        "Last Seen": "2m10s",
-        "Type": "Warning",
-        "Reason": "NoCapacity",
-        "Object": "nodeclaim/ws1",
-        "Subobject": "",
-        "Source": "gpu-provisioner",
-        "Message": "none left",
-        "First Seen": "<unknown>",
-        "Count": 4,
-        "Name": "e1",
-    }
 
 
 def test_leases_budgets_attachments_and_daemonsets_have_their_columns() -> None:
