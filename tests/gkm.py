@@ -13,11 +13,7 @@ from tests.custom_resources import OPEN, crd, given
 Json = dict[str, Any]
 
 GROUP, VERSION = "gkm.io", "v1alpha1"
-CACHES, CACHE_NODES, CLUSTER_CACHE_NODES = (
-    f"gkmcaches.{GROUP}",
-    f"gkmcachenodes.{GROUP}",
-    f"clustergkmcachenodes.{GROUP}",
-)
+CACHES, CACHE_NODES = f"gkmcaches.{GROUP}", f"gkmcachenodes.{GROUP}"
 DIGEST = "sha256:4d0f"
 # GKM's finalizers: on a cache until no Node has it, on the object of a Node until its cache is deleted.
 CACHE_FINALIZER = "gkm.io.gkmcachenode/finalizer"

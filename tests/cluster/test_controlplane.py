@@ -2,21 +2,9 @@
 
 import pytest
 
-from .backend import Backend
 from .controlplane import ControlPlane
 
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
-
-
-@pytest.mark.asyncio
-async def test_both_back_ends_serve_our_kinds(backend: Backend) -> None:
-    """Each back end serves NodeClaims to its administrator, and a watch begins with the existing objects."""
-    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n1"}}
-    made = await backend.demand("POST", "/api/v1/nodes", node)
-    assert await backend.demand("GET", CLAIMS) is not None
-    async with backend.stream("/api/v1/nodes?watch=1&allowWatchBookmarks=true") as stream:
-        (event,) = await stream.until("ADDED")
-    assert event["object"]["metadata"]["uid"] == made["metadata"]["uid"]
 
 
 @pytest.mark.cluster

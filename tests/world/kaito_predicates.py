@@ -21,7 +21,6 @@ INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 ACCELERATOR = ("accelerator", "nvidia")
 GPU = "nvidia.com/gpu"
 GPU_FAMILIES = ("_A10_", "_A100_", "_H100_", "_H200_", "_V620_")
-OWNER_KEYS = ("kaito.sh/workspace", "kaito.sh/ragengine")
 
 
 @dataclass(frozen=True, kw_only=True)

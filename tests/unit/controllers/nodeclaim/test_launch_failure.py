@@ -5,7 +5,6 @@ import pytest
 from cloudprovider.interface import Failure, Gpus, InstanceState
 from controllers.garbagecollection.candidates import candidate_cause
 from controllers.model import steps
-from controllers.model.drains import Drain, Volumes
 from controllers.model.facts import Candidate
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
@@ -32,7 +31,6 @@ EMPTY = node(
     taints=(Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),),
     more_labels={labels.EXCLUDE_BALANCERS: "karpenter"},
 )
-NOBODY = Drain(began_at=-60.0, read_at=0.0, volumes=Volumes(read_at=0.0))
 # It was registered five minutes ago.
 OVER = Policy(initialization_seconds=300.0)
 
