@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from tests.world.demand import node_class, node_pool
 from tests.world.harness import Sim
 from tests.world.transcript import CLAIMS
 
@@ -49,3 +50,12 @@ def stale_from(sim: Sim, created: Created, kinds: tuple[str, ...], number: int, 
         later(STALE_SECONDS, sim.api.thaw)
 
     created.at[number] = act
+
+
+async def prepared(sim: Sim, *controllers: str, elect: bool = True) -> Created:
+    created = Created(sim)
+    await sim.apply(node_class())
+    await sim.apply(node_pool())
+    for name in controllers:
+        await sim.start_controller(name, elect=elect)
+    return created

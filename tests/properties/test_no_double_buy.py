@@ -9,11 +9,11 @@ from collections.abc import Callable
 
 import pytest
 
-from tests.world.demand import claims_of, node_class, node_pool, pending, pod
+from tests.world.demand import claims_of, pending, pod
 from tests.world.harness import CrashPoint, Sim, simulate
 from tests.world.transcript import CLAIMS
 
-from .double_buy import AFTERWARDS_SECONDS, Created, stale_from
+from .double_buy import AFTERWARDS_SECONDS, Created, prepared, stale_from
 from .stale import QUICK, chosen
 
 WAVES = (("a0", "a1", "a2", "a3"), ("b0", "b1"))
@@ -31,15 +31,6 @@ async def two_waves(sim: Sim, created: Created) -> None:
     await sim.until(lambda: sim.now >= end, AFTERWARDS_SECONDS + 60.0, "more passes")
     assert len(created.revisions) == len(PODS), sorted(created.names)
     assert len(claims_of(sim)) == len(PODS)
-
-
-async def prepared(sim: Sim, *controllers: str, elect: bool = True) -> Created:
-    created = Created(sim)
-    await sim.apply(node_class())
-    await sim.apply(node_pool())
-    for name in controllers:
-        await sim.start_controller(name, elect=elect)
-    return created
 
 
 async def undisturbed(sim: Sim) -> None:

@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from provisioner.simulator.azure import faults
-from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, workload
+from tests.world.demand import T4, claims_of, pending, pod, workload
 from tests.world.harness import CrashPoint, Json, Sim, simulate
 from tests.world.transcript import CLAIMS
 
-from .double_buy import AFTERWARDS_SECONDS, Created, stale_from
+from .double_buy import AFTERWARDS_SECONDS, Created, prepared, stale_from
 from .stale import QUICK, STALE_SECONDS, chosen
 
 PODS = ("a", "b", "c")
@@ -41,15 +41,6 @@ class Live:
 
 def size_of(claim: Json) -> str:
     return next(one["values"] for one in claim["spec"]["requirements"] if one["key"] == SIZE)[0]
-
-
-async def prepared(sim: Sim, *controllers: str, elect: bool = True) -> Created:
-    created = Created(sim)
-    await sim.apply(node_class())
-    await sim.apply(node_pool())
-    for name in controllers:
-        await sim.start_controller(name, elect=elect)
-    return created
 
 
 async def more_passes(sim: Sim) -> None:

@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable
 import pytest
 
 from tests.world.harness import Sim, node_claim, simulate
+from tests.world.kaito.common import claim_deleted, pool_deleted
 from tests.world.transcript import strip
 
 from .stale import QUICK, QUIET_SECONDS, WITHIN_SECONDS
@@ -19,24 +20,16 @@ GOING = NAMES[:2]
 SEEDS = range(1, 7)
 
 
-async def by_claim(sim: Sim, name: str) -> None:
-    await sim.delete_claim(name)
-
-
 async def by_node(sim: Sim, name: str) -> None:
     (node,) = sim.nodes_of(name)
     await sim.delete_node(node["metadata"]["name"])
-
-
-async def in_the_portal(sim: Sim, name: str) -> None:
-    sim.cloud.delete_pool_by_hand(name)
 
 
 async def stripped(sim: Sim, name: str) -> None:
     strip(sim, name)
 
 
-REMOVALS = [by_claim, by_node, in_the_portal, stripped]
+REMOVALS = [claim_deleted, by_node, pool_deleted, stripped]
 
 
 @pytest.mark.matrix(quick=3)

@@ -37,3 +37,11 @@ async def stuck(sim: Sim, answer: errors.Answer = CLUSTER_GONE, theirs: tuple[st
 
 def lease(sim: Sim) -> Any:
     return sim.store.get(LEASES, LEASE, "kube-system")
+
+
+async def no_claim(sim: Sim) -> None:
+    pass
+
+
+async def own_pool(sim: Sim) -> None:
+    await one(sim)

@@ -18,6 +18,8 @@ from tests.world.harness import SIZE, Json, Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_of, pool_calls, refuse, strip
 
+from .common import no_claim, own_pool
+
 
 async def restored(sim: Sim, name: str = NAME, uid: str = "") -> str:
     """A Ready claim whose backup is restored under a new UID while no controller runs; the old UID."""
@@ -198,10 +200,6 @@ def test_a_conflict_is_retried() -> None:
 # Refusals
 
 
-async def no_claim(sim: Sim) -> None:
-    pass
-
-
 async def no_pool(sim: Sim) -> None:
     await sim.apply(node_claim(NAME))
 
@@ -214,10 +212,6 @@ async def foreign_pool(sim: Sim) -> None:
 async def legacy_pool(sim: Sim) -> None:
     sim.cloud.seed_pool(NAME, vmSize=SIZE, nodeLabels=LEGACY)
     await sim.apply(node_claim(NAME))
-
-
-async def own_pool(sim: Sim) -> None:
-    await one(sim)
 
 
 async def living_owner(sim: Sim) -> None:

@@ -16,7 +16,7 @@ from tests.world.harness import Sim, node_claim, simulated
 from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, events, finalizers, refuse
 
-from .common import CLUSTER_GONE, FLAG, stuck
+from .common import CLUSTER_GONE, FLAG, no_claim, own_pool, stuck
 
 GONE_FOR_GOOD = [
     (CLUSTER_GONE, "the managed cluster does not exist"),
@@ -136,14 +136,6 @@ async def test_a_foreign_pool_of_that_name(sim: Sim) -> None:
 # Refusals
 
 
-async def no_claim(sim: Sim) -> None:
-    pass
-
-
-async def living(sim: Sim) -> None:
-    await one(sim)
-
-
 async def pool_is_there(sim: Sim) -> None:
     await stuck(sim)
     sim.cloud.faults.clear()
@@ -191,7 +183,7 @@ async def no_patches(sim: Sim) -> None:
 TOKEN = errors.unauthenticated("InvalidAuthenticationToken", "The access token is invalid.")
 REFUSALS: list[tuple[Any, str, str]] = [
     (no_claim, f"NodeClaim {NAME} not found", "kubectl get nodeclaims"),
-    (living, "its metadata.deletionTimestamp is not set", f"kubectl delete nodeclaim {NAME}"),
+    (own_pool, "its metadata.deletionTimestamp is not set", f"kubectl delete nodeclaim {NAME}"),
     (pool_is_there, "its provisioningState is Succeeded", f"kubectl describe nodeclaim {NAME}"),
     (just_requested, "may not be visible yet", "run the command again after 60 s"),
     (other_class, "its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass", "Use the controller of that node class"),

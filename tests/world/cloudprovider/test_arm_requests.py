@@ -1,7 +1,6 @@
 """Stories of PUTs: taken names, lost responses, lagging reads, restarts."""
 
 import asyncio
-from itertools import pairwise
 
 import pytest
 
@@ -10,14 +9,11 @@ from provisioner.simulator.azure.faults import Fault, throttled
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import arm_calls, created, events, puts, ready, removed, versions, wait_for_condition, word
 from tests.world.harness import node_claim, simulate, simulated
+from tests.world.nodeclaim.common import gaps
 
 pytestmark = pytest.mark.matrix(quick=0)
 
 MERGE = "application/merge-patch+json"
-
-
-def gaps(times):
-    return [later - sooner for sooner, later in pairwise(times)]
 
 
 async def release_by_hand(sim, name) -> None:

@@ -14,6 +14,8 @@ from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, workload
 from tests.world.harness import Json, Sim, node_claim, simulate, simulated
 
+from .common import passes, running
+
 pytestmark = pytest.mark.matrix(quick=1)
 
 CLASSES = "agentpoolnodeclasses.gpu-provisioner.sh"
@@ -92,15 +94,6 @@ CASES = {
         then=drop_class, shown=in_condition("AgentPoolNodeClass default does not exist")
     ),
 }
-
-
-async def passes(sim: Sim, seconds: float) -> None:
-    end = sim.now + seconds
-    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some time")
-
-
-def running(sim: Sim) -> int:
-    return sum(one["status"].get("phase") == "Running" for one in sim.store.list("pods"))
 
 
 async def fleet(sim: Sim, *budgets: Json, after: str = "30s", **spec: Any) -> None:

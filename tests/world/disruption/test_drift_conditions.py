@@ -14,6 +14,8 @@ from tests.world.demand import T4, claims_of, node_class, node_pool, pending, po
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.transcript import refuse
 
+from .common import passes
+
 pytestmark = pytest.mark.matrix(quick=0)
 
 CLAIMS, POOLS = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"
@@ -45,11 +47,6 @@ def found(sim: Sim, kind: str = "Drifted") -> Json:
 def drifted(sim: Sim) -> str:
     """The reason of the condition; "" without it."""
     return str(found(sim).get("reason", ""))
-
-
-async def passes(sim: Sim, seconds: float) -> None:
-    end = sim.now + seconds
-    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some time")
 
 
 def patch_template(sim: Sim, change: Json) -> None:

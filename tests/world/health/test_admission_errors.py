@@ -14,6 +14,7 @@ from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pod, watches_pods
 from tests.world.harness import Json, Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers, start
+from tests.world.provisioning.common import phase
 from tests.world.transcript import MINUTE, claim_condition
 
 from .common import annotate, plugin
@@ -109,10 +110,6 @@ async def running(sim: Sim, **options: Any) -> tuple[str, str]:
     await asyncio.sleep(5)
     (claim,) = claims_of(sim)
     return claim["metadata"]["name"], claim["status"]["nodeName"]
-
-
-def phase(sim: Sim, name: str) -> str:
-    return ((sim.store.get("pods", name, "default") or {}).get("status") or {}).get("phase", "")
 
 
 def cordoned(sim: Sim, node: str) -> bool:

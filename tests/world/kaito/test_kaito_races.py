@@ -23,7 +23,7 @@ from tests.world.kaito_stage import Most, actor_of, api_of, claims_of, serves
 from tests.world.nodeclaim.common import STEPS, gaps
 from tests.world.transcript import FAST, deleting, run_pod
 
-from .common import OWNERS, WORKSPACE
+from .common import OWNERS, WORKSPACE, claim_deleted, pool_deleted
 
 HOUR_SECONDS = 3600.0
 LEASES = "leases.coordination.k8s.io"
@@ -265,14 +265,6 @@ async def node_not_ready(sim, name) -> None:
 
 async def node_deleted(sim, name) -> None:
     await sim.delete_node(await node_of(sim, name))
-
-
-async def pool_deleted(sim, name) -> None:
-    sim.cloud.delete_pool_by_hand(name)
-
-
-async def claim_deleted(sim, name) -> None:
-    await sim.delete_claim(name)
 
 
 # What happens, how many claims KAITO makes in all, and how many a RAGEngine has at once: it does not wait for one that

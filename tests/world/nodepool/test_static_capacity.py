@@ -10,6 +10,7 @@ from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.errors import Answer
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod
+from tests.world.disruption.common import live, sizes
 from tests.world.harness import Sim, simulated
 
 pytestmark = pytest.mark.matrix(quick=0)
@@ -22,11 +23,6 @@ SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values":
 async def static_pool(sim: Sim, replicas: int, **spec: Any) -> None:
     await sim.apply(node_class())
     await sim.apply(node_pool(replicas=replicas, requirements=SIZES, **spec))
-
-
-def names(sim: Sim) -> list[str]:
-    """The NodeClaims that are not being deleted."""
-    return sorted(one["metadata"]["name"] for one in claims_of(sim) if "deletionTimestamp" not in one["metadata"])
 
 
 def all_ready(sim: Sim) -> bool:
@@ -52,12 +48,12 @@ async def test_replicas_are_created_and_scaled(sim: Sim) -> None:
     """Up, down and to 0, without a pod; what is deleted goes in the ordinary order."""
     await static_pool(sim, 2)
     await sim.start_controller()
-    await sim.until(lambda: names(sim) == ["gpu-1", "gpu-2"] and all_ready(sim), 900.0, "two machines")
+    await sim.until(lambda: live(sim) == ["gpu-1", "gpu-2"] and all_ready(sim), 900.0, "two machines")
     sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 3}})
-    await sim.until(lambda: names(sim) == ["gpu-1", "gpu-2", "gpu-3"], 10.0, "three NodeClaims")
+    await sim.until(lambda: live(sim) == ["gpu-1", "gpu-2", "gpu-3"], 10.0, "three NodeClaims")
     sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 2}})
-    await sim.until(lambda: len(names(sim)) == 2, 10.0, "two NodeClaims")
-    assert names(sim) == ["gpu-1", "gpu-2"], "the one that was not Ready goes"
+    await sim.until(lambda: len(live(sim)) == 2, 10.0, "two NodeClaims")
+    assert live(sim) == ["gpu-1", "gpu-2"], "the one that was not Ready goes"
     sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 0}})
     await sim.until(lambda: not claims_of(sim) and nodes(sim) == 0, 900.0, "nothing is left")
 
@@ -69,7 +65,7 @@ async def test_no_more_replicas_than_agent_pools(sim: Sim, replicas: int) -> Non
     await static_pool(sim, replicas)
     await sim.start_controller()
     await settle(sim, 60.0)
-    assert 80 <= len(names(sim)) <= 100
+    assert 80 <= len(live(sim)) <= 100
     assert [f"spec.replicas {replicas} is more than" in one["message"] for one in limit_events(sim)] == [True]
 
 
@@ -78,11 +74,11 @@ async def test_a_deleted_replica_is_replaced(sim: Sim) -> None:
     """One that a user deletes is replaced at once; a full `limits.nodes` waits until it is gone."""
     await static_pool(sim, 1)
     await sim.start_controller()
-    await sim.until(lambda: names(sim) == ["gpu-1"] and all_ready(sim), 900.0, "the machine")
+    await sim.until(lambda: live(sim) == ["gpu-1"] and all_ready(sim), 900.0, "the machine")
     sim.store.patch(POOLS, "gpu", {"spec": {"limits": {"nodes": "1"}}})
     sim.store.delete("nodeclaims.karpenter.sh", "gpu-1")
-    await sim.until(lambda: sim.store.list("nodeclaims.karpenter.sh") == [] or names(sim), 900.0, "the old one goes")
-    await sim.until(lambda: len(names(sim)) == 1 and all_ready(sim), 900.0, "the next machine")
+    await sim.until(lambda: sim.store.list("nodeclaims.karpenter.sh") == [] or live(sim), 900.0, "the old one goes")
+    await sim.until(lambda: len(live(sim)) == 1 and all_ready(sim), 900.0, "the next machine")
     await settle(sim)
     assert len(claims_of(sim)) == 1
 
@@ -93,7 +89,7 @@ async def test_a_shortage_leads_to_no_series_of_nodeclaims(sim: Sim) -> None:
     sim.cloud.faults.append(faults.capacity())
     await static_pool(sim, 2)
     await sim.start_controller()
-    await sim.until(lambda: len(names(sim)) == 2, 30.0, "two NodeClaims")
+    await sim.until(lambda: len(live(sim)) == 2, 30.0, "two NodeClaims")
     uids = {claim["metadata"]["uid"] for claim in claims_of(sim)}
     await pending(sim, pod("p"))
     await settle(sim, 1800.0)
@@ -105,9 +101,9 @@ async def test_a_shortage_leads_to_no_series_of_nodeclaims(sim: Sim) -> None:
 async def test_replicas_beyond_the_limit_are_reported(sim: Sim) -> None:
     await static_pool(sim, 3, limits={"nodes": "1"})
     await sim.start_controller()
-    await sim.until(lambda: len(names(sim)) == 1, 30.0, "one NodeClaim")
+    await sim.until(lambda: len(live(sim)) == 1, 30.0, "one NodeClaim")
     await settle(sim)
-    assert len(names(sim)) == 1
+    assert len(live(sim)) == 1
     found = condition(sim.store.get(POOLS, "gpu"), "ValidationSucceeded")
     assert "does not allow 2 of spec.replicas" in found["message"]
     await settle(sim, 3600.0)
@@ -121,10 +117,10 @@ async def test_a_limit_that_deleted_nodeclaims_use_is_an_event(sim: Sim) -> None
     """The limit allows all of `spec.replicas`, and not beside the one that goes."""
     await static_pool(sim, 1, limits={"nodes": "1"})
     await sim.start_controller()
-    await sim.until(lambda: names(sim) == ["gpu-1"] and all_ready(sim), 900.0, "the machine")
+    await sim.until(lambda: live(sim) == ["gpu-1"] and all_ready(sim), 900.0, "the machine")
     assert not limit_events(sim)
     sim.store.delete("nodeclaims.karpenter.sh", "gpu-1")
-    await sim.until(lambda: len(names(sim)) == 1 and all_ready(sim), 900.0, "the next machine")
+    await sim.until(lambda: len(live(sim)) == 1 and all_ready(sim), 900.0, "the next machine")
     assert [one["message"] for one in limit_events(sim)] == [
         "spec.limits[nodes] is 1 and counts NodeClaims that are being deleted: 1 of spec.replicas 1 can be created"
         " after them"
@@ -136,7 +132,7 @@ async def test_the_deletion_of_the_nodepool_removes_its_machines(sim: Sim) -> No
     """And none is created while they go."""
     await static_pool(sim, 2)
     await sim.start_controller()
-    await sim.until(lambda: len(names(sim)) == 2 and all_ready(sim), 900.0, "two machines")
+    await sim.until(lambda: len(live(sim)) == 2 and all_ready(sim), 900.0, "two machines")
     sent = sim.audit_log.calls(verb="PUT", kind="pools")
     sim.store.delete(POOLS, "gpu")
     await sim.until(lambda: not claims_of(sim) and nodes(sim) == 0, 900.0, "nothing is left")
@@ -156,13 +152,13 @@ async def test_two_replicas_of_the_controller_create_each_machine_once(sim: Sim)
     await static_pool(sim, 4)
     for name in ("one", "two"):
         await sim.start_controller(name, elect=False)
-    await sim.until(lambda: len(names(sim)) == 4, 60.0, "four NodeClaims")
+    await sim.until(lambda: len(live(sim)) == 4, 60.0, "four NodeClaims")
     await settle(sim)
     assert len(created) == 4
     sim.store.patch(POOLS, "gpu", {"spec": {"replicas": 2}})
-    await sim.until(lambda: len(names(sim)) <= 2, 60.0, "two NodeClaims")
+    await sim.until(lambda: len(live(sim)) <= 2, 60.0, "two NodeClaims")
     await settle(sim)
-    assert (len(names(sim)), len(created)) == (2, 4)
+    assert (len(live(sim)), len(created)) == (2, 4)
 
 
 def bound(sim: Sim, name: str, kind: str, claim: str, *, nominated: bool = False, kept: bool = False) -> None:
@@ -191,20 +187,16 @@ async def test_the_machine_whose_end_costs_least_goes(sim: Sim, nominated: bool)
     """The order of their pods: one that is created again, one of a Job, bound or soon, one with do-not-disrupt."""
     await static_pool(sim, 3)
     await sim.start_controller()
-    await sim.until(lambda: names(sim) == ["gpu-1", "gpu-2", "gpu-3"] and all_ready(sim), 900.0, "three machines")
+    await sim.until(lambda: live(sim) == ["gpu-1", "gpu-2", "gpu-3"] and all_ready(sim), 900.0, "three machines")
     bound(sim, "web", "ReplicaSet", "gpu-1")
     bound(sim, "kept", "ReplicaSet", "gpu-2", kept=True)
     bound(sim, "train", "Job", "gpu-3", nominated=nominated)
     await settle(sim)
     for replicas, left in ((2, ["gpu-2", "gpu-3"]), (1, ["gpu-2"])):
         sim.store.patch(POOLS, "gpu", {"spec": {"replicas": replicas}})
-        await sim.until(lambda left=left: names(sim) == left, 60.0, "one is deleted")  # type: ignore[misc]  # the default binds the value of this round
+        await sim.until(lambda left=left: live(sim) == left, 60.0, "one is deleted")  # type: ignore[misc]  # the default binds the value of this round
         await settle(sim)
-        assert names(sim) == left
-
-
-def sizes(*names: str) -> list[dict[str, Any]]:
-    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
+        assert live(sim) == left
 
 
 REFUSED = Answer(403, {"error": {"code": "RequestDisallowedByPolicy", "message": "Disallowed by 'allowed sizes'."}})
@@ -225,11 +217,11 @@ async def test_a_corrected_nodepool_replaces_what_cannot_be_launched(sim: Sim, c
     await sim.apply(node_pool(replicas=1, requirements=sizes(A100)))
     await sim.start_controller()
     await settle(sim, 1800.0)
-    assert names(sim) == ["gpu-1"]
+    assert live(sim) == ["gpu-1"]
     sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=corrected)["spec"]["template"]}})
-    await sim.until(lambda: names(sim) == ["gpu-2"] and all_ready(sim), 1800.0, "the machine")
+    await sim.until(lambda: live(sim) == ["gpu-2"] and all_ready(sim), 1800.0, "the machine")
     await settle(sim, 600.0)
-    assert names(sim) == ["gpu-2"]
+    assert live(sim) == ["gpu-2"]
 
 
 @simulated()
@@ -238,7 +230,7 @@ async def test_replicas_beyond_its_own_limit_are_no_lack_of_progress(sim: Sim) -
     await static_pool(sim, 3, limits={"nodes": "1"})
     await sim.start_controller()
     await settle(sim, 4000.0)
-    assert names(sim) == ["gpu-1"]
+    assert live(sim) == ["gpu-1"]
 
 
 def test_a_pass_reads_once_which_instance_types_can_be_bought(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -268,7 +260,7 @@ def test_a_pass_reads_once_which_instance_types_can_be_bought(monkeypatch: pytes
     async def story(sim: Sim) -> None:
         await static_pool(sim, 4)
         await sim.start_controller()
-        await sim.until(lambda: len(names(sim)) == 4 and all_ready(sim), 900.0, "four machines")
+        await sim.until(lambda: len(live(sim)) == 4 and all_ready(sim), 900.0, "four machines")
         requested.clear()
         await settle(sim, 600.0)
 

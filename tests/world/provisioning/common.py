@@ -88,3 +88,8 @@ def disk(sim: Sim, name: str, zone: str) -> None:
 
 def with_volume(name: str, claim_name: str) -> Json:
     return pod(name, volumes=[{"name": "data", "persistentVolumeClaim": {"claimName": claim_name}}])
+
+
+def labelled(body: Json, **own: str) -> Json:
+    body["metadata"]["labels"] = own
+    return body

@@ -9,6 +9,7 @@ import yaml
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import EXAMPLES, condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, watches_pods, workload
+from tests.world.disruption.common import sizes
 from tests.world.harness import Json, Sim, simulated
 from tests.world.nodeclaim.common import published
 
@@ -65,10 +66,6 @@ def dra_pool(name: str = "dra", **spec: Any) -> Json:
     return made
 
 
-def in_sizes(*names: str) -> list[Json]:
-    return [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*names]}]
-
-
 async def begun(sim: Sim, *pools: Json) -> None:
     """A class whose machines have a DRA driver, its NodePools, a device class, and a controller."""
     await sim.apply(node_class())
@@ -118,7 +115,7 @@ def sizes_of(sim: Sim, pool: str) -> list[str]:
 @simulated(nodes=NODES)
 async def test_the_second_alternative_has_another_number_of_gpus(sim: Sim) -> None:
     """One H100, else four T4: the NodePool has T4 only. No second machine is bought when H100 can be had."""
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_NC64as_T4_v3")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_NC64as_T4_v3")))
     either = template()
     options = [
         {
@@ -133,7 +130,7 @@ async def test_the_second_alternative_has_another_number_of_gpus(sim: Sim) -> No
     await sim.apply(either)
     await pending(sim, claiming("train"))
     await sim.until(lambda: len(claims_of(sim, "dra")) == 1, 60.0, "a NodeClaim")
-    await sim.apply(dra_pool("other", requirements=in_sizes("Standard_NC40ads_H100_v5"), weight=10))
+    await sim.apply(dra_pool("other", requirements=sizes("Standard_NC40ads_H100_v5"), weight=10))
     await bound(sim, "train")
     await asyncio.sleep(300.0)
     assert (sizes_of(sim, "dra"), sizes_of(sim, "other")) == (["Standard_NC64as_T4_v3"], [])
@@ -158,7 +155,7 @@ async def test_a_plain_request_does_not_land_on_a_dra_machine(sim: Sim) -> None:
 @simulated(nodes=NODES)
 async def test_a_plain_request_gets_devices_of_a_class_with_that_name(sim: Sim) -> None:
     """NVIDIA's chart names nvidia.com/gpu: plain pods and pods with claims share the machines of a DRA-only cluster."""
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_NC96ads_A100_v4")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_NC96ads_A100_v4")))
     named = device_class()
     named["spec"]["extendedResourceName"] = "nvidia.com/gpu"
     await sim.apply(named)
@@ -191,7 +188,7 @@ async def test_a_plain_request_prefers_a_device_plugin(sim: Sim) -> None:
 @simulated(nodes=NODES)
 async def test_pods_share_the_devices_of_one_machine(sim: Sim) -> None:
     """Eight pods of one GPU each on one machine of eight; the ninth, when all are allocated, buys another."""
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_ND96asr_v4")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_ND96asr_v4")))
     await sim.apply(template())
     await pending(sim, *(claiming(f"p{number}") for number in range(8)))
     await bound(sim, *(f"p{number}" for number in range(8)))
@@ -208,7 +205,7 @@ async def test_pods_share_the_devices_of_one_machine(sim: Sim) -> None:
 
 @simulated(nodes=NODES)
 async def test_a_claim_for_all_devices_has_a_machine_of_its_own(sim: Sim) -> None:
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_NC96ads_A100_v4")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_NC96ads_A100_v4")))
     await sim.apply(template())
     await sim.apply(template("whole", allocationMode="All"))
     await pending(sim, claiming("one"))
@@ -222,7 +219,7 @@ async def test_a_claim_for_all_devices_has_a_machine_of_its_own(sim: Sim) -> Non
 
 async def seven_of_eight(sim: Sim) -> tuple[str, str]:
     """A machine of eight GPUs, seven of which pods have; the name of its Node and of the device that is left."""
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_ND96asr_v4")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_ND96asr_v4")))
     await sim.apply(template())
     names = [f"p{number}" for number in range(7)]
     await pending(sim, *(claiming(name) for name in names))
@@ -366,7 +363,7 @@ async def test_pods_that_share_a_claim_get_one_machine(sim: Sim) -> None:
 @simulated(nodes=NODES)
 async def test_a_restart_of_the_driver_buys_no_second_machine(sim: Sim) -> None:
     """A pod that appears while the pool is incomplete waits for the machine that has room."""
-    await begun(sim, dra_pool(requirements=in_sizes("Standard_ND96asr_v4")))
+    await begun(sim, dra_pool(requirements=sizes("Standard_ND96asr_v4")))
     await sim.apply(template())
     await pending(sim, claiming("first"))
     await bound(sim, "first")
@@ -415,7 +412,7 @@ async def test_the_examples(sim: Sim) -> None:
 async def test_a_drifted_machine_whose_pod_claims_gpus_is_replaced(sim: Sim, replicas: int | None) -> None:
     """By one other machine, on which the pod gets a GPU again."""
     spec: dict[str, Any] = {} if replicas is None else {"replicas": replicas}
-    await begun(sim, dra_pool(requirements=in_sizes(T4), disruption={"consolidateAfter": "Never"}, **spec))
+    await begun(sim, dra_pool(requirements=sizes(T4), disruption={"consolidateAfter": "Never"}, **spec))
     await sim.apply(template())
     claims = [{"name": "gpu", "resourceClaimTemplateName": "gpus"}]
     workload(sim, "ReplicaSet", "serving", gpus=0, resourceClaims=claims)

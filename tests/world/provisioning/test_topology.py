@@ -10,22 +10,14 @@ from tests.world.demand import pending, pod, pod_events, with_node_pool
 from tests.world.harness import Json, Sim, simulated
 from tests.world.transcript import refuse
 
+from .common import labelled, machines
+
 MINUTES = 60.0
-
-
-def machines(sim: Sim) -> int:
-    """Agent pools that were ever created for NodePools."""
-    return len({put.properties["tags"][labels.TAG_CLAIM_UID] for put in sim.cloud.request_log.puts})
 
 
 def phases(sim: Sim, *names: str) -> list[str]:
     found = (sim.store.get("pods", name, "default") or {} for name in names)
     return [(one.get("status") or {}).get("phase", "") for one in found]
-
-
-def labelled(body: Json, **own: str) -> Json:
-    body["metadata"]["labels"] = own
-    return body
 
 
 def spread(**more: Any) -> Json:

@@ -10,7 +10,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.demand import node_pool, pending, pod, with_node_pool
 from tests.world.harness import Json, Sim, simulated
 
-from .common import machines, running
+from .common import labelled, machines, running
 
 HOUR = 3600.0
 SPREAD = {
@@ -23,11 +23,6 @@ SPREAD = {
 
 def spread(name: str, **spec: Any) -> Json:
     return labelled(pod(name, topologySpreadConstraints=[SPREAD], **spec), app="x")
-
-
-def labelled(body: Json, **own: str) -> Json:
-    body["metadata"]["labels"] = own
-    return body
 
 
 def near(**selected: str) -> Json:

@@ -1,23 +1,17 @@
 """Reads that several callers share, on virtual time."""
 
 import asyncio
-from collections.abc import Callable, Coroutine
 from datetime import UTC, datetime
-from typing import Any
 
 import pytest
 
 from controllers.actuator.shared_read import INTERVAL_SECONDS, SharedRead
 from provisioner.runtime.kube import KubeError
-from provisioner.simulator import loop as sim
 from tests.stories import run_by
+from tests.unit.runtime.virtual import virtually
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 READ_SECONDS = 20 * INTERVAL_SECONDS
-
-
-def virtually(main: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
-    return sim.run(main, seed=1, epoch=EPOCH)
 
 
 class Reads:
