@@ -390,7 +390,7 @@ async def test_valid_requests_are_accepted(azure: Arm, what: str) -> None:
     assert answer.status == 201, answer
     echoed = json_of(answer)["properties"]
     assert echoed["vmSize"] == GOOD[what].get("vmSize", SIZE)
-    assert echoed["osDiskSizeGB"] == 128
+    assert (echoed["osDiskSizeGB"], echoed["maxPods"]) == (128, 250)
 
 
 def test_paths_ignore_case_and_names_do_not() -> None:
