@@ -1,6 +1,6 @@
 """Helpers of the termination tests: conditions, finalizers, pods on a Node, calls about a pool."""
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Any
 
@@ -106,6 +106,3 @@ def refuse(sim: Sim, fits: Callable[[Call], bool], status: int, reason: str, mes
 
     sim.world.before.append(answer)
     return lambda: sim.world.before.remove(answer)
-
-
-Phase = Callable[[Sim], Awaitable[object]]

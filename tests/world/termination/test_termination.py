@@ -1,4 +1,4 @@
-"""Termination: the instance is deleted first, then the Node, then the claim, in every phase of a claim's life.
+"""Termination: the instance is deleted first, then the Node, then the claim; at every moment: test_removal_matrix.py.
 
 All invariants are checked throughout; most tests end in `went`, which checks the order of deletion in the audit log.
 """
@@ -22,7 +22,6 @@ from tests.world.transcript import (
     CLAIMS,
     FAST,
     MINUTE,
-    Phase,
     claim_condition,
     deleting,
     events,
@@ -37,51 +36,16 @@ from tests.world.transcript import (
 
 from .common import ELSEWHERE, NO_NODE, WHOLE, applied, being_created, failed, guard, up, went
 
-# The phases of a life
 
-
-async def without_a_node(sim: Sim) -> None:
-    sim.nodes.never_register(NAME)
-    await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 200, "the pool runs")
-    assert not sim.nodes_of(NAME)
-
-
-async def registered(sim: Sim) -> None:
-    await sim.until(lambda: sim.condition(NAME, "Registered") == "True", 200, "the Node is registered")
-
-
-async def not_ready(sim: Sim) -> None:
-    await sim.until(lambda: sim.condition(NAME, "Ready") == "True", 400, "the claim is Ready")
-    sim.nodes.set_ready(node_name(sim), None)
-    await sim.until(
-        lambda: claim_condition(sim, "Initialized")[:2] == ("False", "NodeNotReady"), 10, "the condition is set"
-    )
-
-
-async def failed_and_going(sim: Sim) -> None:
+@simulated(azure=FAST)
+async def test_deleted_while_its_failed_pool_is_being_removed(sim: Sim) -> None:
+    """It goes with that pool, and no other is created."""
+    uid = await applied(sim)
     await failed(sim)
     await sim.until(lambda: sim.cloud.pools[NAME].state == "Deleting", 60, "the failed pool is being removed")
-
-
-PHASES = [
-    ("while its pool is being created", being_created, WHOLE),
-    ("when its pool runs but no Node came", without_a_node, NO_NODE),
-    ("when its Node is registered but not usable", registered, WHOLE),
-    ("when its Node has stopped answering", not_ready, WHOLE),
-    ("when its pool has failed", failed, NO_NODE),
-    ("while its failed pool is being removed", failed_and_going, NO_NODE),
-]
-
-
-@pytest.mark.parametrize(("case", "phase", "order"), PHASES, ids=[row[0] for row in PHASES])
-@simulated(azure=FAST)
-async def test_deleted(sim: Sim, case: str, phase: Phase, order: list[str]) -> None:
-    """A claim that is deleted in any phase is removed with its pool and Node, in order."""
-    uid = await applied(sim)
-    await phase(sim)
     await sim.delete_claim(NAME)
-    await went(sim, uid, order)
-    assert [call.status for call in pool_calls(sim, "PUT")] == [201], case
+    await went(sim, uid, NO_NODE)
+    assert [call.status for call in pool_calls(sim, "PUT")] == [201]
 
 
 @simulated(azure=FAST)
@@ -270,16 +234,6 @@ async def test_pods_of_a_dead_machine_do_not_hold_it_for_ever(sim: Sim) -> None:
 
 
 # Deletions by users
-
-
-@simulated(azure=FAST)
-async def test_a_pool_deleted_in_the_portal_takes_node_and_claim_along(sim: Sim) -> None:
-    """A pool deleted outside the cluster: its Node and claim are deleted, in order."""
-    uid = await up(sim)
-    sim.cloud.delete_pool_by_hand(NAME)
-    await went(sim, uid, WHOLE, within_seconds=8 * MINUTE)
-    assert not pool_calls(sim, "DELETE")
-    assert sim.claim(NAME) is None
 
 
 @simulated(azure=FAST)
