@@ -11,7 +11,7 @@ import pytest
 from provisioner.api.nvsentinel import NVSentinel
 from tests import nvsentinel
 from tests.world.claims import word
-from tests.world.harness import Sim, simulate
+from tests.world.harness import Sim, simulated
 from tests.world.transcript import FAST
 
 from . import assets, charts
@@ -56,16 +56,13 @@ async def requests_are_answered(scene: Scene) -> None:
     assert "deletionTimestamp" not in claim["metadata"]
 
 
-def test_in_the_simulator() -> None:
+@simulated(azure=FAST)
+async def test_in_the_simulator(sim: Sim) -> None:
     """The story passes on virtual time, with the invariants checked."""
-
-    async def story(sim: Sim) -> None:
-        for crd in nvsentinel.crds():
-            await sim.apply(crd)
-        await sim.start_controller(nvsentinel=NVSentinel())
-        await requests_are_answered(Scene(sim, "worn", a_while_seconds=600.0))
-
-    simulate(story, azure=FAST)
+    for crd in nvsentinel.crds():
+        await sim.apply(crd)
+    await sim.start_controller(nvsentinel=NVSentinel())
+    await requests_are_answered(Scene(sim, "worn", a_while_seconds=600.0))
 
 
 @pytest.mark.cluster

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from tests.world.azure_role import AZURE_ACTIONS, QUOTA_ACTIONS, used_actions
-from tests.world.harness import Sim, simulate
+from tests.world.harness import Sim, simulated
 from tests.world.transcript import FAST
 
 from . import assets
@@ -40,19 +40,16 @@ LOOPS = (*CONTROLLERS, "node-lifecycle-controller", "replicaset-controller")
 
 
 @pytest.mark.parametrize("name", ALL)
-def test_in_the_simulator(name: str) -> None:
+@simulated(azure=FAST, nodes=NODES)
+async def test_in_the_simulator(sim: Sim, name: str) -> None:
     """The scenario passes on virtual time, with the invariants checked."""
-
-    async def story(sim: Sim) -> None:
-        if name != CRASH:
-            await sim.start_controller()
-        await ALL[name](Scene(sim, name, a_while_seconds=600.0))
-        await sim.settled(quiet_seconds=70.0)
-        # A NodePool has no finalizer: the user can delete it while a write of its status is on its way.
-        lost = [call for call in sim.audit_log.writes() if call.status == 404 and call.target.kind != "nodepools"]
-        assert not [str(call) for call in lost], "it wrote to what it had released"
-
-    simulate(story, azure=FAST, nodes=NODES)
+    if name != CRASH:
+        await sim.start_controller()
+    await ALL[name](Scene(sim, name, a_while_seconds=600.0))
+    await sim.settled(quiet_seconds=70.0)
+    # A NodePool has no finalizer: the user can delete it while a write of its status is on its way.
+    lost = [call for call in sim.audit_log.writes() if call.status == 404 and call.target.kind != "nodepools"]
+    assert not [str(call) for call in lost], "it wrote to what it had released"
 
 
 @dataclass

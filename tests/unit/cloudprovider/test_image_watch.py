@@ -9,6 +9,7 @@ from cloudprovider.errors import Retryable
 from cloudprovider.image_watch import ImageWatch
 from cloudprovider.interface import Instance, InstanceState, image_kind
 from provisioner.simulator.loop import run
+from tests.stories import run_by
 
 from .arm import Arm
 
@@ -51,47 +52,41 @@ class Images(Arm):
     ],
     ids=["six-hourly", "a release", "hourly without the right", "a failure", "the last image is kept", "none is named"],
 )
-def test_reads(answers: list[str | Retryable], reads: list[float], known: float | None) -> None:
+@run_by(run, given=0, seed=1, epoch=EPOCH)
+async def test_reads(answers: list[str | Retryable], reads: list[float], known: float | None) -> None:
     """In ten hours. `known`: when the newest image is known."""
+    cloud, began = Images([*answers]), asyncio.get_running_loop().time()
+    changes: list[float] = []
 
-    async def main() -> None:
-        cloud, began = Images([*answers]), asyncio.get_running_loop().time()
-        changes: list[float] = []
+    def elapsed() -> float:
+        return round(asyncio.get_running_loop().time() - began)
 
-        def elapsed() -> float:
-            return round(asyncio.get_running_loop().time() - began)
-
-        watch = ImageWatch(cloud, pools=lambda: [pool("a"), pool("b")])
-        watch.add_event_handler(lambda: changes.append(elapsed()))
-        task = asyncio.get_running_loop().create_task(watch.run())
-        await asyncio.sleep(10 * HOUR - 1)
-        task.cancel()
-        assert [round(at - began) for _, at in cloud.reads] == reads
-        assert len({name for name, _ in cloud.reads}) == 1
-        assert watch.newest(f"{UBUNTU}-{OLD}") == (NEW if known is not None else "")
-        assert changes[-1:] == ([known] if known is not None else [])
-
-    run(main, seed=1, epoch=EPOCH)
+    watch = ImageWatch(cloud, pools=lambda: [pool("a"), pool("b")])
+    watch.add_event_handler(lambda: changes.append(elapsed()))
+    task = asyncio.get_running_loop().create_task(watch.run())
+    await asyncio.sleep(10 * HOUR - 1)
+    task.cancel()
+    assert [round(at - began) for _, at in cloud.reads] == reads
+    assert len({name for name, _ in cloud.reads}) == 1
+    assert watch.newest(f"{UBUNTU}-{OLD}") == (NEW if known is not None else "")
+    assert changes[-1:] == ([known] if known is not None else [])
 
 
-def test_one_pool_of_each_kind() -> None:
+@run_by(run, given=0, seed=1, epoch=EPOCH)
+async def test_one_pool_of_each_kind() -> None:
     """Pools that Azure creates, changes or has stopped are not read; a new kind is read within a minute."""
-
-    async def main() -> None:
-        creating = pool("d", "other", state=InstanceState.CREATING)
-        pools = [pool("a"), pool("b"), creating, pool("e", "busy", raw_state="Updating"), pool("f", image_version="")]
-        cloud = Images([NEW])
-        watch = ImageWatch(cloud, pools=lambda: pools)
-        task = asyncio.get_running_loop().create_task(watch.run())
-        await asyncio.sleep(HOUR)
-        assert [name for name, _ in cloud.reads] == ["b"]
-        pools.append(pool("c", LINUX))
-        await asyncio.sleep(61)
-        task.cancel()
-        assert [name for name, _ in cloud.reads] == ["b", "c"]
-        assert watch.newest(f"other-{OLD}") == ""
-
-    run(main, seed=1, epoch=EPOCH)
+    creating = pool("d", "other", state=InstanceState.CREATING)
+    pools = [pool("a"), pool("b"), creating, pool("e", "busy", raw_state="Updating"), pool("f", image_version="")]
+    cloud = Images([NEW])
+    watch = ImageWatch(cloud, pools=lambda: pools)
+    task = asyncio.get_running_loop().create_task(watch.run())
+    await asyncio.sleep(HOUR)
+    assert [name for name, _ in cloud.reads] == ["b"]
+    pools.append(pool("c", LINUX))
+    await asyncio.sleep(61)
+    task.cancel()
+    assert [name for name, _ in cloud.reads] == ["b", "c"]
+    assert watch.newest(f"other-{OLD}") == ""
 
 
 @pytest.mark.parametrize(

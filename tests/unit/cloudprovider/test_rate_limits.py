@@ -25,6 +25,7 @@ from cloudprovider.rate_limits import (
 from cloudprovider.token_bucket import LowPriorityFlow, TokenBucket
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.simulator.loop import run
+from tests.stories import run_by
 
 from .arm import Arm, now, pool
 
@@ -46,20 +47,17 @@ async def refused(call: Awaitable[object]) -> CloudError:
     return caught.value
 
 
-def test_a_write_never_waits() -> None:
+@run_by(on_budget, given=2)
+async def test_a_write_never_waits(arm: Arm, budget: RateLimitedProvider) -> None:
     """A write without a token fails at once."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        for number in range(READS):
-            await budget.delete(pool(f"p{number}"))
-        error = await refused(budget.delete(pool("late")))
-        assert (error.reason, error.after, now()) == ("ClientSideThrottling", 1.0, 0.0)
-        for _ in range(PUTS_AT_MOST):
-            await budget.create(NodeClaim(), "a")
-        error = await refused(budget.create(NodeClaim(), "a"))
-        assert (error.reason, now(), len(arm.calls)) == ("ClientSideThrottling", 0.0, READS + PUTS_AT_MOST)
-
-    on_budget(story)
+    for number in range(READS):
+        await budget.delete(pool(f"p{number}"))
+    error = await refused(budget.delete(pool("late")))
+    assert (error.reason, error.after, now()) == ("ClientSideThrottling", 1.0, 0.0)
+    for _ in range(PUTS_AT_MOST):
+        await budget.create(NodeClaim(), "a")
+    error = await refused(budget.create(NodeClaim(), "a"))
+    assert (error.reason, now(), len(arm.calls)) == ("ClientSideThrottling", 0.0, READS + PUTS_AT_MOST)
 
 
 def test_rejected_calls_have_different_retry_times() -> None:
@@ -85,84 +83,72 @@ def test_rejected_calls_have_different_retry_times() -> None:
     assert on_budget(story) == pytest.approx(100.0 - READS)
 
 
-def test_a_rate_limited_call_has_status_429() -> None:
+@run_by(on_budget, given=2)
+async def test_a_rate_limited_call_has_status_429(arm: Arm, budget: RateLimitedProvider) -> None:
     """As from ARM, so that no lookup of the pool is needed."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        for _ in range(PUTS_AT_MOST):
-            await budget.create(NodeClaim(), "a")
-        error = await refused(budget.create(NodeClaim(), "a"))
-        assert error.status == 429
-        assert error.after == pytest.approx(60.0)
-
-    on_budget(story)
+    for _ in range(PUTS_AT_MOST):
+        await budget.create(NodeClaim(), "a")
+    error = await refused(budget.create(NodeClaim(), "a"))
+    assert error.status == 429
+    assert error.after == pytest.approx(60.0)
 
 
-def test_each_pool_has_its_own_put_bucket() -> None:
+@run_by(on_budget, given=2)
+async def test_each_pool_has_its_own_put_bucket(arm: Arm, budget: RateLimitedProvider) -> None:
     """Retries of one claim do not delay another; the bucket of a deleted pool is kept until it is full."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        for _ in range(PUTS_AT_MOST):
-            await budget.create(NodeClaim(), "a")
-        await budget.create(NodeClaim(), "b")
-        await budget.delete(pool("a"))
-        assert (await refused(budget.create(NodeClaim(), "a"))).reason == "ClientSideThrottling"
-        for number in range(2000):
-            await budget.create(NodeClaim(), f"n{number}")
-            await asyncio.sleep(60.0)
-        assert len(budget._puts) <= 256
-
-    on_budget(story)
+    for _ in range(PUTS_AT_MOST):
+        await budget.create(NodeClaim(), "a")
+    await budget.create(NodeClaim(), "b")
+    await budget.delete(pool("a"))
+    assert (await refused(budget.create(NodeClaim(), "a"))).reason == "ClientSideThrottling"
+    for number in range(2000):
+        await budget.create(NodeClaim(), f"n{number}")
+        await asyncio.sleep(60.0)
+    assert len(budget._puts) <= 256
 
 
-def test_delete_precedes_list_and_list_precedes_get() -> None:
+@run_by(on_budget, given=2)
+async def test_delete_precedes_list_and_list_precedes_get(arm: Arm, budget: RateLimitedProvider) -> None:
     """A GET leaves 12 tokens and a LIST leaves 8; a DELETE takes the last one."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        await budget.list()
-        await budget.get("y")
-        for _ in range(READS - 14):
-            await budget.delete(pool("x"))
-        async with asyncio.TaskGroup() as tasks:
-            reading = tasks.create_task(budget.get("y"))
-            await asyncio.sleep(0.0)
-            for _ in range(4):
-                await budget.list()
-            listing = tasks.create_task(budget.list())
-            await asyncio.sleep(0.0)
-            for _ in range(8):
-                await budget.delete(pool("x"))
-            assert (now(), reading.done(), listing.done()) == (0.0, False, False)
-        assert [verb for verb, _ in arm.calls[READS - 12 :]] == ["list"] * 4 + ["delete"] * 8 + ["get", "list"]
-
-    on_budget(story)
-
-
-def test_a_get_waits_shortly_and_a_list_without_limit() -> None:
-    """A GET that would wait 13 s is rejected, except one every 4 s; the LIST waits for its token."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        await budget.list()
-        await budget.get("w")
-        for _ in range(READS - 2):
-            await budget.delete(pool("x"))
-        async with asyncio.TaskGroup() as tasks:
-            first = tasks.create_task(budget.get("y"))
-            await asyncio.sleep(0.0)
-            error = await refused(budget.get("z"))
-            assert (error.after, now(), first.done()) == (13.0, 0.0, False)
-        assert now() == pytest.approx(4.0)
-        await budget.list()
-        assert now() == pytest.approx(10.0)
+    await budget.list()
+    await budget.get("y")
+    for _ in range(READS - 14):
+        await budget.delete(pool("x"))
+    async with asyncio.TaskGroup() as tasks:
+        reading = tasks.create_task(budget.get("y"))
+        await asyncio.sleep(0.0)
+        for _ in range(4):
+            await budget.list()
+        listing = tasks.create_task(budget.list())
+        await asyncio.sleep(0.0)
         for _ in range(8):
             await budget.delete(pool("x"))
-        await asyncio.sleep(5.0)
-        await budget.get("x")
-        began = now()
-        await budget.get("y")
-        assert now() - began == pytest.approx(4.0)
+        assert (now(), reading.done(), listing.done()) == (0.0, False, False)
+    assert [verb for verb, _ in arm.calls[READS - 12 :]] == ["list"] * 4 + ["delete"] * 8 + ["get", "list"]
 
-    on_budget(story)
+
+@run_by(on_budget, given=2)
+async def test_a_get_waits_shortly_and_a_list_without_limit(arm: Arm, budget: RateLimitedProvider) -> None:
+    """A GET that would wait 13 s is rejected, except one every 4 s; the LIST waits for its token."""
+    await budget.list()
+    await budget.get("w")
+    for _ in range(READS - 2):
+        await budget.delete(pool("x"))
+    async with asyncio.TaskGroup() as tasks:
+        first = tasks.create_task(budget.get("y"))
+        await asyncio.sleep(0.0)
+        error = await refused(budget.get("z"))
+        assert (error.after, now(), first.done()) == (13.0, 0.0, False)
+    assert now() == pytest.approx(4.0)
+    await budget.list()
+    assert now() == pytest.approx(10.0)
+    for _ in range(8):
+        await budget.delete(pool("x"))
+    await asyncio.sleep(5.0)
+    await budget.get("x")
+    began = now()
+    await budget.get("y")
+    assert now() - began == pytest.approx(4.0)
 
 
 @pytest.mark.parametrize(
@@ -193,161 +179,145 @@ def test_the_first_call_of_a_flow_has_priority() -> None:
 
 
 @pytest.mark.parametrize(("pages", "after"), [(1, None), (8, None), (1, 40.0), (8, 40.0)])
-def test_a_list_is_guaranteed_once_a_minute(pages: int, after: float | None) -> None:
+@run_by(on_budget, given=2)
+async def test_a_list_is_guaranteed_once_a_minute(
+    arm: Arm, budget: RateLimitedProvider, pages: int, after: float | None
+) -> None:
     """Continuous DELETEs and GETs, in a throttled bucket too, delay a LIST by at most 60 s."""
 
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        async def storm(call: Callable[[], Awaitable[object]]) -> None:
-            while now() < 1000.0:
-                try:
-                    await call()
-                except Retryable as error:
-                    await asyncio.sleep(min(error.after or 0.0, 1.0))
+    async def storm(call: Callable[[], Awaitable[object]]) -> None:
+        while now() < 1000.0:
+            try:
+                await call()
+            except Retryable as error:
+                await asyncio.sleep(min(error.after or 0.0, 1.0))
 
-        arm.pages = pages
-        whole: list[float] = []
-        await budget.list()
-        if after is not None:
-            arm.refusing = Retryable("Throttled", "Throttled: slow down", after=after, status=429)
-            await refused(budget.get("x"))
-            arm.refusing = None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(storm(lambda: budget.delete(pool("x"))))
-            for _ in range(8):
-                tasks.create_task(storm(lambda: budget.get("y")))
-            while now() < 1000.0:
-                began = now()
-                await budget.list()
-                whole.append(began)
-                await asyncio.sleep(4.0)
-        # Each page takes a token, at half a token per second at least, after Retry-After.
-        gaps = [later - sooner for sooner, later in itertools.pairwise((*whole, 1000.0))]
-        assert max(gaps) <= 64.0 + 2.0 * pages + (after or 0.0)
-        verbs = Counter(verb for verb, _ in arm.calls)
-        assert verbs["delete"] > 4 * verbs["list"] / pages
-
-    on_budget(story)
-
-
-def test_retried_deletes_do_not_block_gets() -> None:
-    """DELETEs that AKS rejects and that are retried leave a GET every few seconds, in a throttled bucket too."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        async def remove() -> None:
-            while now() < 600.0:
-                with contextlib.suppress(Retryable):
-                    await budget.delete(pool("x"))
-                await asyncio.sleep(0.5)
-
-        async def prove(name: str) -> None:
-            while True:
-                try:
-                    await budget.get(name)
-                    return proven.append(now())
-                except Retryable as error:
-                    await asyncio.sleep(error.after or 0.0)
-
-        proven: list[float] = []
-        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=10.0, status=429)
+    arm.pages = pages
+    whole: list[float] = []
+    await budget.list()
+    if after is not None:
+        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=after, status=429)
         await refused(budget.get("x"))
         arm.refusing = None
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(remove())
-            for number in range(20):
-                tasks.create_task(prove(f"p{number}"))
-        assert len(proven) == 20
-        assert max(proven) < 300.0
-        assert Counter(verb for verb, _ in arm.calls)["delete"] > 100
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(storm(lambda: budget.delete(pool("x"))))
+        for _ in range(8):
+            tasks.create_task(storm(lambda: budget.get("y")))
+        while now() < 1000.0:
+            began = now()
+            await budget.list()
+            whole.append(began)
+            await asyncio.sleep(4.0)
+    # Each page takes a token, at half a token per second at least, after Retry-After.
+    gaps = [later - sooner for sooner, later in itertools.pairwise((*whole, 1000.0))]
+    assert max(gaps) <= 64.0 + 2.0 * pages + (after or 0.0)
+    verbs = Counter(verb for verb, _ in arm.calls)
+    assert verbs["delete"] > 4 * verbs["list"] / pages
 
-    on_budget(story)
+
+@run_by(on_budget, given=2)
+async def test_retried_deletes_do_not_block_gets(arm: Arm, budget: RateLimitedProvider) -> None:
+    """DELETEs that AKS rejects and that are retried leave a GET every few seconds, in a throttled bucket too."""
+
+    async def remove() -> None:
+        while now() < 600.0:
+            with contextlib.suppress(Retryable):
+                await budget.delete(pool("x"))
+            await asyncio.sleep(0.5)
+
+    async def prove(name: str) -> None:
+        while True:
+            try:
+                await budget.get(name)
+                return proven.append(now())
+            except Retryable as error:
+                await asyncio.sleep(error.after or 0.0)
+
+    proven: list[float] = []
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=10.0, status=429)
+    await refused(budget.get("x"))
+    arm.refusing = None
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(remove())
+        for number in range(20):
+            tasks.create_task(prove(f"p{number}"))
+    assert len(proven) == 20
+    assert max(proven) < 300.0
+    assert Counter(verb for verb, _ in arm.calls)["delete"] > 100
 
 
-def test_a_throttled_list_uses_its_guaranteed_call() -> None:
+@run_by(on_budget, given=2)
+async def test_a_throttled_list_uses_its_guaranteed_call(arm: Arm, budget: RateLimitedProvider) -> None:
     """After a 429 the LIST has low priority for a minute; other errors do not change its priority."""
 
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        async def next_list() -> float:
-            for _ in range(READS):
-                with contextlib.suppress(Retryable):
-                    await budget.delete(pool("x"))
-            began = now()
+    async def next_list() -> float:
+        for _ in range(READS):
             with contextlib.suppress(Retryable):
-                await budget.list()
-            return now() - began
-
-        await asyncio.sleep(100.0)
-        arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", status=503)
-        assert await next_list() == pytest.approx(1.0)
-        arm.refusing = Retryable("Throttled", "Throttled: slow down", status=429)
+                await budget.delete(pool("x"))
+        began = now()
         with contextlib.suppress(Retryable):
             await budget.list()
-        arm.refusing = None
-        assert await next_list() == pytest.approx(18.0)
+        return now() - began
 
-    on_budget(story)
-
-
-def test_a_429_throttles_its_bucket() -> None:
-    """Retry-After applies to all calls of the bucket; then it has one token and refills at half the rate."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
-        await refused(budget.list())
-        arm.refusing = None
-        assert (await refused(budget.delete(pool("x")))).after == pytest.approx(40.0)
-        await asyncio.sleep(39.0)
-        assert budget.tokens_left(AKS) == 0.0
-        await asyncio.sleep(1.0)
-        await budget.delete(pool("x"))
-        await asyncio.sleep(1.0)
-        assert budget.tokens_left(AKS) == pytest.approx(0.5)
-        await asyncio.sleep(200.0)
-        assert budget.tokens_left(AKS) == pytest.approx(READS / 2)
-        await asyncio.sleep(400.0)
-        assert budget.tokens_left(AKS) == READS
-
-    on_budget(story)
-
-
-def test_a_throttled_put_is_retried_at_retry_after() -> None:
-    """The bucket of a pool refills once a minute, but a Retry-After of five seconds delays by five seconds."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=5.0, status=429)
-        await refused(budget.create(NodeClaim(), "a"))
-        arm.refusing = None
-        await asyncio.sleep(5.0)
-        await budget.create(NodeClaim(), "a")
-        assert arm.calls == [("create", 0.0), ("create", 5.0)]
-
-    on_budget(story)
-
-
-def test_other_errors_do_not_throttle() -> None:
-    """Only a 429 shows that other clients use the same limit."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
-        await refused(budget.list())
-        assert budget.tokens_left(AKS) == READS - 1
-
-    on_budget(story)
-
-
-def test_each_page_of_a_list_takes_a_token() -> None:
-    """Eight pages take eight tokens, and a page waits for its token."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        arm.pages = 8
-        for _ in range(6):
-            await budget.list()
-        assert (len(arm.calls), budget.tokens_left(AKS), now()) == (48, READS - 48.0, 0.0)
+    await asyncio.sleep(100.0)
+    arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", status=503)
+    assert await next_list() == pytest.approx(1.0)
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", status=429)
+    with contextlib.suppress(Retryable):
         await budget.list()
-        assert len(arm.calls) == 56
-        assert now() == pytest.approx(6.0)
-        assert budget.tokens_left(ARM_READS) == 239.0
+    arm.refusing = None
+    assert await next_list() == pytest.approx(18.0)
 
-    on_budget(story)
+
+@run_by(on_budget, given=2)
+async def test_a_429_throttles_its_bucket(arm: Arm, budget: RateLimitedProvider) -> None:
+    """Retry-After applies to all calls of the bucket; then it has one token and refills at half the rate."""
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
+    await refused(budget.list())
+    arm.refusing = None
+    assert (await refused(budget.delete(pool("x")))).after == pytest.approx(40.0)
+    await asyncio.sleep(39.0)
+    assert budget.tokens_left(AKS) == 0.0
+    await asyncio.sleep(1.0)
+    await budget.delete(pool("x"))
+    await asyncio.sleep(1.0)
+    assert budget.tokens_left(AKS) == pytest.approx(0.5)
+    await asyncio.sleep(200.0)
+    assert budget.tokens_left(AKS) == pytest.approx(READS / 2)
+    await asyncio.sleep(400.0)
+    assert budget.tokens_left(AKS) == READS
+
+
+@run_by(on_budget, given=2)
+async def test_a_throttled_put_is_retried_at_retry_after(arm: Arm, budget: RateLimitedProvider) -> None:
+    """The bucket of a pool refills once a minute, but a Retry-After of five seconds delays by five seconds."""
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=5.0, status=429)
+    await refused(budget.create(NodeClaim(), "a"))
+    arm.refusing = None
+    await asyncio.sleep(5.0)
+    await budget.create(NodeClaim(), "a")
+    assert arm.calls == [("create", 0.0), ("create", 5.0)]
+
+
+@run_by(on_budget, given=2)
+async def test_other_errors_do_not_throttle(arm: Arm, budget: RateLimitedProvider) -> None:
+    """Only a 429 shows that other clients use the same limit."""
+    arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
+    await refused(budget.list())
+    assert budget.tokens_left(AKS) == READS - 1
+
+
+@run_by(on_budget, given=2)
+async def test_each_page_of_a_list_takes_a_token(arm: Arm, budget: RateLimitedProvider) -> None:
+    """Eight pages take eight tokens, and a page waits for its token."""
+    arm.pages = 8
+    for _ in range(6):
+        await budget.list()
+    assert (len(arm.calls), budget.tokens_left(AKS), now()) == (48, READS - 48.0, 0.0)
+    await budget.list()
+    assert len(arm.calls) == 56
+    assert now() == pytest.approx(6.0)
+    assert budget.tokens_left(ARM_READS) == 239.0
 
 
 def test_a_429_of_arm_throttles_its_kind_of_call() -> None:
@@ -373,44 +343,38 @@ def test_a_429_of_arm_throttles_its_kind_of_call() -> None:
     on_budget(story)
 
 
-def test_a_429_of_a_put_throttles_that_pool() -> None:
+@run_by(on_budget, given=2)
+async def test_a_429_of_a_put_throttles_that_pool(arm: Arm, budget: RateLimitedProvider) -> None:
     """AKS has one bucket of PUTs per pool, one for reads and deletes, and one for the managed cluster."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
-        await refused(budget.create(NodeClaim(), "a"))
-        await refused(budget.cluster())
-        arm.refusing = None
-        await budget.create(NodeClaim(), "b")
-        await budget.delete(pool("a"))
-        await budget.list()
-        assert now() == 0.0
-        assert (budget.wait_seconds(PUTS), budget.wait_seconds(CLUSTER)) == (40.0, 40.0)
-        assert (budget.wait_seconds(AKS), budget.wait_seconds(ARM_WRITES)) == (0.0, 0.0)
-        assert (await refused(budget.cluster())).after == pytest.approx(40.0)
-
-    on_budget(story)
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=40.0, status=429)
+    await refused(budget.create(NodeClaim(), "a"))
+    await refused(budget.cluster())
+    arm.refusing = None
+    await budget.create(NodeClaim(), "b")
+    await budget.delete(pool("a"))
+    await budget.list()
+    assert now() == 0.0
+    assert (budget.wait_seconds(PUTS), budget.wait_seconds(CLUSTER)) == (40.0, 40.0)
+    assert (budget.wait_seconds(AKS), budget.wait_seconds(ARM_WRITES)) == (0.0, 0.0)
+    assert (await refused(budget.cluster())).after == pytest.approx(40.0)
 
 
-def test_a_bucket_is_never_overdrawn() -> None:
+@run_by(on_budget, given=2)
+async def test_a_bucket_is_never_overdrawn(arm: Arm, budget: RateLimitedProvider) -> None:
     """Calls at any intervals do not exceed the burst and the refill of AKS, counted on arrival."""
-
-    async def story(arm: Arm, budget: RateLimitedProvider) -> None:
-        async with asyncio.TaskGroup() as tasks:
-            for _ in range(30):
-                tasks.create_task(budget.list())
-            for _ in range(300):
-                try:
-                    await budget.delete(pool("x"))
-                except Retryable:
-                    await asyncio.sleep(0.7)
-        # Azure counts a call on arrival: the first ones are slow, the later ones are not.
-        times = [at + (0.9 if at < 1.0 else 0.0) for _, at in arm.calls]
-        for start, end in itertools.combinations(sorted(times), 2):
-            within = sum(start <= at <= end for at in times)
-            assert within <= 60 + (end - start) + 1e-6
-
-    on_budget(story)
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(30):
+            tasks.create_task(budget.list())
+        for _ in range(300):
+            try:
+                await budget.delete(pool("x"))
+            except Retryable:
+                await asyncio.sleep(0.7)
+    # Azure counts a call on arrival: the first ones are slow, the later ones are not.
+    times = [at + (0.9 if at < 1.0 else 0.0) for _, at in arm.calls]
+    for start, end in itertools.combinations(sorted(times), 2):
+        within = sum(start <= at <= end for at in times)
+        assert within <= 60 + (end - start) + 1e-6
 
 
 def test_the_delay_of_a_bucket_is_sufficient() -> None:

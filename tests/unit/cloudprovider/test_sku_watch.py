@@ -10,6 +10,7 @@ from cloudprovider.errors import Retryable
 from cloudprovider.interface import ResourceSku
 from cloudprovider.sku_watch import SkuWatch
 from provisioner.simulator.loop import run
+from tests.stories import run_by
 
 from .arm import Arm
 
@@ -45,18 +46,15 @@ class Sizes(Arm):
     ],
     ids=["daily", "hourly without the right", "a failure", "the last list is kept", "an empty list is not used"],
 )
-def test_reads(answers: list[Answer], reads: list[float], known: Mapping[str, ResourceSku] | None) -> None:
+@run_by(run, given=0, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
+async def test_reads(answers: list[Answer], reads: list[float], known: Mapping[str, ResourceSku] | None) -> None:
     """In thirty hours."""
-
-    async def main() -> None:
-        cloud = Sizes([*answers])
-        watch = SkuWatch(cloud)
-        assert not watch.done
-        began = asyncio.get_running_loop().time()
-        task = asyncio.get_running_loop().create_task(watch.run())
-        await asyncio.sleep(30 * 3600 - 1)
-        task.cancel()
-        assert [round(at - began) for at in cloud.reads] == reads
-        assert (watch.skus, watch.done) == (known, True)
-
-    run(main, seed=1, epoch=datetime(2026, 3, 1, tzinfo=UTC))
+    cloud = Sizes([*answers])
+    watch = SkuWatch(cloud)
+    assert not watch.done
+    began = asyncio.get_running_loop().time()
+    task = asyncio.get_running_loop().create_task(watch.run())
+    await asyncio.sleep(30 * 3600 - 1)
+    task.cancel()
+    assert [round(at - began) for at in cloud.reads] == reads
+    assert (watch.skus, watch.done) == (known, True)

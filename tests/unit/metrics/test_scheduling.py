@@ -14,6 +14,7 @@ from provisioner.metrics.definitions import own
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.loop import VirtualClock, run
+from tests.stories import run_by
 
 CREATED = datetime(2026, 3, 1, tzinfo=UTC)
 BOUND, STARTED = "karpenter_pods_bound_duration_seconds", "karpenter_pods_startup_duration_seconds"
@@ -71,27 +72,24 @@ def on_virtual_time(story: Any) -> None:
     run(main, seed=1, epoch=CREATED)
 
 
-def test_the_durations_of_a_pod_that_gets_a_machine() -> None:
+@run_by(on_virtual_time)
+async def test_the_durations_of_a_pod_that_gets_a_machine(seen: Observed) -> None:
     """Bound and Ready count once each, from the creation and from the decision; becoming Ready again does not."""
-
-    async def story(seen: Observed) -> None:
-        await asyncio.sleep(1)
-        seen.pod("a")
-        await asyncio.sleep(1)
-        seen.decided("a")
-        await asyncio.sleep(10)
-        seen.decided("a")
-        await asyncio.sleep(90)
-        seen.pod("a", on="n")
-        await asyncio.sleep(20)
-        for ready in (False, True, False, True):
-            seen.pod("a", on="n", ready=ready)
-        assert seen.observed(BOUND) == (1, 102)
-        assert seen.observed(STARTED) == (1, 122)
-        assert seen.observed(PROVISIONING) == (1, 100)
-        assert seen.observed(PROVISIONING_STARTED) == (1, 120)
-
-    on_virtual_time(story)
+    await asyncio.sleep(1)
+    seen.pod("a")
+    await asyncio.sleep(1)
+    seen.decided("a")
+    await asyncio.sleep(10)
+    seen.decided("a")
+    await asyncio.sleep(90)
+    seen.pod("a", on="n")
+    await asyncio.sleep(20)
+    for ready in (False, True, False, True):
+        seen.pod("a", on="n", ready=ready)
+    assert seen.observed(BOUND) == (1, 102)
+    assert seen.observed(STARTED) == (1, 122)
+    assert seen.observed(PROVISIONING) == (1, 100)
+    assert seen.observed(PROVISIONING_STARTED) == (1, 120)
 
 
 @pytest.mark.parametrize(
@@ -108,55 +106,48 @@ def test_the_durations_of_a_pod_that_gets_a_machine() -> None:
         pytest.param([("pod", {}), ("pod", {"on": "n", "uid": "other"})], 0, 0, id="replaced by one of its name"),
     ],
 )
-def test_which_pods_count(actions: list[tuple[str, dict[str, Any]]], bound: int, provisioning: int) -> None:
+@run_by(on_virtual_time)
+async def test_which_pods_count(
+    seen: Observed, actions: list[tuple[str, dict[str, Any]]], bound: int, provisioning: int
+) -> None:
     """Those that were seen without a Node; the durations of provisioning those with a place in a decision."""
-
-    async def story(seen: Observed) -> None:
-        for action, how in actions:
-            match action:
-                case "pod":
-                    seen.pod("a", **how)
-                case "gone":
-                    seen.gone("a")
-                case "existing":
-                    seen.decided(existing="a")
-                case _:
-                    seen.decided(failed="a")
-        assert seen.observed(BOUND)[0] == bound
-        assert seen.observed(PROVISIONING)[0] == provisioning
-
-    on_virtual_time(story)
+    for action, how in actions:
+        match action:
+            case "pod":
+                seen.pod("a", **how)
+            case "gone":
+                seen.gone("a")
+            case "existing":
+                seen.decided(existing="a")
+            case _:
+                seen.decided(failed="a")
+    assert seen.observed(BOUND)[0] == bound
+    assert seen.observed(PROVISIONING)[0] == provisioning
 
 
-def test_unfinished_work() -> None:
+@run_by(on_virtual_time)
+async def test_unfinished_work(seen: Observed) -> None:
     """The time since a decision is due, until it is written; repeated attempts do not reset it."""
-
-    async def story(seen: Observed) -> None:
-        seen.decided()
-        unfinished = f"{SCHEDULER}unfinished_work_seconds"
-        assert seen.value(unfinished) == 0
-        seen.observer.due()
-        await asyncio.sleep(30)
-        seen.observer.due()
-        await asyncio.sleep(5)
-        assert seen.value(unfinished) == 35
-        seen.observer.finished()
-        assert seen.value(unfinished) == 0
-
-    on_virtual_time(story)
+    seen.decided()
+    unfinished = f"{SCHEDULER}unfinished_work_seconds"
+    assert seen.value(unfinished) == 0
+    seen.observer.due()
+    await asyncio.sleep(30)
+    seen.observer.due()
+    await asyncio.sleep(5)
+    assert seen.value(unfinished) == 35
+    seen.observer.finished()
+    assert seen.value(unfinished) == 0
 
 
-def test_counts_end_with_the_pods() -> None:
+@run_by(on_virtual_time)
+async def test_counts_end_with_the_pods(seen: Observed) -> None:
     """Without pending pods the counts are 0; without a NodePool there are none."""
-
-    async def story(seen: Observed) -> None:
-        seen.decided(failed="a")
-        assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 1
-        assert seen.value("gpu_provisioner_pods_set_aside") == 2
-        seen.observer.nothing_pending(ignored=3)
-        assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 0
-        assert seen.value(f"{SCHEDULER}ignored_pods_count") == 3
-        seen.observer.stopped()
-        assert not [s for f in seen.metrics.registry.collect() for s in f.samples if s.name.startswith(f"{SCHEDULER}u")]
-
-    on_virtual_time(story)
+    seen.decided(failed="a")
+    assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 1
+    assert seen.value("gpu_provisioner_pods_set_aside") == 2
+    seen.observer.nothing_pending(ignored=3)
+    assert seen.value(f"{SCHEDULER}unschedulable_pods_count") == 0
+    assert seen.value(f"{SCHEDULER}ignored_pods_count") == 3
+    seen.observer.stopped()
+    assert not [s for f in seen.metrics.registry.collect() for s in f.samples if s.name.startswith(f"{SCHEDULER}u")]

@@ -12,6 +12,7 @@ from provisioner.runtime.controller import Controller
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.workqueue import WorkQueue
+from tests.stories import run_by
 
 from .kube_server import seeded
 from .virtual import now, virtually
@@ -134,23 +135,21 @@ def test_workers_share_the_keys() -> None:
     assert ends == [3.0] * 5 + [6.0] * 5
 
 
-def test_progress_is_old_only_while_workers_hang() -> None:
+@run_by(virtually, given=0)
+async def test_progress_is_old_only_while_workers_hang() -> None:
     """An idle controller is healthy; progress of one whose only worker hangs gets old."""
 
-    async def main() -> None:
-        async def hang(key: str) -> None:
-            await asyncio.sleep(1000)
+    async def hang(key: str) -> None:
+        await asyncio.sleep(1000)
 
-        queue = WorkQueue(seeded())
-        controller = Controller("machine", queue, hang, workers=1, reconcile_timeout_seconds=500)
-        assert controller.progress_at == now()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(controller.run())
-            await asyncio.sleep(50)
-            assert controller.progress_at == 50
-            queue.add("a")
-            await asyncio.sleep(100)
-            assert controller.progress_at < 60
-            task.cancel()
-
-    virtually(main)
+    queue = WorkQueue(seeded())
+    controller = Controller("machine", queue, hang, workers=1, reconcile_timeout_seconds=500)
+    assert controller.progress_at == now()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(controller.run())
+        await asyncio.sleep(50)
+        assert controller.progress_at == 50
+        queue.add("a")
+        await asyncio.sleep(100)
+        assert controller.progress_at < 60
+        task.cancel()

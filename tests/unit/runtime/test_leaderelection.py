@@ -20,6 +20,7 @@ from provisioner.runtime.objects import micro_time
 from provisioner.runtime.resourcelock import LeaseLock
 from provisioner.simulator.loop import SimLoop, VirtualClock
 from provisioner.simulator.network import MemoryConnector, Network
+from tests.stories import run_by
 
 from .kube_server import seeded
 from .virtual import now, virtually
@@ -151,84 +152,72 @@ class Diary:
             self.ended, self.left = now(), self.election.remaining()
 
 
-def test_a_free_lease_is_taken_renewed_and_released() -> None:
+@run_by(in_a_world)
+async def test_a_free_lease_is_taken_renewed_and_released(it: World) -> None:
     """Create, renew every 5 s, and release with an empty holder when the work is done."""
+    election = it.election("one")
+    assert election.remaining() == 0
 
-    async def story(it: World) -> None:
-        election = it.election("one")
-        assert election.remaining() == 0
+    async def work() -> str:
+        await asyncio.sleep(12)
+        assert 27 <= election.remaining() <= 30
+        return "done"
 
-        async def work() -> str:
-            await asyncio.sleep(12)
-            assert 27 <= election.remaining() <= 30
-            return "done"
-
-        assert await election.run(work) == "done"
-        assert it.leases.writes == [(0, "one"), (5, "one"), (10, "one"), (12, "")]
-        assert election.remaining() == 0
-
-    in_a_world(story)
+    assert await election.run(work) == "done"
+    assert it.leases.writes == [(0, "one"), (5, "one"), (10, "one"), (12, "")]
+    assert election.remaining() == 0
 
 
-def test_the_term_counts_from_before_the_request() -> None:
+@run_by(in_a_world)
+async def test_the_term_counts_from_before_the_request(it: World) -> None:
     """A slow API server shortens the remaining time: other replicas may count from when the request was sent."""
+    it.network.latency_seconds = (0.0, 0.5)
+    election = it.election("one")
+    left = []
 
-    async def story(it: World) -> None:
-        it.network.latency_seconds = (0.0, 0.5)
-        election = it.election("one")
-        left = []
+    async def work() -> None:
+        left.append(election.remaining())
 
-        async def work() -> None:
-            left.append(election.remaining())
-
-        await election.run(work)
-        sent = max(at for at, who in it.leases.writes if who == "one")
-        assert left[0] < 30 - (now() - sent) / 2
-        assert left[0] <= 29.0
-
-    in_a_world(story)
+    await election.run(work)
+    sent = max(at for at, who in it.leases.writes if who == "one")
+    assert left[0] < 30 - (now() - sent) / 2
+    assert left[0] <= 29.0
 
 
-def test_the_second_waits_for_the_first_to_release() -> None:
+@run_by(in_a_world)
+async def test_the_second_waits_for_the_first_to_release(it: World) -> None:
     """A release takes at most one retry period of the follower; labels of other clients on the Lease stay."""
-
-    async def story(it: World) -> None:
-        it.leases.put("")
-        first, second = it.election("one"), it.election("two")
-        diary = Diary(second)
-        async with asyncio.TaskGroup() as group:
-            leading = group.create_task(first.run(forever))
-            await asyncio.sleep(1)
-            waiting = group.create_task(second.run(diary.work))
-            await asyncio.sleep(100)
-            assert diary.began == -1
-            assert second.remaining() == 0
-            leading.cancel()
-            await asyncio.sleep(7)
-            assert 101 <= diary.began <= 108
-            assert it.leases.lease is not None
-            assert it.leases.lease["metadata"]["labels"] == {"their": "own"}
-            assert it.leases.lease["spec"]["leaseTransitions"] == 5
-            waiting.cancel()
-
-    in_a_world(story)
+    it.leases.put("")
+    first, second = it.election("one"), it.election("two")
+    diary = Diary(second)
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(first.run(forever))
+        await asyncio.sleep(1)
+        waiting = group.create_task(second.run(diary.work))
+        await asyncio.sleep(100)
+        assert diary.began == -1
+        assert second.remaining() == 0
+        leading.cancel()
+        await asyncio.sleep(7)
+        assert 101 <= diary.began <= 108
+        assert it.leases.lease is not None
+        assert it.leases.lease["metadata"]["labels"] == {"their": "own"}
+        assert it.leases.lease["spec"]["leaseTransitions"] == 5
+        waiting.cancel()
 
 
 @pytest.mark.parametrize("hours", [-1, 0, 1])
-def test_another_holders_lease_runs_on_our_clock(hours) -> None:
+@run_by(in_a_world)
+async def test_another_holders_lease_runs_on_our_clock(it: World, hours) -> None:
     """Fault 63: whatever renewTime and our wall clock are, the Lease is respected for its whole duration."""
-
-    async def story(it: World) -> None:
-        it.leases.put("dead", seconds=40)
-        election = it.election("two", offset=timedelta(hours=hours))
-        diary = Diary(election)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(diary.work))
-            await asyncio.sleep(60)
-            assert 40 <= diary.began <= 47
-            task.cancel()
-
-    in_a_world(story)
+    it.leases.put("dead", seconds=40)
+    election = it.election("two", offset=timedelta(hours=hours))
+    diary = Diary(election)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(diary.work))
+        await asyncio.sleep(60)
+        assert 40 <= diary.began <= 47
+        task.cancel()
 
 
 @pytest.mark.parametrize(
@@ -242,43 +231,37 @@ def test_another_holders_lease_runs_on_our_clock(hours) -> None:
         ("2025-01-01T00:00:00", 0.0),
     ],
 )
-def test_the_time_without_a_leader_is_estimated(renewed, seconds) -> None:
+@run_by(in_a_world)
+async def test_the_time_without_a_leader_is_estimated(it: World, renewed, seconds) -> None:
     """From the last renewal to ours; an invalid time, or one in the future, counts as 0."""
-
-    async def story(it: World) -> None:
-        it.leases.put("", renewed)
-        election = it.election("one")
-        diary = Diary(election)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(diary.work))
-            await asyncio.sleep(60)
-            assert diary.began >= 0
-            assert election.vacant_seconds == pytest.approx(seconds, abs=1.0)
-            task.cancel()
-
-    in_a_world(story)
+    it.leases.put("", renewed)
+    election = it.election("one")
+    diary = Diary(election)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(diary.work))
+        await asyncio.sleep(60)
+        assert diary.began >= 0
+        assert election.vacant_seconds == pytest.approx(seconds, abs=1.0)
+        task.cancel()
 
 
-def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins() -> None:
+@run_by(in_a_world)
+async def test_a_leader_that_cannot_renew_stops_before_anyone_else_begins(it: World) -> None:
     """Fault 61: disconnected from the API server, the work ends before the Lease expires and the other one starts."""
-
-    async def story(it: World) -> None:
-        first, second = it.election("one"), it.election("two")
-        one, two = Diary(first), Diary(second)
-        async with asyncio.TaskGroup() as group:
-            leading = group.create_task(swallow(first.run(one.work)))
-            await asyncio.sleep(1)
-            waiting = group.create_task(second.run(two.work))
-            await asyncio.sleep(20)
-            it.network.partition(HOST, "one")
-            assert isinstance(await leading, LeadershipLost)
-            cut_off = max(at for at, who in it.leases.writes if who == "one")
-            assert one.ended <= cut_off + 25
-            await asyncio.sleep(60)
-            assert two.began >= cut_off + 30
-            waiting.cancel()
-
-    in_a_world(story)
+    first, second = it.election("one"), it.election("two")
+    one, two = Diary(first), Diary(second)
+    async with asyncio.TaskGroup() as group:
+        leading = group.create_task(swallow(first.run(one.work)))
+        await asyncio.sleep(1)
+        waiting = group.create_task(second.run(two.work))
+        await asyncio.sleep(20)
+        it.network.partition(HOST, "one")
+        assert isinstance(await leading, LeadershipLost)
+        cut_off = max(at for at, who in it.leases.writes if who == "one")
+        assert one.ended <= cut_off + 25
+        await asyncio.sleep(60)
+        assert two.began >= cut_off + 30
+        waiting.cancel()
 
 
 async def swallow(leading: Any) -> BaseException | None:
@@ -290,308 +273,264 @@ async def swallow(leading: Any) -> BaseException | None:
 
 
 @pytest.mark.parametrize("hang", [True, False])
-def test_a_renewal_that_fails_now_and_then_costs_nothing(hang) -> None:
+@run_by(in_a_world)
+async def test_a_renewal_that_fails_now_and_then_costs_nothing(it: World, hang) -> None:
     """Fault 60: rejected or timed out for 15 s, then renewed: still the leader, without a gap."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(forever))
-            await asyncio.sleep(11)
-            if hang:
-                it.network.partition(HOST, "one")
-            else:
-                it.network.refuse(HOST)
-                for link in it.network.links(host=HOST):
-                    link.client.reset()
-            await asyncio.sleep(13)
-            assert election.remaining() > 5
-            it.network.heal(HOST, "one")
-            it.network.refuse(HOST, on=False)
-            await asyncio.sleep(60)
-            assert not task.done()
-            assert election.remaining() > 20
-            task.cancel()
-
-    in_a_world(story)
+    election = it.election("one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(forever))
+        await asyncio.sleep(11)
+        if hang:
+            it.network.partition(HOST, "one")
+        else:
+            it.network.refuse(HOST)
+            for link in it.network.links(host=HOST):
+                link.client.reset()
+        await asyncio.sleep(13)
+        assert election.remaining() > 5
+        it.network.heal(HOST, "one")
+        it.network.refuse(HOST, on=False)
+        await asyncio.sleep(60)
+        assert not task.done()
+        assert election.remaining() > 20
+        task.cancel()
 
 
-def test_annotations_on_the_lease_are_reported_and_kept() -> None:
+@run_by(in_a_world)
+async def test_annotations_on_the_lease_are_reported_and_kept(it: World) -> None:
     """An annotation that conflicts with our renewal is reported once and kept by all renewals."""
-
-    async def story(it: World) -> None:
-        heard: list[dict[str, str]] = []
-        election = it.election("one", on_annotations=lambda notes: heard.append(dict(notes)))
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(forever))
-            await asyncio.sleep(7)
-            lease = it.leases.lease
-            assert lease is not None
-            note = {"their.example/note": "1"}
-            it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
-            await asyncio.sleep(20)
-            assert heard == [note]
-            assert dict(election.annotations) == note
-            assert election.remaining() > 20
-            it.leases.lease = None
-            await asyncio.sleep(7)
-            assert it.leases.lease is not None
-            assert it.leases.lease["metadata"]["annotations"] == note
-            assert heard == [note]
-            task.cancel()
-
-    in_a_world(story)
-
-
-def test_the_leader_annotates_its_lease() -> None:
-    """Several calls at once, another client's write and a lost response between them lose no annotation."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-
-        async def work() -> None:
-            async with asyncio.TaskGroup() as group:
-                for name in "abc":
-                    group.create_task(election.annotate(f"example.com/{name}", "1"))
-            lease = it.leases.lease
-            assert lease is not None
-            notes = lease["metadata"]["annotations"] | {"their.example/note": "1"}
-            it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": notes}})
-            await election.annotate("example.com/a", "2")
-            it.leases.lose_answers = 1
-            with pytest.raises(KubeError):
-                await election.annotate("example.com/b", "2")
-            await election.annotate("example.com/c", "2")
-
-        await election.run(work)
-        assert it.leases.lease is not None
-        assert it.leases.lease["metadata"]["annotations"] == {
-            "example.com/a": "2",
-            "example.com/b": "2",
-            "example.com/c": "2",
-            "their.example/note": "1",
-        }
-        assert it.leases.writes[-1][1] == ""
-
-    in_a_world(story)
-
-
-def test_a_lease_of_another_holder_is_not_annotated() -> None:
-    """A process whose Lease was taken writes nothing to it."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-
-        async def work() -> None:
-            it.leases.put("thief")
-            with pytest.raises(KubeError) as caught:
-                await election.annotate("example.com/a", "1")
-            assert caught.value.conflict
-            await forever()
-
-        assert isinstance(await swallow(election.run(work)), LeadershipLost)
-        assert it.leases.lease is not None
-        assert "annotations" not in it.leases.lease["metadata"]
-
-    in_a_world(story)
-
-
-@pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored without a holder"])
-def test_a_lease_that_vanishes_is_held_until_the_observed_term_ends(restored: bool) -> None:
-    """A follower that saw the Lease held does not lead at once because another client deleted or replaced it."""
-
-    async def story(it: World) -> None:
-        it.leases.put("dead", seconds=40)
-        election = it.election("two")
-        diary = Diary(election)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(diary.work))
-            await asyncio.sleep(3)
-            it.leases.lease = None
-            if restored:
-                it.leases.put("")
-                assert it.leases.lease is not None
-                it.leases.lease["metadata"]["uid"] = "another"
-            await asyncio.sleep(60)
-            assert 40 <= diary.began <= 47
-            task.cancel()
-
-    in_a_world(story)
-
-
-def test_a_lease_taken_over_keeps_its_annotations() -> None:
-    """A new leader reads the annotations that were written for its predecessor."""
-
-    async def story(it: World) -> None:
-        it.leases.put("")
+    heard: list[dict[str, str]] = []
+    election = it.election("one", on_annotations=lambda notes: heard.append(dict(notes)))
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(forever))
+        await asyncio.sleep(7)
         lease = it.leases.lease
         assert lease is not None
         note = {"their.example/note": "1"}
         it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
-        election = it.election("one")
-        seen: list[dict[str, str]] = []
-
-        async def work() -> None:
-            seen.append(dict(election.annotations))
-
-        await election.run(work)
-        assert seen == [note]
+        await asyncio.sleep(20)
+        assert heard == [note]
+        assert dict(election.annotations) == note
+        assert election.remaining() > 20
+        it.leases.lease = None
+        await asyncio.sleep(7)
         assert it.leases.lease is not None
         assert it.leases.lease["metadata"]["annotations"] == note
+        assert heard == [note]
+        task.cancel()
 
-    in_a_world(story)
 
+@run_by(in_a_world)
+async def test_the_leader_annotates_its_lease(it: World) -> None:
+    """Several calls at once, another client's write and a lost response between them lose no annotation."""
+    election = it.election("one")
 
-def test_a_lost_response_is_not_a_lost_lease() -> None:
-    """The renewal was applied, its response was lost: the conflict that follows is with our own write."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
+    async def work() -> None:
         async with asyncio.TaskGroup() as group:
-            it.leases.lose_answers = 1
-            task = group.create_task(election.run(forever))
-            await asyncio.sleep(12)
-            assert election.remaining() > 20
-            it.leases.lose_answers = 1
-            await asyncio.sleep(20)
-            assert election.remaining() > 20
-            task.cancel()
-        assert it.leases.writes[-1][1] == ""
+            for name in "abc":
+                group.create_task(election.annotate(f"example.com/{name}", "1"))
+        lease = it.leases.lease
+        assert lease is not None
+        notes = lease["metadata"]["annotations"] | {"their.example/note": "1"}
+        it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": notes}})
+        await election.annotate("example.com/a", "2")
+        it.leases.lose_answers = 1
+        with pytest.raises(KubeError):
+            await election.annotate("example.com/b", "2")
+        await election.annotate("example.com/c", "2")
 
-    in_a_world(story)
-
-
-def test_a_stolen_lease_ends_the_work_at_the_next_renewal() -> None:
-    """Another holder took the Lease: no release, no second attempt."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-        diary = Diary(election)
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(swallow(election.run(diary.work)))
-            await asyncio.sleep(7)
-            it.leases.put("thief")
-            assert isinstance(await task, LeadershipLost)
-        assert (diary.ended, diary.left) == (10, 0)
-        assert it.leases.lease is not None
-        assert it.leases.lease["spec"]["holderIdentity"] == "thief"
-
-    in_a_world(story)
+    await election.run(work)
+    assert it.leases.lease is not None
+    assert it.leases.lease["metadata"]["annotations"] == {
+        "example.com/a": "2",
+        "example.com/b": "2",
+        "example.com/c": "2",
+        "their.example/note": "1",
+    }
+    assert it.leases.writes[-1][1] == ""
 
 
-def test_a_deleted_lease_is_created_again() -> None:
-    """No other replica holds it, so it is created again."""
+@run_by(in_a_world)
+async def test_a_lease_of_another_holder_is_not_annotated(it: World) -> None:
+    """A process whose Lease was taken writes nothing to it."""
+    election = it.election("one")
 
-    async def story(it: World) -> None:
-        election = it.election("one")
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(forever))
-            await asyncio.sleep(7)
-            it.leases.lease = None
-            await asyncio.sleep(10)
+    async def work() -> None:
+        it.leases.put("thief")
+        with pytest.raises(KubeError) as caught:
+            await election.annotate("example.com/a", "1")
+        assert caught.value.conflict
+        await forever()
+
+    assert isinstance(await swallow(election.run(work)), LeadershipLost)
+    assert it.leases.lease is not None
+    assert "annotations" not in it.leases.lease["metadata"]
+
+
+@pytest.mark.parametrize("restored", [False, True], ids=["deleted", "restored without a holder"])
+@run_by(in_a_world)
+async def test_a_lease_that_vanishes_is_held_until_the_observed_term_ends(it: World, restored: bool) -> None:
+    """A follower that saw the Lease held does not lead at once because another client deleted or replaced it."""
+    it.leases.put("dead", seconds=40)
+    election = it.election("two")
+    diary = Diary(election)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(diary.work))
+        await asyncio.sleep(3)
+        it.leases.lease = None
+        if restored:
+            it.leases.put("")
             assert it.leases.lease is not None
-            assert election.remaining() > 20
-            task.cancel()
+            it.leases.lease["metadata"]["uid"] = "another"
+        await asyncio.sleep(60)
+        assert 40 <= diary.began <= 47
+        task.cancel()
 
-    in_a_world(story)
+
+@run_by(in_a_world)
+async def test_a_lease_taken_over_keeps_its_annotations(it: World) -> None:
+    """A new leader reads the annotations that were written for its predecessor."""
+    it.leases.put("")
+    lease = it.leases.lease
+    assert lease is not None
+    note = {"their.example/note": "1"}
+    it.leases.store(lease | {"metadata": lease["metadata"] | {"annotations": note}})
+    election = it.election("one")
+    seen: list[dict[str, str]] = []
+
+    async def work() -> None:
+        seen.append(dict(election.annotations))
+
+    await election.run(work)
+    assert seen == [note]
+    assert it.leases.lease is not None
+    assert it.leases.lease["metadata"]["annotations"] == note
 
 
-def test_an_error_of_the_work_ends_the_election() -> None:
+@run_by(in_a_world)
+async def test_a_lost_response_is_not_a_lost_lease(it: World) -> None:
+    """The renewal was applied, its response was lost: the conflict that follows is with our own write."""
+    election = it.election("one")
+    async with asyncio.TaskGroup() as group:
+        it.leases.lose_answers = 1
+        task = group.create_task(election.run(forever))
+        await asyncio.sleep(12)
+        assert election.remaining() > 20
+        it.leases.lose_answers = 1
+        await asyncio.sleep(20)
+        assert election.remaining() > 20
+        task.cancel()
+    assert it.leases.writes[-1][1] == ""
+
+
+@run_by(in_a_world)
+async def test_a_stolen_lease_ends_the_work_at_the_next_renewal(it: World) -> None:
+    """Another holder took the Lease: no release, no second attempt."""
+    election = it.election("one")
+    diary = Diary(election)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(swallow(election.run(diary.work)))
+        await asyncio.sleep(7)
+        it.leases.put("thief")
+        assert isinstance(await task, LeadershipLost)
+    assert (diary.ended, diary.left) == (10, 0)
+    assert it.leases.lease is not None
+    assert it.leases.lease["spec"]["holderIdentity"] == "thief"
+
+
+@run_by(in_a_world)
+async def test_a_deleted_lease_is_created_again(it: World) -> None:
+    """No other replica holds it, so it is created again."""
+    election = it.election("one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(forever))
+        await asyncio.sleep(7)
+        it.leases.lease = None
+        await asyncio.sleep(10)
+        assert it.leases.lease is not None
+        assert election.remaining() > 20
+        task.cancel()
+
+
+@run_by(in_a_world)
+async def test_an_error_of_the_work_ends_the_election(it: World) -> None:
     """Fault 64: its error is raised unchanged, and the Lease is released."""
 
-    async def story(it: World) -> None:
-        async def work() -> None:
-            await asyncio.sleep(3)
-            raise LookupError("bug")
+    async def work() -> None:
+        await asyncio.sleep(3)
+        raise LookupError("bug")
 
-        with pytest.raises(LookupError, match="bug"):
-            await it.election("one").run(work)
-        assert now() == 3
-        assert it.leases.writes[-1] == (3, "")
-
-    in_a_world(story)
+    with pytest.raises(LookupError, match="bug"):
+        await it.election("one").run(work)
+    assert now() == 3
+    assert it.leases.writes[-1] == (3, "")
 
 
-def test_shutdown_stops_the_work_before_the_lease_is_released() -> None:
+@run_by(in_a_world)
+async def test_shutdown_stops_the_work_before_the_lease_is_released(it: World) -> None:
     """SIGTERM: until the work has ended, the process is the leader."""
+    election = it.election("one")
+    left = []
 
-    async def story(it: World) -> None:
-        election = it.election("one")
-        left = []
+    async def work() -> None:
+        try:
+            await forever()
+        finally:
+            await asyncio.sleep(2)
+            left.append(election.remaining())
 
-        async def work() -> None:
-            try:
-                await forever()
-            finally:
-                await asyncio.sleep(2)
-                left.append(election.remaining())
-
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(work))
-            await asyncio.sleep(6)
-            task.cancel()
-        assert left == [27]
-        assert it.leases.writes[-1] == (8, "")
-
-    in_a_world(story)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(work))
+        await asyncio.sleep(6)
+        task.cancel()
+    assert left == [27]
+    assert it.leases.writes[-1] == (8, "")
 
 
-def test_a_renewal_in_flight_does_not_prevent_the_release() -> None:
+@run_by(in_a_world)
+async def test_a_renewal_in_flight_does_not_prevent_the_release(it: World) -> None:
     """SIGTERM between the effect of a renewal and its response: our version is old, the Lease is still ours."""
-
-    async def story(it: World) -> None:
-        it.network.latency_seconds = (0.0, 0.5)
-        election = it.election("one")
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(forever))
-            while len(it.leases.writes) < 2:  # noqa: ASYNC110 - virtual time, and no event to wait for
-                await asyncio.sleep(0.1)
-            task.cancel()
-        assert [who for _, who in it.leases.writes] == ["one", "one", ""]
-
-    in_a_world(story)
+    it.network.latency_seconds = (0.0, 0.5)
+    election = it.election("one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(forever))
+        while len(it.leases.writes) < 2:  # noqa: ASYNC110 - virtual time, and no event to wait for
+            await asyncio.sleep(0.1)
+        task.cancel()
+    assert [who for _, who in it.leases.writes] == ["one", "one", ""]
 
 
-def test_a_release_without_a_response_does_not_block_the_shutdown() -> None:
+@run_by(in_a_world)
+async def test_a_release_without_a_response_does_not_block_the_shutdown(it: World) -> None:
     """The API server is unavailable at shutdown: the process ends after four seconds."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(election.run(forever))
-            await asyncio.sleep(6)
-            it.network.partition(HOST)
-            task.cancel()
-        assert now() == 10
-        it.network.heal(HOST)
-
-    in_a_world(story)
+    election = it.election("one")
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(election.run(forever))
+        await asyncio.sleep(6)
+        it.network.partition(HOST)
+        task.cancel()
+    assert now() == 10
+    it.network.heal(HOST)
 
 
-def test_a_suspended_process_is_no_longer_the_leader() -> None:
+@run_by(in_a_world)
+async def test_a_suspended_process_is_no_longer_the_leader(it: World) -> None:
     """Fault 8: after 40 s of suspension remaining() is 0 before anything else has run."""
-
-    async def story(it: World) -> None:
-        election = it.election("one")
-        diary = Diary(election)
-        loop = asyncio.get_running_loop()
-        async with asyncio.TaskGroup() as group:
-            task = group.create_task(swallow(election.run(diary.work)))
-            await asyncio.sleep(7)
-            assert isinstance(loop, SimLoop)
-            loop._now += 40  # the clock goes on, the program does not
-            assert election.remaining() == 0
-            assert isinstance(await task, LeadershipLost)
-        assert [who for _, who in it.leases.writes] == ["one", "one"]
-
-    in_a_world(story)
+    election = it.election("one")
+    diary = Diary(election)
+    loop = asyncio.get_running_loop()
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(swallow(election.run(diary.work)))
+        await asyncio.sleep(7)
+        assert isinstance(loop, SimLoop)
+        loop._now += 40  # the clock goes on, the program does not
+        assert election.remaining() == 0
+        assert isinstance(await task, LeadershipLost)
+    assert [who for _, who in it.leases.writes] == ["one", "one"]
 
 
-def test_a_lease_too_short_for_its_renewals_is_refused() -> None:
+@run_by(in_a_world)
+async def test_a_lease_too_short_for_its_renewals_is_refused(it: World) -> None:
     """Such durations are rejected by the constructor."""
-
-    async def story(it: World) -> None:
-        with pytest.raises(ValueError, match="lease_duration_seconds"):
-            it.election("one", lease_duration_seconds=10)
-
-    in_a_world(story)
+    with pytest.raises(ValueError, match="lease_duration_seconds"):
+        it.election("one", lease_duration_seconds=10)

@@ -184,7 +184,7 @@ def play(story, **settings) -> None:
     sim.run(main, seed=1, epoch=EPOCH, horizon_seconds=86_400)
 
 
-def breaks(match, story, **settings) -> None:
+def breaks(story, match, **settings) -> None:
     with pytest.raises(InvariantError, match=match):
         play(story, **settings)
 

@@ -6,6 +6,7 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.simulator.disruption_invariants import allowed, model
+from tests.stories import run_by
 
 from .histories import (
     A100,
@@ -24,86 +25,68 @@ from .histories import (
 )
 
 
-def test_i15_a_second_machine_is_marked() -> None:
+@run_by(breaks, given=3, match=r"I15 violated.*claim b is disrupted \(Drifted\) while 1 others of NodePool gpu")
+async def test_i15_a_second_machine_is_marked(world, controller, person) -> None:
     """A budget of 1 is used by a machine that has the condition DisruptionReason."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        for name in ("a", "b"):
-            await machine(world, controller, person, pool, name)
-            await conditions(world, controller, name, DisruptionReason="Drifted")
-
-    breaks(r"I15 violated.*claim b is disrupted \(Drifted\) while 1 others of NodePool gpu", story)
+    pool = await node_pool(person, ONE)
+    for name in ("a", "b"):
+        await machine(world, controller, person, pool, name)
+        await conditions(world, controller, name, DisruptionReason="Drifted")
 
 
-def test_i15_a_second_machine_is_deleted() -> None:
+@run_by(breaks, given=3, match=r"I15 violated.*claim b is disrupted \(Empty\)")
+async def test_i15_a_second_machine_is_deleted(world, controller, person) -> None:
     """An empty machine is deleted while another one is on its way out."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        for name in ("a", "b"):
-            await machine(world, controller, person, pool, name)
-        for name in ("a", "b"):
-            await delete(controller, name)
-
-    breaks(r"I15 violated.*claim b is disrupted \(Empty\)", story)
+    pool = await node_pool(person, ONE)
+    for name in ("a", "b"):
+        await machine(world, controller, person, pool, name)
+    for name in ("a", "b"):
+        await delete(controller, name)
 
 
-def test_i15_outside_the_hours_of_the_budget() -> None:
+@run_by(breaks, given=3, match=r"I15 violated.*budgets allow 0 of 1")
+async def test_i15_outside_the_hours_of_the_budget(world, controller, person) -> None:
     """From 9 to 17 nothing may be disrupted: it is noon."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
-        await machine(world, controller, person, pool, "a")
-        await delete(controller, "a")
-
-    breaks(r"I15 violated.*budgets allow 0 of 1", story)
+    pool = await node_pool(person, {"nodes": "0", "schedule": "0 9 * * *", "duration": "8h"})
+    await machine(world, controller, person, pool, "a")
+    await delete(controller, "a")
 
 
-def test_i15_is_kept_by_permitted_changes() -> None:
+@run_by(play, given=3)
+async def test_i15_is_kept_by_permitted_changes(world, controller, person) -> None:
     """Within the budget; by a person; after the first one is gone from it; for another reason."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, {"nodes": "1", "reasons": ["Drifted"]})
-        for name in ("a", "b", "c", "d"):
-            await machine(world, controller, person, pool, name)
-        await conditions(world, controller, "a", DisruptionReason="Drifted")
-        await conditions(world, controller, "a", DisruptionReason="False")
-        await conditions(world, controller, "b", DisruptionReason="Drifted")
-        await delete(person, "a")
-        await delete(controller, "c")
-        await delete(controller, "d")
-        world.check()
-
-    play(story)
+    pool = await node_pool(person, {"nodes": "1", "reasons": ["Drifted"]})
+    for name in ("a", "b", "c", "d"):
+        await machine(world, controller, person, pool, name)
+    await conditions(world, controller, "a", DisruptionReason="Drifted")
+    await conditions(world, controller, "a", DisruptionReason="False")
+    await conditions(world, controller, "b", DisruptionReason="Drifted")
+    await delete(person, "a")
+    await delete(controller, "c")
+    await delete(controller, "d")
+    world.check()
 
 
-def test_i14_a_replacement_with_another_model() -> None:
+@run_by(breaks, given=3, match=r"I14 violated.*pod q ran on T4 and was moved to A100")
+async def test_i14_a_replacement_with_another_model(world, controller, person) -> None:
     """The pod's successor is bound to the replacement, which has another model."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        old, node = await machine(world, controller, person, pool, "a")
-        use(world, node)
-        await conditions(world, controller, "a", DisruptionReason="Drifted")
-        _, new = await machine(world, controller, person, pool, "b", size=A100, replaces=old)
-        use(world, new, "q")
-
-    breaks(r"I14 violated.*pod q ran on T4 and was moved to A100", story)
+    pool = await node_pool(person, ONE)
+    old, node = await machine(world, controller, person, pool, "a")
+    use(world, node)
+    await conditions(world, controller, "a", DisruptionReason="Drifted")
+    _, new = await machine(world, controller, person, pool, "b", size=A100, replaces=old)
+    use(world, new, "q")
 
 
-def test_i14_a_deletion_without_another_machine_of_the_model() -> None:
+@run_by(breaks, given=3, match=r"I14 violated.*claim a was deleted with pods that use T4, which no other Node has")
+async def test_i14_a_deletion_without_another_machine_of_the_model(world, controller, person) -> None:
     """A machine in use is deleted, and only another model is left."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        _, node = await machine(world, controller, person, pool, "a")
-        await machine(world, controller, person, pool, "b", size=A100)
-        use(world, node)
-        await conditions(world, controller, "a", Consolidatable="Consolidatable")
-        await delete(controller, "a")
-
-    breaks(r"I14 violated.*claim a was deleted with pods that use T4, which no other Node has", story)
+    pool = await node_pool(person, ONE)
+    _, node = await machine(world, controller, person, pool, "a")
+    await machine(world, controller, person, pool, "b", size=A100)
+    use(world, node)
+    await conditions(world, controller, "a", Consolidatable="Consolidatable")
+    await delete(controller, "a")
 
 
 def test_i14_a_pod_may_list_several_models() -> None:
@@ -123,45 +106,36 @@ def test_i14_a_pod_may_list_several_models() -> None:
     play(story)
 
 
-def test_i16_a_replacement_that_is_not_ready() -> None:
+@run_by(breaks, given=3, match=r"I16 violated.*claim a was deleted while its replacement b was not Ready")
+async def test_i16_a_replacement_that_is_not_ready(world, controller, person) -> None:
     """The old machine of a static NodePool is deleted though its replacement was lost a minute ago."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE, replicas=1)
-        old, _ = await machine(world, controller, person, pool, "a")
-        await conditions(world, controller, "a", DisruptionReason="Drifted")
-        await machine(world, controller, person, pool, "b", replaces=old)
-        await conditions(world, controller, "b", Ready="False")
-        await asyncio.sleep(60)
-        await delete(controller, "a")
-
-    breaks(r"I16 violated.*claim a was deleted while its replacement b was not Ready", story)
+    pool = await node_pool(person, ONE, replicas=1)
+    old, _ = await machine(world, controller, person, pool, "a")
+    await conditions(world, controller, "a", DisruptionReason="Drifted")
+    await machine(world, controller, person, pool, "b", replaces=old)
+    await conditions(world, controller, "b", Ready="False")
+    await asyncio.sleep(60)
+    await delete(controller, "a")
 
 
-def test_i13_two_machines_for_one_pod() -> None:
+@run_by(breaks, given=3, match=r"I13 violated.*claim b is number 2 bought for 1 waiting pods")
+async def test_i13_two_machines_for_one_pod(world, controller, person) -> None:
     """Nothing changed between the purchases."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        use(world, "", "p")
-        await claim(controller, pool, "a")
-        await claim(controller, pool, "b")
-
-    breaks(r"I13 violated.*claim b is number 2 bought for 1 waiting pods", story)
+    pool = await node_pool(person, ONE)
+    use(world, "", "p")
+    await claim(controller, pool, "a")
+    await claim(controller, pool, "b")
 
 
-def test_i13_a_machine_after_another_failed() -> None:
+@run_by(play, given=3)
+async def test_i13_a_machine_after_another_failed(world, controller, person) -> None:
     """The first one was deleted."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        use(world, "", "p")
-        await claim(controller, pool, "a")
-        await delete(controller, "a")
-        await claim(controller, pool, "b")
-        world.check()
-
-    play(story)
+    pool = await node_pool(person, ONE)
+    use(world, "", "p")
+    await claim(controller, pool, "a")
+    await delete(controller, "a")
+    await claim(controller, pool, "b")
+    world.check()
 
 
 async def in_vain(controller, world, pool, *names, bought_for=""):
@@ -183,38 +157,32 @@ def test_i17_a_third_machine_for_one_pod(stated) -> None:
         await in_vain(controller, world, pool, "a", "b", "c", bought_for=uid)
 
     one = r"I17 violated.*claim c was bought for pod \S+ after a and b, which became Ready and which no pod uses"
-    breaks(one if stated else r"I17 violated.*claim c was bought after 2 machines that no pod uses, for 1 pods", story)
+    breaks(story, one if stated else r"I17 violated.*claim c was bought after 2 machines that no pod uses, for 1 pods")
 
 
-def test_i17_a_machine_after_the_nodepool_was_annotated() -> None:
+@run_by(play, given=3)
+async def test_i17_a_machine_after_the_nodepool_was_annotated(world, controller, person) -> None:
     """A user states with the annotation that the cause is gone."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        use(world, "", "p")
-        uid = world.store.get("pods", "p", "default")["metadata"]["uid"]
-        await in_vain(controller, world, pool, "a", "b", bought_for=uid)
-        again = {"metadata": {"annotations": {labels.RETRY: "1"}}}
-        await person.kube("PATCH", f"{NODE_POOLS}/gpu", again)
-        await in_vain(controller, world, pool, "c", bought_for=uid)
-        world.check()
-
-    play(story)
+    pool = await node_pool(person, ONE)
+    use(world, "", "p")
+    uid = world.store.get("pods", "p", "default")["metadata"]["uid"]
+    await in_vain(controller, world, pool, "a", "b", bought_for=uid)
+    again = {"metadata": {"annotations": {labels.RETRY: "1"}}}
+    await person.kube("PATCH", f"{NODE_POOLS}/gpu", again)
+    await in_vain(controller, world, pool, "c", bought_for=uid)
+    world.check()
 
 
-def test_i17_counts_each_pod() -> None:
+@run_by(play, given=3)
+async def test_i17_counts_each_pod(world, controller, person) -> None:
     """Two machines in vain for one pod do not concern another one."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        use(world, "", "p")
-        use(world, "", "q")
-        uids = [world.store.get("pods", name, "default")["metadata"]["uid"] for name in ("p", "q")]
-        await in_vain(controller, world, pool, "a", "b", bought_for=uids[0])
-        await in_vain(controller, world, pool, "c", "d", bought_for=uids[1])
-        world.check()
-
-    play(story)
+    pool = await node_pool(person, ONE)
+    use(world, "", "p")
+    use(world, "", "q")
+    uids = [world.store.get("pods", name, "default")["metadata"]["uid"] for name in ("p", "q")]
+    await in_vain(controller, world, pool, "a", "b", bought_for=uids[0])
+    await in_vain(controller, world, pool, "c", "d", bought_for=uids[1])
+    world.check()
 
 
 # EPOCH is a Sunday at noon.

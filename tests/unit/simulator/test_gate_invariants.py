@@ -7,6 +7,7 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.api.time import rfc3339, shifted
+from tests.stories import run_by
 
 from .histories import EPOCH, ONE, breaks, conditions, delete, machine, node_pool, play, use
 
@@ -55,7 +56,7 @@ def test_i18_a_machine_whose_pods_run(owner: str, reason: str, gpus: tuple[str, 
     if permitted:
         play(story)
     else:
-        breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
+        breaks(story, r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs")
 
 
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
@@ -69,17 +70,14 @@ GPU = {"limits": {"nvidia.com/gpu": "1"}}
     ],
     ids=["claim", "sidecar"],
 )
-def test_i18_a_pod_whose_container_requests_no_gpu(spec: dict[str, Any]) -> None:
+@run_by(breaks, given=3, match=r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs")
+async def test_i18_a_pod_whose_container_requests_no_gpu(world, controller, person, spec: dict[str, Any]) -> None:
     """It has GPUs by a ResourceClaim, or in a sidecar."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        _, node = await machine(world, controller, person, pool, "a")
-        use(world, node, containers=[{"name": "main", "image": "train"}], **spec)
-        await asyncio.sleep(30)
-        await delete(controller, "a")
-
-    breaks(r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs", story)
+    pool = await node_pool(person, ONE)
+    _, node = await machine(world, controller, person, pool, "a")
+    use(world, node, containers=[{"name": "main", "image": "train"}], **spec)
+    await asyncio.sleep(30)
+    await delete(controller, "a")
 
 
 @pytest.mark.parametrize("mark", [labels.CORDONED_AT, labels.REJECTS_PODS])
@@ -99,18 +97,15 @@ def test_i20_a_cordon_without_a_cause(cause: bool, mark: str) -> None:
     if cause:
         play(story)
     else:
-        breaks(r"I20 violated.*Node .* is cordoned by the controller without a cause", story)
+        breaks(story, r"I20 violated.*Node .* is cordoned by the controller without a cause")
 
 
-def test_i20_a_node_that_is_released() -> None:
+@run_by(play, given=3)
+async def test_i20_a_node_that_is_released(world, controller, person) -> None:
     """Its annotation stays, so that older rejections do not count again; others may have cordoned it since."""
-
-    async def story(world, controller, person) -> None:
-        pool = await node_pool(person, ONE)
-        _, node = await machine(world, controller, person, pool, "a")
-        note = {"metadata": {"annotations": {labels.REJECTS_PODS: f"released {rfc3339(_now())}"}}}
-        await controller.kube("PATCH", f"/api/v1/nodes/{node}", note)
-        await person.kube("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
-        world.invariants.check_quiescent()
-
-    play(story)
+    pool = await node_pool(person, ONE)
+    _, node = await machine(world, controller, person, pool, "a")
+    note = {"metadata": {"annotations": {labels.REJECTS_PODS: f"released {rfc3339(_now())}"}}}
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", note)
+    await person.kube("PATCH", f"/api/v1/nodes/{node}", {"spec": {"unschedulable": True}})
+    world.invariants.check_quiescent()

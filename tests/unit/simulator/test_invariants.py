@@ -26,19 +26,16 @@ async def machine(world, controller, name="gpu1"):
     return meta["uid"], node
 
 
-def test_i1_a_pool_without_a_claim_may_not_stay() -> None:
+@run_by(breaks, given=3, match=r"I1 violated at 7.*pool gpu1 has had no claim for 6", gc_bound_seconds=600)
+async def test_i1_a_pool_without_a_claim_may_not_stay(world, controller, person) -> None:
     """A marked pool without a claim is a leak once the bound has passed, and not before."""
-
-    async def story(world, controller, person) -> None:
-        await machine(world, controller)
-        await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-        await person.kube("DELETE", f"{CLAIMS}/gpu1")
-        await asyncio.sleep(590)
-        world.check()
-        await asyncio.sleep(20)
-        world.check()
-
-    breaks(r"I1 violated at 7.*pool gpu1 has had no claim for 6", story, gc_bound_seconds=600)
+    await machine(world, controller)
+    await person.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
+    await person.kube("DELETE", f"{CLAIMS}/gpu1")
+    await asyncio.sleep(590)
+    world.check()
+    await asyncio.sleep(20)
+    world.check()
 
 
 @run_by(play, given=3, gc_bound_seconds=600)
@@ -55,37 +52,28 @@ async def test_i1_the_bound_counts_from_the_end_of_the_clusters_operation(world,
     await asyncio.sleep(300)
 
 
-def test_i1_a_quiescent_world_has_no_orphan() -> None:
+@run_by(breaks, given=3, match="I1 violated.*after convergence, pool gpu1")
+async def test_i1_a_quiescent_world_has_no_orphan(world, controller, person) -> None:
     """Even a recent orphan is a violation then."""
-
-    async def story(world, controller, person) -> None:
-        await controller.pool("00000000-0000-0000-0000-00000000dead")
-        world.invariants.check_quiescent()
-
-    breaks("I1 violated.*after convergence, pool gpu1", story)
+    await controller.pool("00000000-0000-0000-0000-00000000dead")
+    world.invariants.check_quiescent()
 
 
-def test_i2_the_node_waits_for_the_pool() -> None:
+@run_by(breaks, given=3, match=r"I2 violated.*Node aks-gpu1-\S+ was released while its pool gpu1 \(Succeeded\) exists")
+async def test_i2_the_node_waits_for_the_pool(world, controller, person) -> None:
     """Removing our finalizer from a Node while its pool exists violates the order."""
-
-    async def story(world, controller, person) -> None:
-        _, node = await machine(world, controller)
-        await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
-
-    breaks(r"I2 violated.*Node aks-gpu1-\S+ was released while its pool gpu1 \(Succeeded\) exists", story)
+    _, node = await machine(world, controller)
+    await controller.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
 
 
-def test_i2_the_claim_waits_for_the_node() -> None:
+@run_by(breaks, given=3, match="I2 violated.*claim gpu1 was released while its Node")
+async def test_i2_the_claim_waits_for_the_node(world, controller, person) -> None:
     """Removing our finalizer from a claim while its Node exists violates the order, although the pool is gone."""
-
-    async def story(world, controller, person) -> None:
-        await machine(world, controller)
-        await person.kube("DELETE", f"{CLAIMS}/gpu1")
-        await controller.arm("DELETE", "gpu1")
-        await asyncio.sleep(200)
-        await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
-
-    breaks("I2 violated.*claim gpu1 was released while its Node", story)
+    await machine(world, controller)
+    await person.kube("DELETE", f"{CLAIMS}/gpu1")
+    await controller.arm("DELETE", "gpu1")
+    await asyncio.sleep(200)
+    await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
 
 
 @run_by(play, given=3)
@@ -111,39 +99,30 @@ async def test_the_correct_order_is_no_violation(world, controller, person) -> N
     world.invariants.check_quiescent()
 
 
-def test_i3_one_claim_one_pool() -> None:
+@run_by(breaks, given=3, match="I3 violated.*has 2 pools: gpu1, other")
+async def test_i3_one_claim_one_pool(world, controller, person) -> None:
     """Two pools for one claim's UID are a violation, whatever their names."""
-
-    async def story(_world, controller, person) -> None:
-        meta = await controller.claim()
-        await controller.pool(meta["uid"], "gpu1")
-        await controller.pool(meta["uid"], "other")
-
-    breaks("I3 violated.*has 2 pools: gpu1, other", story)
+    meta = await controller.claim()
+    await controller.pool(meta["uid"], "gpu1")
+    await controller.pool(meta["uid"], "other")
 
 
-def test_i4_foreign_pools_are_not_touched() -> None:
+@run_by(breaks, given=3, match="I4 violated.*ctl changed pool theirs, which is not ours")
+async def test_i4_foreign_pools_are_not_touched(world, controller, person) -> None:
     """An accepted DELETE of a foreign pool is a violation; a rejected one is not."""
-
-    async def story(world, controller, person) -> None:
-        with pytest.raises(AssertionError, match="at least one system"):
-            await controller.arm("DELETE", "system")
-        world.check()
-        await controller.arm("DELETE", "theirs")
-
-    breaks("I4 violated.*ctl changed pool theirs, which is not ours", story)
+    with pytest.raises(AssertionError, match="at least one system"):
+        await controller.arm("DELETE", "system")
+    world.check()
+    await controller.arm("DELETE", "theirs")
 
 
-def test_i4_a_pool_of_another_claim_is_not_taken_over() -> None:
+@run_by(breaks, given=3, match="I4 violated.*changed the owner of pool gpu1, claim")
+async def test_i4_a_pool_of_another_claim_is_not_taken_over(world, controller, person) -> None:
     """A PUT that puts one claim's mark over another's is a violation."""
-
-    async def story(_world, controller, person) -> None:
-        meta = await controller.claim()
-        await controller.pool(meta["uid"])
-        await asyncio.sleep(70)
-        await controller.pool("00000000-0000-0000-0000-00000000beef")
-
-    breaks("I4 violated.*changed the owner of pool gpu1, claim", story)
+    meta = await controller.claim()
+    await controller.pool(meta["uid"])
+    await asyncio.sleep(70)
+    await controller.pool("00000000-0000-0000-0000-00000000beef")
 
 
 def test_i4_foreign_nodes_are_not_touched() -> None:
@@ -164,8 +143,8 @@ def test_i4_foreign_nodes_are_not_touched() -> None:
         eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
         await controller.kube("POST", f"{pods}/web/eviction", eviction)
 
-    breaks("I4 violated.*changed Node aks-theirs", label)
-    breaks("I4 violated.*evicted Pod web from Node aks-theirs", evict)
+    breaks(label, "I4 violated.*changed Node aks-theirs")
+    breaks(evict, "I4 violated.*evicted Pod web from Node aks-theirs")
 
 
 def test_i5_writes_must_end() -> None:
@@ -200,20 +179,20 @@ def test_i6_only_the_leader_writes() -> None:
             await Caller(session).lease("two")
             await controller.claim()
 
-    async def lapsed(_world, controller, person) -> None:
+    async def lapsed(world, controller, person) -> None:
         await controller.lease("one", seconds=15)
         await controller.claim("first")
         await asyncio.sleep(16)
         await controller.claim("second")
 
-    async def released(_world, controller, person) -> None:
+    async def released(world, controller, person) -> None:
         await controller.lease("one")
         await controller.lease("")
         await controller.claim()
 
-    breaks("I6 violated.*ctl wrote while ctl2 held the lease", other)
-    breaks(r"I6 violated.*ctl wrote 1\.\d+ s after its lease had expired.*POST nodeclaims", lapsed)
-    breaks("I6 violated.*ctl wrote while no process held the lease", released)
+    breaks(other, "I6 violated.*ctl wrote while ctl2 held the lease")
+    breaks(lapsed, r"I6 violated.*ctl wrote 1\.\d+ s after its lease had expired.*POST nodeclaims")
+    breaks(released, "I6 violated.*ctl wrote while no process held the lease")
 
 
 @run_by(play, given=3)
@@ -242,7 +221,7 @@ def test_i7_what_is_healthy_is_not_deleted(what) -> None:
         _, node = await machine(world, controller)
         await deed(controller, node)
 
-    breaks(f"I7 violated.*ctl {words}", story)
+    breaks(story, f"I7 violated.*ctl {words}")
 
 
 @pytest.mark.parametrize("what", DEEDS)
@@ -264,16 +243,13 @@ async def test_i7_a_machine_that_is_no_longer_ready_may_be_deleted(world, contro
     await deed(controller, node)
 
 
-def test_i7_a_machine_that_is_being_created_is_healthy() -> None:
+@run_by(breaks, given=3, match="I7 violated.*deleted pool gpu1 of a healthy claim")
+async def test_i7_a_machine_that_is_being_created_is_healthy(world, controller, person) -> None:
     """A pool that is being created is protected like one that runs."""
-
-    async def story(world, controller, person) -> None:
-        meta = await controller.claim()
-        await controller.pool(meta["uid"])
-        world.cloud.configure(delete_preempts=True)
-        await controller.arm("DELETE", "gpu1")
-
-    breaks("I7 violated.*deleted pool gpu1 of a healthy claim", story)
+    meta = await controller.claim()
+    await controller.pool(meta["uid"])
+    world.cloud.configure(delete_preempts=True)
+    await controller.arm("DELETE", "gpu1")
 
 
 @run_by(play, given=3)
@@ -286,17 +262,14 @@ async def test_i7_a_failed_pool_may_be_deleted(world, controller, person) -> Non
     await controller.arm("DELETE", "gpu1")
 
 
-def test_i11_a_deadline_is_stated_once() -> None:
+@run_by(breaks, given=3, match="I11 violated.*Launched of claim gpu1 states its deadline repeatedly")
+async def test_i11_a_deadline_is_stated_once(world, controller, person) -> None:
     """A condition that takes its last message as its cause would repeat the end of it."""
-
-    async def story(world, controller, person) -> None:
-        await controller.claim()
-        message = "it waits; overdue: over 5 min; overdue: over 5 min"
-        launched = {"type": "Launched", "status": "Unknown", "reason": "Creating", "message": message}
-        body = {"status": {"conditions": [{**launched, "lastTransitionTime": "2026-03-01T12:00:00Z"}]}}
-        await controller.kube("PATCH", f"{CLAIMS}/gpu1/status", body)
-
-    breaks("I11 violated.*Launched of claim gpu1 states its deadline repeatedly", story)
+    await controller.claim()
+    message = "it waits; overdue: over 5 min; overdue: over 5 min"
+    launched = {"type": "Launched", "status": "Unknown", "reason": "Creating", "message": message}
+    body = {"status": {"conditions": [{**launched, "lastTransitionTime": "2026-03-01T12:00:00Z"}]}}
+    await controller.kube("PATCH", f"{CLAIMS}/gpu1/status", body)
 
 
 def test_legacy_pools_are_ours_by_their_creation_label() -> None:
@@ -316,7 +289,7 @@ def test_legacy_pools_are_ours_by_their_creation_label() -> None:
         world.cloud.seed_pool("gpu1", nodeLabels=stamp)
         await controller.arm("DELETE", "gpu1")
 
-    breaks("I7 violated", story)
+    breaks(story, "I7 violated")
     play(other_claim)
 
 

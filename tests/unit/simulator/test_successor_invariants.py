@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from provisioner.simulator.nodes.machine import NodeSettings
+from tests.stories import run_by
 
 from .histories import breaks, conditions, delete, machine, node_of, node_pool, play
 
@@ -71,14 +72,11 @@ async def waits(world, name="p2", **spec) -> None:
 LOST = r"I19 violated.*pod p2 is pending for \d+ s, because claim a was deleted"
 
 
-def test_a_pod_that_finds_no_place() -> None:
+@run_by(breaks, given=3, match=LOST)
+async def test_a_pod_that_finds_no_place(world, controller, person) -> None:
     """The other Node does not take it."""
-
-    async def story(world, controller, person) -> None:
-        await moved(world, controller, person, nodeSelector=NOWHERE)
-        await waits(world)
-
-    breaks(LOST, story)
+    await moved(world, controller, person, nodeSelector=NOWHERE)
+    await waits(world)
 
 
 @pytest.mark.parametrize(
@@ -91,37 +89,33 @@ def test_a_pod_that_finds_no_place() -> None:
     ],
 )
 @pytest.mark.parametrize("when", ["before", "after"])
-def test_another_pod_that_does_not_take_the_place(when: str, name: str, other: dict[str, Any]) -> None:
+@run_by(breaks, given=3, match=LOST)
+async def test_another_pod_that_does_not_take_the_place(
+    world, controller, person, *, when: str, name: str, other: dict[str, Any]
+) -> None:
     """It is no excuse, whether it comes before the command or after the eviction."""
-
-    async def story(world, controller, person) -> None:
-        node = await drifted(world, controller, person)
-        run(world, node=node, nodeSelector=NOWHERE)
-        await asyncio.sleep(60)
-        if when == "before":
-            run(world, "q", owner="other", **other)
-            await asyncio.sleep(5)
-        await delete(controller, "a")
-        await evict(controller, world)
-        if when == "after":
-            run(world, "q", owner="other", **other)
-        await waits(world)
-
-    breaks(LOST, story)
+    node = await drifted(world, controller, person)
+    run(world, node=node, nodeSelector=NOWHERE)
+    await asyncio.sleep(60)
+    if when == "before":
+        run(world, "q", owner="other", **other)
+        await asyncio.sleep(5)
+    await delete(controller, "a")
+    await evict(controller, world)
+    if when == "after":
+        run(world, "q", owner="other", **other)
+    await waits(world)
 
 
-def test_a_pod_whose_last_one_ends_late() -> None:
+@run_by(breaks, given=3, match=LOST, nodes=NodeSettings(pod_stop_seconds=580))
+async def test_a_pod_whose_last_one_ends_late(world, controller, person) -> None:
     """A StatefulSet creates the next pod when the last one has ended, at most its grace period after the eviction."""
-
-    async def story(world, controller, person) -> None:
-        node = await drifted(world, controller, person)
-        run(world, node=node, kind="StatefulSet", nodeSelector=NOWHERE, terminationGracePeriodSeconds=600)
-        await asyncio.sleep(60)
-        await delete(controller, "a")
-        await evict(controller, world, seconds=590)
-        await waits(world, kind="StatefulSet", terminationGracePeriodSeconds=600)
-
-    breaks(LOST, story, nodes=NodeSettings(pod_stop_seconds=580))
+    node = await drifted(world, controller, person)
+    run(world, node=node, kind="StatefulSet", nodeSelector=NOWHERE, terminationGracePeriodSeconds=600)
+    await asyncio.sleep(60)
+    await delete(controller, "a")
+    await evict(controller, world, seconds=590)
+    await waits(world, kind="StatefulSet", terminationGracePeriodSeconds=600)
 
 
 @pytest.mark.parametrize(
@@ -147,52 +141,49 @@ def test_a_pod_whose_last_one_ends_late() -> None:
         "it is gone again",
     ],
 )
-def test_i19_is_kept(case: str) -> None:
+@run_by(play, given=3)
+async def test_i19_is_kept(world, controller, person, case: str) -> None:
     """The pod is bound in time, or its waiting has another cause."""
-
-    async def story(world, controller, person) -> None:
-        node = await drifted(world, controller, person, **({"expireAfter": "30s"} if "expired" in case else {}))
-        place = f"/api/v1/nodes/{node_of(world, 'b')}"
-        mine = {} if case == "it finds a place" else {"nodeSelector": NOWHERE}
-        run(world, node=node, **mine)
-        await asyncio.sleep(60)
-        if case == "the machine was broken":
-            world.nodes.set_ready(node, False)
-        if case == "another pod takes the vCPUs just before":
-            run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "3"})
-            await asyncio.sleep(5)
-        await delete(person if case == "a user deleted the claim" else controller, "a")
-        await evict(person if case == "a user evicted the pod" else controller, world)
-        if case == "its owner waited":
-            await asyncio.sleep(200)
-        if case == "another pod takes the GPU in between":
+    node = await drifted(world, controller, person, **({"expireAfter": "30s"} if "expired" in case else {}))
+    place = f"/api/v1/nodes/{node_of(world, 'b')}"
+    mine = {} if case == "it finds a place" else {"nodeSelector": NOWHERE}
+    run(world, node=node, **mine)
+    await asyncio.sleep(60)
+    if case == "the machine was broken":
+        world.nodes.set_ready(node, False)
+    if case == "another pod takes the vCPUs just before":
+        run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "3"})
+        await asyncio.sleep(5)
+    await delete(person if case == "a user deleted the claim" else controller, "a")
+    await evict(person if case == "a user evicted the pod" else controller, world)
+    if case == "its owner waited":
+        await asyncio.sleep(200)
+    if case == "another pod takes the GPU in between":
+        run(world, "q", owner="other", nodeSelector=PLACE)
+        await asyncio.sleep(5)
+    template = {"nodeSelector": {"other": "Node"}} if case == "its owner has another template" else mine
+    run(world, "p2", **template)
+    await asyncio.sleep(30)
+    match case:
+        case "another pod takes the GPU":
             run(world, "q", owner="other", nodeSelector=PLACE)
-            await asyncio.sleep(5)
-        template = {"nodeSelector": {"other": "Node"}} if case == "its owner has another template" else mine
-        run(world, "p2", **template)
-        await asyncio.sleep(30)
-        match case:
-            case "another pod takes the GPU":
-                run(world, "q", owner="other", nodeSelector=PLACE)
-            case "another pod takes the vCPUs":
-                run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "3"})
-            case "another pod may keep it off the Node":
-                terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]
-                apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
-                run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "100m"}, affinity=apart)
-            case "the place is lost":
-                world.nodes.set_ready(node_of(world, "b"), None)
-            case "the place is cordoned":
-                await person.kube("PATCH", place, {"spec": {"unschedulable": True}})
-            case "the place is tainted":
-                await person.kube("PATCH", place, {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
-            case "the place has another label":
-                await person.kube("PATCH", place, {"metadata": {"labels": {"agentpool": "c"}}})
-            case "the place offers less":
-                world.nodes.set_unhealthy_gpus(node_of(world, "b"), 1)
-            case "it is gone again":
-                world.store.delete("pods", "p2", "default", grace=0)
-        await asyncio.sleep(100)
-        world.check()
-
-    play(story)
+        case "another pod takes the vCPUs":
+            run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "3"})
+        case "another pod may keep it off the Node":
+            terms = [{"topologyKey": "kubernetes.io/hostname", "labelSelector": {"matchLabels": {"app": "web"}}}]
+            apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": terms}}
+            run(world, "q", owner="other", nodeSelector=PLACE, requests={"cpu": "100m"}, affinity=apart)
+        case "the place is lost":
+            world.nodes.set_ready(node_of(world, "b"), None)
+        case "the place is cordoned":
+            await person.kube("PATCH", place, {"spec": {"unschedulable": True}})
+        case "the place is tainted":
+            await person.kube("PATCH", place, {"spec": {"taints": [{"key": "mine", "effect": "NoSchedule"}]}})
+        case "the place has another label":
+            await person.kube("PATCH", place, {"metadata": {"labels": {"agentpool": "c"}}})
+        case "the place offers less":
+            world.nodes.set_unhealthy_gpus(node_of(world, "b"), 1)
+        case "it is gone again":
+            world.store.delete("pods", "p2", "default", grace=0)
+    await asyncio.sleep(100)
+    world.check()

@@ -10,7 +10,7 @@ from provisioner.cli.commands.refusal import Refused
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.commands import WHO, values
-from tests.world.harness import Sim, simulate, simulated
+from tests.world.harness import Sim, simulated
 
 CLIENT = "11111111-1111-1111-1111-111111111111"
 IMAGE = ("--image", "registry.example/ours")
@@ -53,23 +53,20 @@ async def test_values_in_json(sim: Sim) -> None:
     assert as_json.err == written.err
 
 
-def test_a_cluster_that_issues_no_tokens_is_reported() -> None:
+@simulated()
+async def test_a_cluster_that_issues_no_tokens_is_reported(sim: Sim) -> None:
     """What is missing, and the one command for it; the values are written all the same."""
-
-    async def story(sim: Sim) -> None:
-        changed(sim, oidc_issuer=False, workload_identity=False)
-        ended = await values(sim)
-        assert ended.code == 0
-        assert yaml.safe_load(ended.out)["workloadIdentity"]["clientId"] == ""
-        assert (
-            "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, which its Pods need to get"
-            " a token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
-            " --enable-workload-identity\n"
-        ) in ended.err
-        assert "unknown: identity gpu-provisioner not found in resource group rg\n    az identity create" in ended.err
-        assert "--issuer OIDC_ISSUER" in ended.err
-
-    simulate(story)
+    changed(sim, oidc_issuer=False, workload_identity=False)
+    ended = await values(sim)
+    assert ended.code == 0
+    assert yaml.safe_load(ended.out)["workloadIdentity"]["clientId"] == ""
+    assert (
+        "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, which its Pods need to get"
+        " a token\n    az aks update --resource-group rg --name aks --enable-oidc-issuer"
+        " --enable-workload-identity\n"
+    ) in ended.err
+    assert "unknown: identity gpu-provisioner not found in resource group rg\n    az identity create" in ended.err
+    assert "--issuer OIDC_ISSUER" in ended.err
 
 
 @simulated()

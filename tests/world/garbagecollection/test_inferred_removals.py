@@ -20,7 +20,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulate, simulated
+from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulated
 from tests.world.main_job import NAME, ready
 from tests.world.transcript import (
     CLAIMS,
@@ -191,27 +191,23 @@ async def test_a_claim_restored_with_its_annotation_never_loses_its_node(sim: Si
     await sim.settled(quiet_seconds=70)
 
 
-def test_a_living_claims_uid_is_not_adopted() -> None:
+@simulated(azure=FAST)
+async def test_a_living_claims_uid_is_not_adopted(sim: Sim) -> None:
     """An adoption of an existing claim's UID is refused, reported on the claim, and creates no machine."""
-
-    async def story(sim: Sim) -> None:
-        await sim.start_controller()
-        living = await ready(sim)
-        made = node_claim("thief")
-        made["metadata"]["annotations"] = {labels.ADOPT: living}
-        await sim.apply(made)
-        await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is reported")
-        assert claim_condition(sim, "Launched", "thief")[2] == (
-            f'cannot adopt: claim {NAME} is there and has UID "{living}"; correct or remove the annotation'
-            f" {labels.ADOPT}"
-        )
-        await asyncio.sleep(10 * MINUTE)
-        assert not pool_calls(sim, "PUT", "thief")
-        assert sim.condition(NAME, "Ready") == "True"
-        sim.store.patch(CLAIMS, "thief", {"metadata": {"annotations": None}})
-        await sim.until(lambda: sim.condition("thief", "Ready") == "True", 10 * MINUTE, "without it, it is served")
-
-    simulate(story, azure=FAST)
+    await sim.start_controller()
+    living = await ready(sim)
+    made = node_claim("thief")
+    made["metadata"]["annotations"] = {labels.ADOPT: living}
+    await sim.apply(made)
+    await sim.until(lambda: claim_condition(sim, "Launched", "thief")[1] == "AdoptionRefused", 30, "it is reported")
+    assert claim_condition(sim, "Launched", "thief")[2] == (
+        f'cannot adopt: claim {NAME} is there and has UID "{living}"; correct or remove the annotation {labels.ADOPT}'
+    )
+    await asyncio.sleep(10 * MINUTE)
+    assert not pool_calls(sim, "PUT", "thief")
+    assert sim.condition(NAME, "Ready") == "True"
+    sim.store.patch(CLAIMS, "thief", {"metadata": {"annotations": None}})
+    await sim.until(lambda: sim.condition("thief", "Ready") == "True", 10 * MINUTE, "without it, it is served")
 
 
 # d), e) the CRD is deleted, and installed again

@@ -11,7 +11,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.claims import ready
 from tests.world.commands import check
-from tests.world.harness import SIZE, Json, Sim, node_claim, simulate, simulated
+from tests.world.harness import SIZE, Json, Sim, node_claim, simulated
 from tests.world.transcript import FAST, MINUTE, pool_calls
 
 from .common import NO_BOUND, deletes
@@ -90,22 +90,19 @@ async def test_an_orphan_waits_for_a_node_that_proves_the_cluster(sim: Sim) -> N
 
 
 @pytest.mark.parametrize("beside", ["", "azure-arc://hybrid/1", of_group(OTHER)], ids=["none", "hybrid", "other group"])
-def test_other_nodes_do_not_stop_it(beside: str) -> None:
+@simulated(azure=replace(FAST))
+async def test_other_nodes_do_not_stop_it(sim: Sim, beside: str) -> None:
     """A cluster without Nodes, or with hybrid Nodes and machines of other groups beside those of AKS, is served."""
-
-    async def story(sim: Sim) -> None:
-        if beside:
-            settings = sim.cloud.settings
-            group = f"/subscriptions/{settings.subscription}/resourceGroups/{settings.machine_group.lower()}"
-            system_node(sim, of_group(f"{group}/providers/Microsoft.Compute/virtualMachineScaleSets"))
-            system_node(sim, beside, 1)
-        await sim.start_controller()
-        await sim.apply(node_claim("ws2"))
-        await ready(sim, "ws2")
-        await sim.delete_claim("ws2")
-        await sim.until(lambda: sim.claim("ws2") is None, 20 * MINUTE, "the claim is gone")
-
-    simulate(story, azure=replace(FAST))
+    if beside:
+        settings = sim.cloud.settings
+        group = f"/subscriptions/{settings.subscription}/resourceGroups/{settings.machine_group.lower()}"
+        system_node(sim, of_group(f"{group}/providers/Microsoft.Compute/virtualMachineScaleSets"))
+        system_node(sim, beside, 1)
+    await sim.start_controller()
+    await sim.apply(node_claim("ws2"))
+    await ready(sim, "ws2")
+    await sim.delete_claim("ws2")
+    await sim.until(lambda: sim.claim("ws2") is None, 20 * MINUTE, "the claim is gone")
 
 
 @simulated(azure=FAST, foreign_pools=())
@@ -130,19 +127,16 @@ async def test_check_confirms_the_cluster(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("times", [1, 3])
-def test_a_cluster_that_cannot_be_read_is_not_taken_for_this_one(times: int) -> None:
+@simulated(azure=replace(FAST), foreign_pools=())
+async def test_a_cluster_that_cannot_be_read_is_not_taken_for_this_one(sim: Sim, times: int) -> None:
     """Until the managed cluster is read once, nothing is created or released; without a failure it is another one."""
-
-    async def story(sim: Sim) -> None:
-        system_node(sim, of_group(OTHER))
-        sim.cloud.faults.append(Fault(verb="CLUSTER", times=times, answer=errors.gateway(503, "Unavailable", "busy")))
-        await sim.start_controller()
-        await sim.apply(node_claim("ws2"))
-        await asyncio.sleep(5 * MINUTE)
-        assert not pool_calls(sim, "PUT", name=None)
-        assert launched(sim)["reason"] == "WrongCluster"
-
-    simulate(story, azure=replace(FAST), foreign_pools=())
+    system_node(sim, of_group(OTHER))
+    sim.cloud.faults.append(Fault(verb="CLUSTER", times=times, answer=errors.gateway(503, "Unavailable", "busy")))
+    await sim.start_controller()
+    await sim.apply(node_claim("ws2"))
+    await asyncio.sleep(5 * MINUTE)
+    assert not pool_calls(sim, "PUT", name=None)
+    assert launched(sim)["reason"] == "WrongCluster"
 
 
 @simulated(azure=FAST)

@@ -12,7 +12,7 @@ from provisioner.api.repair_policy import RepairPolicy
 from provisioner.simulator import gate_invariants
 from tests.world import harness
 from tests.world.garbagecollection.common import one
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME
 from tests.world.nodeclaim.common import HEALTHY, rule, start
 from tests.world.transcript import FAST, MINUTE, node_name
@@ -30,51 +30,42 @@ async def succeeded(sim: Sim, monkeypatch: pytest.MonkeyPatch, ahead: timedelta 
     await sim.start_controller("ctl1", **options)
 
 
-def test_a_machine_without_a_node(monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated(azure=FAST)
+async def test_a_machine_without_a_node(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its pool has run for nine minutes; it is replaced once the new leader has watched it for half of 15 min."""
-
-    async def story(sim: Sim) -> None:
-        sim.nodes.never_register(NAME)
-        await sim.start_controller()
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 400, "its pool runs")
-        await asyncio.sleep(9 * MINUTE)
-        await succeeded(sim, monkeypatch)
-        await asyncio.sleep(7 * MINUTE)
-        assert not deleted(sim)
-        await sim.until(lambda: deleted(sim), 3 * MINUTE, "it is replaced")
-
-    simulate(story, azure=FAST)
+    sim.nodes.never_register(NAME)
+    await sim.start_controller()
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: sim.condition(NAME, "Launched") == "True", 400, "its pool runs")
+    await asyncio.sleep(9 * MINUTE)
+    await succeeded(sim, monkeypatch)
+    await asyncio.sleep(7 * MINUTE)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 3 * MINUTE, "it is replaced")
 
 
-def test_a_node_that_is_not_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated(azure=FAST)
+async def test_a_node_that_is_not_ready(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is replaced once the new leader has watched it for half of 10 min."""
-
-    async def story(sim: Sim) -> None:
-        await one(sim)
-        sim.nodes.set_ready(node_name(sim), None)
-        await asyncio.sleep(MINUTE)
-        await succeeded(sim, monkeypatch)
-        await asyncio.sleep(4 * MINUTE)
-        assert not deleted(sim)
-        await sim.until(lambda: deleted(sim), 8 * MINUTE, "it is replaced")
-
-    simulate(story, azure=FAST)
+    await one(sim)
+    sim.nodes.set_ready(node_name(sim), None)
+    await asyncio.sleep(MINUTE)
+    await succeeded(sim, monkeypatch)
+    await asyncio.sleep(4 * MINUTE)
+    assert not deleted(sim)
+    await sim.until(lambda: deleted(sim), 8 * MINUTE, "it is replaced")
 
 
-def test_a_readiness_rule_with_replace(monkeypatch: pytest.MonkeyPatch) -> None:
+@simulated()
+async def test_a_readiness_rule_with_replace(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its timeout is half an hour, of which the new leader watches at least a half."""
-
-    async def story(sim: Sim) -> None:
-        await start(sim, rule(HEALTHY, onTimeout="Replace", timeoutSeconds=1800))
-        await sim.until(lambda: sim.condition("gpu1", "Registered") == "True", 600, "it is registered")
-        await asyncio.sleep(16 * MINUTE)
-        await succeeded(sim, monkeypatch)
-        await asyncio.sleep(14 * MINUTE)
-        assert not deleted(sim, "gpu1")
-        await sim.until(lambda: deleted(sim, "gpu1"), 4 * MINUTE, "it is replaced")
-
-    simulate(story)
+    await start(sim, rule(HEALTHY, onTimeout="Replace", timeoutSeconds=1800))
+    await sim.until(lambda: sim.condition("gpu1", "Registered") == "True", 600, "it is registered")
+    await asyncio.sleep(16 * MINUTE)
+    await succeeded(sim, monkeypatch)
+    await asyncio.sleep(14 * MINUTE)
+    assert not deleted(sim, "gpu1")
+    await sim.until(lambda: deleted(sim, "gpu1"), 4 * MINUTE, "it is replaced")
 
 
 # Whose clock, how far ahead, and the minutes after that in which the pods are waited for at least.

@@ -574,33 +574,30 @@ async def test_a_pool_without_a_node_is_reported_and_can_be_deleted(sim: Sim) ->
 
 
 @pytest.mark.parametrize("end", ["scaled back", "deleted"])
-def test_a_pool_that_comes_with_two_nodes_takes_neither(end: str) -> None:
+@simulated()
+async def test_a_pool_that_comes_with_two_nodes_takes_neither(sim: Sim, end: str) -> None:
     """With two Nodes the claim names both and the command, and registers the one that remains."""
-
-    async def story(sim: Sim) -> None:
-        sim.nodes.two_nodes(NAME)
-        await sim.start_controller(elect=False)
-        await sim.apply(node_claim(NAME))
-        await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "there are two Nodes")
-        both = ", ".join(sorted(node_names(sim)))
-        await asyncio.sleep(10 * MINUTE)
-        reported = condition(sim.claim(NAME), "Registered")
-        assert (reported["status"], reported["reason"]) == ("False", "MultipleNodesFound")
-        assert reported["message"] == (
-            f"Invariant violated, matched multiple nodes: {both}; az aks nodepool scale --name gpu1 --node-count 1,"
-            " or delete this claim"
-        )
-        assert not sim.claim(NAME)["status"].get("nodeName")
-        assert len(sim.nodes_of(NAME)) == 2
-        if end == "scaled back":
-            scale(sim, 2)
-            await asyncio.sleep(2 * MINUTE)
-            scale(sim, 1)
-            await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "one of them is gone")
-            await ready(sim, NAME)
-            assert sim.claim(NAME)["status"]["nodeName"] == node_names(sim)[0]
-        await removed(sim, NAME)
-        assert node_names(sim) == []
-        await sim.settled()
-
-    simulate(story)
+    sim.nodes.two_nodes(NAME)
+    await sim.start_controller(elect=False)
+    await sim.apply(node_claim(NAME))
+    await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "there are two Nodes")
+    both = ", ".join(sorted(node_names(sim)))
+    await asyncio.sleep(10 * MINUTE)
+    reported = condition(sim.claim(NAME), "Registered")
+    assert (reported["status"], reported["reason"]) == ("False", "MultipleNodesFound")
+    assert reported["message"] == (
+        f"Invariant violated, matched multiple nodes: {both}; az aks nodepool scale --name gpu1 --node-count 1,"
+        " or delete this claim"
+    )
+    assert not sim.claim(NAME)["status"].get("nodeName")
+    assert len(sim.nodes_of(NAME)) == 2
+    if end == "scaled back":
+        scale(sim, 2)
+        await asyncio.sleep(2 * MINUTE)
+        scale(sim, 1)
+        await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "one of them is gone")
+        await ready(sim, NAME)
+        assert sim.claim(NAME)["status"]["nodeName"] == node_names(sim)[0]
+    await removed(sim, NAME)
+    assert node_names(sim) == []
+    await sim.settled()

@@ -10,7 +10,7 @@ from controllers.model.policy import Policy
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
-from tests.world.harness import Sim, node_claim, simulate
+from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME
 from tests.world.transcript import FAST, node_name, pool_calls, run_pod
 
@@ -74,28 +74,25 @@ def test_a_removal_ends_while_lists_fail(delete_seconds: float) -> None:
     simulate(story, azure=replace(FAST, delete_seconds=(delete_seconds, delete_seconds)))
 
 
-def test_a_burst_of_removals_ends_while_lists_fail() -> None:
+@simulated(azure=replace(FAST, delete_seconds=(120.0, 240.0), max_agent_pools=MANY + 10))
+async def test_a_burst_of_removals_ends_while_lists_fail(sim: Sim) -> None:
     """Each of 30 claims is gone within two minutes of its pool: their GETs share the budget, and AKS throttles none."""
+    ended: dict[str, float] = {}
+    gone: dict[str, float] = {}
+    sim.cloud.subscribe(lambda kind, pool: ended.update({pool.name: sim.now}) if kind == "gone" else None)
+    await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
+    for name in NAMES[:30]:
+        await sim.apply(node_claim(name))
+    await sim.until(lambda: all(sim.condition(name, "Ready") == "True" for name in NAMES[:30]), 1800, "all Ready")
+    await asyncio.sleep(120)
+    sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
+    for name in NAMES[:30]:
+        await sim.delete_claim(name)
 
-    async def story(sim: Sim) -> None:
-        ended: dict[str, float] = {}
-        gone: dict[str, float] = {}
-        sim.cloud.subscribe(lambda kind, pool: ended.update({pool.name: sim.now}) if kind == "gone" else None)
-        await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
-        for name in NAMES[:30]:
-            await sim.apply(node_claim(name))
-        await sim.until(lambda: all(sim.condition(name, "Ready") == "True" for name in NAMES[:30]), 1800, "all Ready")
-        await asyncio.sleep(120)
-        sim.cloud.faults.append(Fault(verb="LIST", times=ALWAYS, answer=errors.html(503)))
-        for name in NAMES[:30]:
-            await sim.delete_claim(name)
+    def all_gone() -> bool:
+        gone.update({name: sim.now for name in NAMES[:30] if name not in gone and sim.claim(name) is None})
+        return len(gone) == 30
 
-        def all_gone() -> bool:
-            gone.update({name: sim.now for name in NAMES[:30] if name not in gone and sim.claim(name) is None})
-            return len(gone) == 30
-
-        await sim.until(all_gone, 1800, "all are gone")
-        assert max(gone[name] - ended[name] for name in gone) <= 120.0
-        assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
-
-    simulate(story, azure=replace(FAST, delete_seconds=(120.0, 240.0), max_agent_pools=MANY + 10))
+    await sim.until(all_gone, 1800, "all are gone")
+    assert max(gone[name] - ended[name] for name in gone) <= 120.0
+    assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]

@@ -48,31 +48,28 @@ def test_capacity_and_allocatable(row: str) -> None:
 
 
 @pytest.mark.parametrize("control", ["stop_plugin", "kill_plugin"])
-def test_a_stopped_plugin_is_removed_after_five_minutes(control: str) -> None:
+@run_by(run_scenario)
+async def test_a_stopped_plugin_is_removed_after_five_minutes(sim: Sim, control: str) -> None:
     """8/8, then 8/0 for five minutes, then 0/0, each with the next update of the Node's status; then 8/8 again."""
-
-    async def scenario(sim: Sim) -> None:
-        sim.cloud.seed_pool("gpu1", vmSize=EIGHT)
-        await asyncio.sleep(120)
-        assert sim.gpus() == ("8", "8")
-        getattr(sim.nodes, control)(sim.name)
-        assert sim.gpus() == ("8", "8")
-        await asyncio.sleep(10.1)
-        assert sim.gpus() == ("8", "0")
-        await asyncio.sleep(200)
-        sim.nodes.start_plugin(sim.name)
-        await asyncio.sleep(10.1)
-        assert sim.gpus() == ("8", "8")
-        getattr(sim.nodes, control)(sim.name)
-        await asyncio.sleep(299)
-        assert sim.gpus() == ("8", "0")
-        await asyncio.sleep(11.1)
-        assert sim.gpus() == ("0", "0")
-        sim.nodes.start_plugin(sim.name)
-        await asyncio.sleep(10.1)
-        assert sim.gpus() == ("8", "8")
-
-    run_scenario(scenario)
+    sim.cloud.seed_pool("gpu1", vmSize=EIGHT)
+    await asyncio.sleep(120)
+    assert sim.gpus() == ("8", "8")
+    getattr(sim.nodes, control)(sim.name)
+    assert sim.gpus() == ("8", "8")
+    await asyncio.sleep(10.1)
+    assert sim.gpus() == ("8", "0")
+    await asyncio.sleep(200)
+    sim.nodes.start_plugin(sim.name)
+    await asyncio.sleep(10.1)
+    assert sim.gpus() == ("8", "8")
+    getattr(sim.nodes, control)(sim.name)
+    await asyncio.sleep(299)
+    assert sim.gpus() == ("8", "0")
+    await asyncio.sleep(11.1)
+    assert sim.gpus() == ("0", "0")
+    sim.nodes.start_plugin(sim.name)
+    await asyncio.sleep(10.1)
+    assert sim.gpus() == ("8", "8")
 
 
 @run_by(run_scenario)
@@ -134,26 +131,23 @@ def test_a_restarted_kubelet_waits_for_a_running_plugin(first: float) -> None:
 
 
 @pytest.mark.parametrize("reboots", [False, True])
-def test_only_a_reboot_starts_a_stopped_plugin_and_nothing_a_dead_one(reboots: bool) -> None:
+@run_by(run_scenario)
+async def test_only_a_reboot_starts_a_stopped_plugin_and_nothing_a_dead_one(sim: Sim, reboots: bool) -> None:
     """A restarted kubelet without its plugin shows 0/0; a machine that has rebooted starts a plugin that can start."""
-
-    async def scenario(sim: Sim) -> None:
-        for name in ("gpu1", "gpu2"):
-            sim.cloud.seed_pool(name, vmSize=EIGHT)
-        await asyncio.sleep(120)
-        dead = sim.name.replace("gpu1", "gpu2")
-        sim.nodes.stop_plugin(sim.name)
-        sim.nodes.kill_plugin(dead)
-        for name in (sim.name, dead):
-            (sim.nodes.reboot if reboots else sim.nodes.restart_kubelet)(name)
-        await asyncio.sleep(600)
-        assert sim.gpus() == (("8", "8") if reboots else ("0", "0"))
-        assert sim.gpus(dead) == ("0", "0")
-        sim.nodes.start_plugin(dead)
-        await asyncio.sleep(10.1)
-        assert sim.gpus(dead) == ("8", "8")
-
-    run_scenario(scenario)
+    for name in ("gpu1", "gpu2"):
+        sim.cloud.seed_pool(name, vmSize=EIGHT)
+    await asyncio.sleep(120)
+    dead = sim.name.replace("gpu1", "gpu2")
+    sim.nodes.stop_plugin(sim.name)
+    sim.nodes.kill_plugin(dead)
+    for name in (sim.name, dead):
+        (sim.nodes.reboot if reboots else sim.nodes.restart_kubelet)(name)
+    await asyncio.sleep(600)
+    assert sim.gpus() == (("8", "8") if reboots else ("0", "0"))
+    assert sim.gpus(dead) == ("0", "0")
+    sim.nodes.start_plugin(dead)
+    await asyncio.sleep(10.1)
+    assert sim.gpus(dead) == ("8", "8")
 
 
 def test_a_reboot_changes_the_boot_id_and_removes_the_gpus_for_a_while() -> None:

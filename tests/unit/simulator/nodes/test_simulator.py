@@ -9,42 +9,39 @@ from tests.stories import run_by
 from .stage import SIZE, Sim, pod, run_scenario, until
 
 
-def test_a_pool_becomes_a_ready_node_with_gpus() -> None:
+@run_by(run_scenario)
+async def test_a_pool_becomes_a_ready_node_with_gpus(sim: Sim) -> None:
     """The Node is created with AKS's labels and taints, is initialized, becomes Ready, and shows its GPU last."""
+    sim.create(nodeLabels={"kaito.sh/workspace": "w"}, nodeTaints=["sku=gpu:NoSchedule"], availabilityZones=["3"])
+    await until(lambda: sim.store.get("nodes", sim.name) is not None)
+    born = 180 * 0.6
+    assert asyncio.get_running_loop().time() >= born
+    assert "providerID" not in sim.node["spec"]
+    assert sim.keys() == {"sku", "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready"}
+    assert sim.ready() == "False"
+    assert sim.gpus() == (None, None)
 
-    async def scenario(sim: Sim) -> None:
-        sim.create(nodeLabels={"kaito.sh/workspace": "w"}, nodeTaints=["sku=gpu:NoSchedule"], availabilityZones=["3"])
-        await until(lambda: sim.store.get("nodes", sim.name) is not None)
-        born = 180 * 0.6
-        assert asyncio.get_running_loop().time() >= born
-        assert "providerID" not in sim.node["spec"]
-        assert sim.keys() == {"sku", "node.cloudprovider.kubernetes.io/uninitialized", "node.kubernetes.io/not-ready"}
-        assert sim.ready() == "False"
-        assert sim.gpus() == (None, None)
+    await asyncio.sleep(5)
+    digits = sim.cloud.settings.name_digits
+    assert sim.node["spec"]["providerID"] == (
+        "azure:///subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/mc_rg_aks_westeurope/providers"
+        f"/Microsoft.Compute/virtualMachineScaleSets/aks-gpu1-{digits}-vmss/virtualMachines/0"
+    )
+    labels = sim.node["metadata"]["labels"]
+    assert labels["kaito.sh/workspace"] == "w"
+    assert (labels["agentpool"], labels["kubernetes.azure.com/agentpool"]) == ("gpu1", "gpu1")
+    assert labels["topology.kubernetes.io/zone"] == "westeurope-3"
+    assert labels["node.kubernetes.io/instance-type"] == SIZE
+    assert labels["kubernetes.azure.com/accelerator"] == "nvidia"
 
-        await asyncio.sleep(5)
-        digits = sim.cloud.settings.name_digits
-        assert sim.node["spec"]["providerID"] == (
-            "azure:///subscriptions/00000000-0000-0000-0000-000000000000/resourceGroups/mc_rg_aks_westeurope/providers"
-            f"/Microsoft.Compute/virtualMachineScaleSets/aks-gpu1-{digits}-vmss/virtualMachines/0"
-        )
-        labels = sim.node["metadata"]["labels"]
-        assert labels["kaito.sh/workspace"] == "w"
-        assert (labels["agentpool"], labels["kubernetes.azure.com/agentpool"]) == ("gpu1", "gpu1")
-        assert labels["topology.kubernetes.io/zone"] == "westeurope-3"
-        assert labels["node.kubernetes.io/instance-type"] == SIZE
-        assert labels["kubernetes.azure.com/accelerator"] == "nvidia"
+    await asyncio.sleep(40)
+    assert sim.ready() == "True"
+    assert sim.keys() == {"sku"}
+    assert sim.node["status"]["nodeInfo"]["osImage"].startswith("Ubuntu")
+    assert sim.node["status"]["capacity"]["cpu"] == "24"
 
-        await asyncio.sleep(40)
-        assert sim.ready() == "True"
-        assert sim.keys() == {"sku"}
-        assert sim.node["status"]["nodeInfo"]["osImage"].startswith("Ubuntu")
-        assert sim.node["status"]["capacity"]["cpu"] == "24"
-
-        await asyncio.sleep(60)
-        assert sim.gpus() == ("1", "1")
-
-    run_scenario(scenario)
+    await asyncio.sleep(60)
+    assert sim.gpus() == ("1", "1")
 
 
 def test_the_pool_may_succeed_before_or_after_its_node() -> None:
