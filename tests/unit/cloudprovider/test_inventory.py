@@ -15,6 +15,7 @@ from cloudprovider.observations import Observation, merge, settles_in
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.simulator.loop import run
+from tests.stories import run_by
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
 POOL = Instance(name="a", state=InstanceState.CREATING, etag="e1")
@@ -146,6 +147,11 @@ def lived(seconds: float, prepare, *, during=None) -> tuple[Cloud, Inventory, li
     return cloud, run(main, seed=1, epoch=EPOCH), woken
 
 
+def lives(story) -> None:
+    """Run a story with the cloud and an inventory of it."""
+    lived(0.0, lambda _cloud, _inventory: None, during=story)
+
+
 def test_the_poll_interval() -> None:
     """Idle: about once a minute; with a pool in flight: every four seconds."""
     idle, _, _ = lived(300.0, lambda cloud, _: None)
@@ -174,34 +180,28 @@ def test_on_change_is_called_once_per_change() -> None:
     assert woken == ["a"]
 
 
-def test_a_404_after_a_put_is_unsettled_until_the_pool_was_seen() -> None:
+@run_by(lives, given=2)
+async def test_a_404_after_a_put_is_unsettled_until_the_pool_was_seen(cloud: Cloud, inventory: Inventory) -> None:
     """Read lag must not look like absence."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        inventory.put_attempted("a")
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "unsettled"
-        inventory.record_get(POOL)
-        assert inventory.absence("a") == "present"
-        await asyncio.sleep(1.0)
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "absent"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    inventory.put_attempted("a")
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "unsettled"
+    inventory.record_get(POOL)
+    assert inventory.absence("a") == "present"
+    await asyncio.sleep(1.0)
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "absent"
 
 
-def test_the_response_of_a_put_does_not_settle_a_404() -> None:
+@run_by(lives, given=2)
+async def test_the_response_of_a_put_does_not_settle_a_404(cloud: Cloud, inventory: Inventory) -> None:
     """A GET may lag behind an accepted PUT or DELETE."""
-
-    async def story(_: Cloud, inventory: Inventory) -> None:
-        inventory.put_attempted("a")
-        inventory.record_put(POOL)
-        inventory.record_delete("a")
-        await asyncio.sleep(1.0)
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "unsettled"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    inventory.put_attempted("a")
+    inventory.record_put(POOL)
+    inventory.record_delete("a")
+    await asyncio.sleep(1.0)
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "unsettled"
 
 
 def test_a_list_settles_a_404_once_it_omits_the_pool() -> None:
@@ -263,7 +263,7 @@ def absence_after(*lists: tuple[Instance, ...], age: float, delete_after: int | 
             await listed(cloud, *pools)
         found.append(inventory.absence("a"))
 
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    lives(story)
     return found[0]
 
 
@@ -294,110 +294,92 @@ def test_proof_by_list(reported: str, lists: tuple, age: float, deleted: int | N
     assert absence_after(*lists, age=age, delete_after=deleted) == expected, reported
 
 
-def test_a_new_put_ends_a_proof_by_list() -> None:
+@run_by(lives, given=2)
+async def test_a_new_put_ends_a_proof_by_list(cloud: Cloud, inventory: Inventory) -> None:
     """Neither a proof nor what LISTs showed before a PUT applies to the pool of that PUT."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        await put(cloud, inventory)
-        await listed(cloud, GOES)
-        inventory.put_attempted("a")
-        inventory.put_result_unknown("a")
-        await listed(cloud)
-        assert inventory.absence("a") == "present"
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "unsettled"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    await put(cloud, inventory)
+    await listed(cloud, GOES)
+    inventory.put_attempted("a")
+    inventory.put_result_unknown("a")
+    await listed(cloud)
+    assert inventory.absence("a") == "present"
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "unsettled"
 
 
-def test_a_pool_that_a_newer_get_shows_is_not_absent_by_list() -> None:
+@run_by(lives, given=2)
+async def test_a_pool_that_a_newer_get_shows_is_not_absent_by_list(cloud: Cloud, inventory: Inventory) -> None:
     """A LIST that began before the GET does not prove anything; the next one does."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        await put(cloud, inventory)
-        cloud.pools[:] = [RUNS]
-        await asyncio.sleep(OLD)
-        await listed(cloud, GOES)
-        cloud.slow = 1.0
-        await listed(cloud)
-        inventory.record_get(GOES)
-        await asyncio.sleep(2.0)
-        assert inventory.absence("a") == "present"
-        await listed(cloud)
-        await asyncio.sleep(2.0)
-        assert inventory.absence("a") == "absent"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    await put(cloud, inventory)
+    cloud.pools[:] = [RUNS]
+    await asyncio.sleep(OLD)
+    await listed(cloud, GOES)
+    cloud.slow = 1.0
+    await listed(cloud)
+    inventory.record_get(GOES)
+    await asyncio.sleep(2.0)
+    assert inventory.absence("a") == "present"
+    await listed(cloud)
+    await asyncio.sleep(2.0)
+    assert inventory.absence("a") == "absent"
 
 
-def test_an_earlier_leaders_put_settles_before_a_list_proves_anything() -> None:
+@run_by(lives, given=2)
+async def test_an_earlier_leaders_put_settles_before_a_list_proves_anything(cloud: Cloud, inventory: Inventory) -> None:
     """A LIST of the first minute may show the pool that existed before the PUT of an earlier leader."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        inventory.set_in_flight("a")
-        await listed(cloud, WAS_GOING)
-        await listed(cloud)
-        assert inventory.absence("a") == "unknown"
-        await listed(cloud, GOES)
-        await asyncio.sleep(OLD)
-        await listed(cloud)
-        assert inventory.absence("a") == "absent"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    inventory.set_in_flight("a")
+    await listed(cloud, WAS_GOING)
+    await listed(cloud)
+    assert inventory.absence("a") == "unknown"
+    await listed(cloud, GOES)
+    await asyncio.sleep(OLD)
+    await listed(cloud)
+    assert inventory.absence("a") == "absent"
 
 
-def test_a_deletion_without_effect_is_forgotten() -> None:
+@run_by(lives, given=2)
+async def test_a_deletion_without_effect_is_forgotten(cloud: Cloud, inventory: Inventory) -> None:
     """A pool that LISTs still show a minute after its DELETE was not deleted by it."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        await put(cloud, inventory)
-        await listed(cloud, RUNS)
-        inventory.record_delete("a")
-        cloud.pools[:] = [tagged(InstanceState.FAILED)]
-        await asyncio.sleep(90.0)
-        await listed(cloud)
-        assert inventory.absence("a") == "unknown"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    await put(cloud, inventory)
+    await listed(cloud, RUNS)
+    inventory.record_delete("a")
+    cloud.pools[:] = [tagged(InstanceState.FAILED)]
+    await asyncio.sleep(90.0)
+    await listed(cloud)
+    assert inventory.absence("a") == "unknown"
 
 
-def test_a_rejected_put_does_not_unsettle_a_404() -> None:
+@run_by(lives, given=2)
+async def test_a_rejected_put_does_not_unsettle_a_404(cloud: Cloud, inventory: Inventory) -> None:
     """As if no PUT had been sent."""
-
-    async def story(_: Cloud, inventory: Inventory) -> None:
-        await asyncio.sleep(61.0)
-        inventory.put_attempted("a")
-        assert inventory.settles_in("a") > 0
-        inventory.put_rejected("a")
-        assert inventory.settles_in("a") == 0.0
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    await asyncio.sleep(61.0)
+    inventory.put_attempted("a")
+    assert inventory.settles_in("a") > 0
+    inventory.put_rejected("a")
+    assert inventory.settles_in("a") == 0.0
 
 
-def test_a_rejected_put_does_not_settle_the_404s_of_an_earlier_one() -> None:
+@run_by(lives, given=2)
+async def test_a_rejected_put_does_not_settle_the_404s_of_an_earlier_one(cloud: Cloud, inventory: Inventory) -> None:
     """The result of the first PUT is unknown: its 404s settle 60 s after it, whatever becomes of the next one."""
-
-    async def story(cloud: Cloud, inventory: Inventory) -> None:
-        await asyncio.sleep(61.0)
-        inventory.put_attempted("a")
-        inventory.put_result_unknown("a")
-        await asyncio.sleep(20.0)
-        inventory.put_attempted("a")
-        inventory.put_rejected("a")
-        assert inventory.settles_in("a") == pytest.approx(40.0)
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "unsettled"
-        before = len(cloud.lists)
-        await asyncio.sleep(10.0)
-        assert len(cloud.lists) - before in (2, 3)
-        inventory.put_attempted("a")
-        inventory.put_rejected("a")
-        assert inventory.settles_in("a") == pytest.approx(30.0)
-        await asyncio.sleep(31.0)
-        inventory.record_absent("a")
-        assert inventory.absence("a") == "absent"
-
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    await asyncio.sleep(61.0)
+    inventory.put_attempted("a")
+    inventory.put_result_unknown("a")
+    await asyncio.sleep(20.0)
+    inventory.put_attempted("a")
+    inventory.put_rejected("a")
+    assert inventory.settles_in("a") == pytest.approx(40.0)
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "unsettled"
+    before = len(cloud.lists)
+    await asyncio.sleep(10.0)
+    assert len(cloud.lists) - before in (2, 3)
+    inventory.put_attempted("a")
+    inventory.put_rejected("a")
+    assert inventory.settles_in("a") == pytest.approx(30.0)
+    await asyncio.sleep(31.0)
+    inventory.record_absent("a")
+    assert inventory.absence("a") == "absent"
 
 
 @pytest.mark.parametrize("instance_of", [True, False])
@@ -421,4 +403,4 @@ def test_an_unknown_put_result_polls_often(*, instance_of: bool) -> None:
         await asyncio.sleep(50.0)
         assert len(cloud.lists) - before <= 1
 
-    lived(0.0, lambda _cloud, _inventory: None, during=story)
+    lives(story)
