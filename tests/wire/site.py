@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import aiohttp
@@ -136,8 +137,14 @@ class Controller:
             return await self.process.wait()
 
 
-def run_story(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **settings: Any) -> None:
-    """Run a test against a simulator on loopback whose time passes a thousand times faster."""
+def run_story(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path | None = None, **settings: Any) -> None:
+    """Run a test against a simulator on loopback whose time passes a thousand times faster.
+
+    Without `home` a new folder is the home of its processes.
+    """
+    if home is None:
+        with TemporaryDirectory() as folder:
+            return run_story(story, Path(folder), **settings)
 
     async def main() -> None:
         world_settings = WorldSettings(azure=AzureSettings(speed=1000.0), **settings)
@@ -146,7 +153,7 @@ def run_story(story: Callable[[Site], Coroutine[Any, Any, None]], home: Path, **
             world.write_kubeconfig(home / "kubeconfig", addresses)
             await story(Site(world, addresses, home))
 
-    asyncio.run(main())
+    return asyncio.run(main())
 
 
 @contextlib.asynccontextmanager

@@ -5,7 +5,6 @@ import json
 import os
 import pty
 import signal
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +13,7 @@ from controllers.model.confirmation import decode
 from provisioner.api import labels
 from provisioner.simulator.world import World
 from tests.ports import free_port
+from tests.stories import run_by
 from tests.world.harness import SIZE, node_claim
 
 from .program import PROGRAM, ROOT
@@ -36,36 +36,30 @@ def confirmed(world: World) -> tuple[str, ...] | None:
     return None if found is None else found.removals
 
 
-def test_gc_in_a_pipe(tmp_path: Path) -> None:
+@run_by(run_story, token="t0ken")
+async def test_gc_in_a_pipe(site: Site) -> None:
     """`gc` prints a table, or JSON with -o json, writes nothing to stderr and changes nothing."""
-
-    async def story(site: Site) -> None:
-        orphan(site.world)
-        ended = await ran("gc", env=site.env())
-        assert (ended.code, ended.err) == (0, "")
-        head, row, _, verdict, _ = ended.out.splitlines()
-        assert head.split() == ["POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS", "FOR", "SINCE"]
-        assert row.split()[:4] == [NAME, "-", "-", "orphan-pool"]
-        assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
-        found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
-        assert [removal["pool"] for removal in found["removals"]] == [NAME]
-        assert "\x1b" not in ended.out
-        assert not [call for call in site.world.audit_log.calls() if call.is_write]
-
-    run_story(story, tmp_path, token="t0ken")
+    orphan(site.world)
+    ended = await ran("gc", env=site.env())
+    assert (ended.code, ended.err) == (0, "")
+    head, row, _, verdict, _ = ended.out.splitlines()
+    assert head.split() == ["POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS", "FOR", "SINCE"]
+    assert row.split()[:4] == [NAME, "-", "-", "orphan-pool"]
+    assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
+    found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
+    assert [removal["pool"] for removal in found["removals"]] == [NAME]
+    assert "\x1b" not in ended.out
+    assert not [call for call in site.world.audit_log.calls() if call.is_write]
 
 
-def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
+@run_by(run_story, token="t0ken")
+async def test_gc_confirms_on_the_lease(site: Site) -> None:
     """`gc --confirm --yes` in a script annotates the Lease and exits with 0."""
-
-    async def story(site: Site) -> None:
-        orphan(site.world)
-        led(site.world)
-        ended = await ran("gc", "--confirm", "--yes", env=site.env())
-        assert (ended.code, ended.err) == (0, "")
-        assert confirmed(site.world) == (NAME,)
-
-    run_story(story, tmp_path, token="t0ken")
+    orphan(site.world)
+    led(site.world)
+    ended = await ran("gc", "--confirm", "--yes", env=site.env())
+    assert (ended.code, ended.err) == (0, "")
+    assert confirmed(site.world) == (NAME,)
 
 
 @pytest.mark.parametrize(
@@ -73,104 +67,90 @@ def test_gc_confirms_on_the_lease(tmp_path: Path) -> None:
     [("yes\n", 0, (NAME,)), ("no\n", 1, None), (signal.SIGINT, 130, None), (signal.SIGTERM, 143, None)],
     ids=["yes", "no", "^C", "TERM"],
 )
-def test_gc_prompts_at_a_terminal(
-    tmp_path: Path, answer: str | signal.Signals, code: int, written: tuple[str, ...] | None
+@run_by(run_story, token="t0ken")
+async def test_gc_prompts_at_a_terminal(
+    site: Site, answer: str | signal.Signals, code: int, written: tuple[str, ...] | None
 ) -> None:
     """`gc --confirm` prompts at a terminal, accepts a refusal, and ends on a signal with that signal's exit code."""
-
-    async def story(site: Site) -> None:
-        orphan(site.world)
-        led(site.world)
-        mine, theirs = pty.openpty()
-        process = await asyncio.create_subprocess_exec(
-            PROGRAM,
-            "gc",
-            "--confirm",
-            cwd=ROOT,
-            env=site.env(),
-            stdin=theirs,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-        )
-        os.close(theirs)
-        assert process.stderr is not None
-        async with asyncio.timeout(SECONDS):
-            question = (await process.stderr.readuntil(b"[yes/no]")).decode()
-            assert question == "Confirm the 1 removal above? [yes/no]"
-            if isinstance(answer, str):
-                os.write(mine, answer.encode())
-            else:
-                process.send_signal(answer)
-            _, err = await process.communicate()
-        os.close(mine)
-        assert (process.returncode, confirmed(site.world)) == (code, written)
-        assert b"Traceback" not in err
-
-    run_story(story, tmp_path, token="t0ken")
+    orphan(site.world)
+    led(site.world)
+    mine, theirs = pty.openpty()
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM,
+        "gc",
+        "--confirm",
+        cwd=ROOT,
+        env=site.env(),
+        stdin=theirs,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    os.close(theirs)
+    assert process.stderr is not None
+    async with asyncio.timeout(SECONDS):
+        question = (await process.stderr.readuntil(b"[yes/no]")).decode()
+        assert question == "Confirm the 1 removal above? [yes/no]"
+        if isinstance(answer, str):
+            os.write(mine, answer.encode())
+        else:
+            process.send_signal(answer)
+        _, err = await process.communicate()
+    os.close(mine)
+    assert (process.returncode, confirmed(site.world)) == (code, written)
+    assert b"Traceback" not in err
 
 
-def test_explain_over_sockets(tmp_path: Path) -> None:
+@run_by(run_story, token="t0ken")
+async def test_explain_over_sockets(site: Site) -> None:
     """With the settings of Azure and without them; nothing is written, whatever identity the settings name."""
-
-    async def story(site: Site) -> None:
-        site.world.store.create(CLAIMS, node_claim(NAME))
-        whole = await ran("explain", f"nodeclaim/{NAME}", env=site.env())
-        assert (whole.code, whole.err) == (0, "")
-        assert f"Agent pool:  {NAME}, does not exist\n" in whole.out
-        part = await ran("explain", NAME, "-o", "json", env=site.env(AZURE_CLUSTER_NAME=""))
-        assert (part.code, part.err) == (0, "")
-        answer = json.loads(part.out)
-        assert (answer["kind"], answer["facts"]["agentPool"]) == ("NodeClaim", f"{NAME}, not read")
-        assert answer["unknown"][0].startswith(
-            "agent pools, quota and VM sizes of Azure: not read; set ARM_SUBSCRIPTION"
-        )
-        assert not [call for call in site.world.audit_log.calls() if call.is_write]
-
-    run_story(story, tmp_path, token="t0ken")
+    site.world.store.create(CLAIMS, node_claim(NAME))
+    whole = await ran("explain", f"nodeclaim/{NAME}", env=site.env())
+    assert (whole.code, whole.err) == (0, "")
+    assert f"Agent pool:  {NAME}, does not exist\n" in whole.out
+    part = await ran("explain", NAME, "-o", "json", env=site.env(AZURE_CLUSTER_NAME=""))
+    assert (part.code, part.err) == (0, "")
+    answer = json.loads(part.out)
+    assert (answer["kind"], answer["facts"]["agentPool"]) == ("NodeClaim", f"{NAME}, not read")
+    assert answer["unknown"][0].startswith("agent pools, quota and VM sizes of Azure: not read; set ARM_SUBSCRIPTION")
+    assert not [call for call in site.world.audit_log.calls() if call.is_write]
 
 
-def test_adopt_and_release_over_sockets(tmp_path: Path) -> None:
+@run_by(run_story, token="t0ken")
+async def test_adopt_and_release_over_sockets(site: Site) -> None:
     """`adopt` annotates a restored claim; `release` refuses a claim whose deletion has just begun."""
+    world = site.world
+    orphan(world)
+    world.store.create(CLAIMS, node_claim(NAME))
+    ended = await ran("adopt", NAME, env=site.env())
+    assert (ended.code, ended.err) == (0, "")
+    claim = world.store.get(CLAIMS, NAME)
+    assert claim is not None
+    assert claim["metadata"]["annotations"] == {labels.ADOPT: OLD}
 
-    async def story(site: Site) -> None:
-        world = site.world
-        orphan(world)
-        world.store.create(CLAIMS, node_claim(NAME))
-        ended = await ran("adopt", NAME, env=site.env())
-        assert (ended.code, ended.err) == (0, "")
-        claim = world.store.get(CLAIMS, NAME)
-        assert claim is not None
-        assert claim["metadata"]["annotations"] == {labels.ADOPT: OLD}
-
-        lost: dict[str, Any] = node_claim("lost")
-        lost["metadata"]["finalizers"] = [labels.FINALIZER]
-        world.store.create(CLAIMS, lost)
-        world.store.delete(CLAIMS, "lost")
-        arguments = ("release", "lost", "--i-know-the-pool-is-gone")
-        ended = await ran(*arguments, env=site.env())
-        assert ended.code == 1
-        assert "may not be visible yet" in ended.err
-        assert world.store.get(CLAIMS, "lost") is not None
-
-    run_story(story, tmp_path, token="t0ken")
+    lost: dict[str, Any] = node_claim("lost")
+    lost["metadata"]["finalizers"] = [labels.FINALIZER]
+    world.store.create(CLAIMS, lost)
+    world.store.delete(CLAIMS, "lost")
+    arguments = ("release", "lost", "--i-know-the-pool-is-gone")
+    ended = await ran(*arguments, env=site.env())
+    assert ended.code == 1
+    assert "may not be visible yet" in ended.err
+    assert world.store.get(CLAIMS, "lost") is not None
 
 
-def test_commands_without_one_of_the_apis(tmp_path: Path) -> None:
+@run_by(run_story, token="t0ken")
+async def test_commands_without_one_of_the_apis(site: Site) -> None:
     """A command reports a closed port of ARM or of the API server in two lines, without a traceback, and exits
     with 1.
     """
-
-    async def story(site: Site) -> None:
-        ended = await ran("gc", env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
-        assert (ended.code, ended.out) == (1, "")
-        assert ended.err.startswith("gpu-provisioner gc: ARM: ConnectionFailed: ")
-        assert len(ended.err.splitlines()) == 2
-        kubeconfig = site.home / "kubeconfig"
-        port = site.addresses.kube.rpartition(":")[2]
-        kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
-        ended = await ran("adopt", "--all", env=site.env())
-        assert (ended.code, ended.out) == (1, "")
-        assert ended.err.startswith("gpu-provisioner adopt: the API server: NoResponse: ")
-        assert "KUBECONFIG" in ended.err
-
-    run_story(story, tmp_path, token="t0ken")
+    ended = await ran("gc", env=site.env(ARM_ENDPOINT=f"http://127.0.0.1:{free_port()}"))
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("gpu-provisioner gc: ARM: ConnectionFailed: ")
+    assert len(ended.err.splitlines()) == 2
+    kubeconfig = site.home / "kubeconfig"
+    port = site.addresses.kube.rpartition(":")[2]
+    kubeconfig.write_text(kubeconfig.read_text().replace(f":{port}\n", f":{free_port()}\n"))
+    ended = await ran("adopt", "--all", env=site.env())
+    assert (ended.code, ended.out) == (1, "")
+    assert ended.err.startswith("gpu-provisioner adopt: the API server: NoResponse: ")
+    assert "KUBECONFIG" in ended.err

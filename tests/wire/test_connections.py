@@ -6,9 +6,9 @@ the simulation does not need.
 
 import re
 import sys
-from pathlib import Path
 from urllib.parse import urlsplit
 
+from tests.stories import run_by
 from tests.world.demand import node_class, node_pool, pod
 
 from .site import CLAIMS, Site, run, run_story
@@ -28,28 +28,25 @@ sys.exit(main())
 """
 
 
-def test_the_program_connects_to_the_api_server_and_azure_only(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_the_program_connects_to_the_api_server_and_azure_only(site: Site) -> None:
     """A leader with a NodePool, a pod and its machine; the ports are those of the settings."""
-
-    async def story(site: Site) -> None:
-        store = site.world.store
-        store.create("agentpoolnodeclasses.gpu-provisioner.sh", node_class())
-        store.create("nodepools.karpenter.sh", node_pool())
-        env = site.env(DEPLOYMENT_MODE="managed")
-        async with run(site, "-c", AUDITED, "run", env=env, program=sys.executable) as it:
-            store.create("pods", pod("p"), "default")
-            await site.until(lambda: ready(site), "the machine is Ready")
-            await it.end(15)
-            found = {(one["event"], tuple(one["address"])) for one in it.log if one["message"] == "audit"}
-        kube = re.search(r"server: (\S+)", (tmp_path / "kubeconfig").read_text())
-        assert kube is not None
-        servers = {urlsplit(url) for url in (kube[1], site.addresses.arm)}
-        assert {(one.hostname, one.port) for one in servers} == {to for event, to in found if event == "socket.connect"}
-        # urllib3 binds to the loopback address of IPv6, to find out whether there is one.
-        bound = {port for event, (host, port) in found if event == "socket.bind" and host != "::1"}
-        assert bound == {site.metrics, site.health}
-
-    run_story(story, tmp_path)
+    store = site.world.store
+    store.create("agentpoolnodeclasses.gpu-provisioner.sh", node_class())
+    store.create("nodepools.karpenter.sh", node_pool())
+    env = site.env(DEPLOYMENT_MODE="managed")
+    async with run(site, "-c", AUDITED, "run", env=env, program=sys.executable) as it:
+        store.create("pods", pod("p"), "default")
+        await site.until(lambda: ready(site), "the machine is Ready")
+        await it.end(15)
+        found = {(one["event"], tuple(one["address"])) for one in it.log if one["message"] == "audit"}
+    kube = re.search(r"server: (\S+)", (site.home / "kubeconfig").read_text())
+    assert kube is not None
+    servers = {urlsplit(url) for url in (kube[1], site.addresses.arm)}
+    assert {(one.hostname, one.port) for one in servers} == {to for event, to in found if event == "socket.connect"}
+    # urllib3 binds to the loopback address of IPv6, to find out whether there is one.
+    bound = {port for event, (host, port) in found if event == "socket.bind" and host != "::1"}
+    assert bound == {site.metrics, site.health}
 
 
 def ready(site: Site) -> bool:

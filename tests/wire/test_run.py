@@ -15,6 +15,7 @@ from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
 from tests.ports import free_port
+from tests.stories import run_by
 from tests.world.claims import LOG_OF_A_LIFE
 from tests.world.harness import node_claim
 
@@ -40,43 +41,40 @@ def sample(metrics: str, series: str) -> float:
 
 
 @pytest.mark.matrix(quick=0)
-def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(tmp_path: Path) -> None:
+@run_by(run_story, token=CANARY)
+async def test_a_deployment_of_azure_gpu_provisioner_works_unchanged(site: Site) -> None:
     """A deployment with the environment of Azure/gpu-provisioner serves a claim, its probes, metrics and log, and exits
     with 0 on SIGTERM; the token of the API server appears nowhere.
     """
-
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env(HTTPS_PROXY=f"http://user:{CANARY}@127.0.0.1:9", NO_PROXY="127.0.0.1")) as it:
-            lease = site.lease()["spec"]
-            assert lease["holderIdentity"]
-            assert lease["leaseDurationSeconds"] == 30
-            site.world.store.create(CLAIMS, node_claim(NAME))
-            await site.until(lambda: site.conditions().get("Ready") == "True", "the claim is Ready")
-            health, metrics = f"http://127.0.0.1:{site.health}", f"http://127.0.0.1:{site.metrics}/metrics"
-            assert await fetch(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
-                (200, "ok\n"),
-                (200, "ok\n"),
-                (
-                    200,
-                    "".join(f"[+]{name} ok\n" for name in ("claims", "nodes", "crd", "cluster", "lease", "shutdown"))
-                    + "readyz check passed\n",
-                ),
-            ]
-            ((status, exposed),) = await fetch(metrics)
-            assert status == 200
-            check_metrics(exposed)
-            await site.listed()
-            written = json.dumps(site.world.store.list(CLAIMS) + site.world.store.list("events"))
-            site.world.store.delete(CLAIMS, NAME)
-            await site.until(lambda: site.world.store.get(CLAIMS, NAME) is None, "the claim is gone")
-            assert await it.end(signal.SIGTERM) == 0
-            assert site.lease()["spec"]["holderIdentity"] == ""
-            check_log(it)
-            for text in (*it.lines, exposed, written):
-                assert CANARY not in text
-                assert base64.b64encode(CANARY.encode()).decode() not in text
-
-    run_story(story, tmp_path, token=CANARY)
+    async with run(site, env=site.env(HTTPS_PROXY=f"http://user:{CANARY}@127.0.0.1:9", NO_PROXY="127.0.0.1")) as it:
+        lease = site.lease()["spec"]
+        assert lease["holderIdentity"]
+        assert lease["leaseDurationSeconds"] == 30
+        site.world.store.create(CLAIMS, node_claim(NAME))
+        await site.until(lambda: site.conditions().get("Ready") == "True", "the claim is Ready")
+        health, metrics = f"http://127.0.0.1:{site.health}", f"http://127.0.0.1:{site.metrics}/metrics"
+        assert await fetch(f"{health}/healthz", f"{health}/readyz", f"{health}/readyz?verbose") == [
+            (200, "ok\n"),
+            (200, "ok\n"),
+            (
+                200,
+                "".join(f"[+]{name} ok\n" for name in ("claims", "nodes", "crd", "cluster", "lease", "shutdown"))
+                + "readyz check passed\n",
+            ),
+        ]
+        ((status, exposed),) = await fetch(metrics)
+        assert status == 200
+        check_metrics(exposed)
+        await site.listed()
+        written = json.dumps(site.world.store.list(CLAIMS) + site.world.store.list("events"))
+        site.world.store.delete(CLAIMS, NAME)
+        await site.until(lambda: site.world.store.get(CLAIMS, NAME) is None, "the claim is gone")
+        assert await it.end(signal.SIGTERM) == 0
+        assert site.lease()["spec"]["holderIdentity"] == ""
+        check_log(it)
+        for text in (*it.lines, exposed, written):
+            assert CANARY not in text
+            assert base64.b64encode(CANARY.encode()).decode() not in text
 
 
 def check_metrics(exposed: str) -> None:
@@ -134,27 +132,24 @@ def check_log(it: Controller) -> None:
     assert messages == LOG_OF_A_LIFE
 
 
-def test_flags_override_variables(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_flags_override_variables(site: Site) -> None:
     """Karpenter's flags override variables, with one dash or two; a flag without effect is logged once."""
-
-    async def story(site: Site) -> None:
-        metrics, health = free_port(), free_port()
-        arguments = ["run", f"--metrics-port={metrics}", "-health-probe-port", str(health), "--log-level=debug"]
-        arguments += ["--leader-election-name", "other", "--enable-profiling"]
-        async with run(site, *arguments, env=site.env()) as it:
-            assert site.lease("other")["spec"]["holderIdentity"]
-            answers = await fetch(f"http://127.0.0.1:{health}/healthz", f"http://127.0.0.1:{metrics}/metrics")
-            assert [status for status, _ in answers] == [200, 200]
-            with pytest.raises(aiohttp.ClientConnectorError):
-                await fetch(f"http://127.0.0.1:{site.metrics}/metrics")
-            assert await it.end(signal.SIGINT) == 0
-            notes = [entry["message"] for entry in it.log if "ENABLE_PROFILING" in entry["message"]]
-            assert len(notes) == 1
-
-    run_story(story, tmp_path)
+    metrics, health = free_port(), free_port()
+    arguments = ["run", f"--metrics-port={metrics}", "-health-probe-port", str(health), "--log-level=debug"]
+    arguments += ["--leader-election-name", "other", "--enable-profiling"]
+    async with run(site, *arguments, env=site.env()) as it:
+        assert site.lease("other")["spec"]["holderIdentity"]
+        answers = await fetch(f"http://127.0.0.1:{health}/healthz", f"http://127.0.0.1:{metrics}/metrics")
+        assert [status for status, _ in answers] == [200, 200]
+        with pytest.raises(aiohttp.ClientConnectorError):
+            await fetch(f"http://127.0.0.1:{site.metrics}/metrics")
+        assert await it.end(signal.SIGINT) == 0
+        notes = [entry["message"] for entry in it.log if "ENABLE_PROFILING" in entry["message"]]
+        assert len(notes) == 1
 
 
-def test_proxies_are_bypassed(tmp_path: Path) -> None:
+def test_proxies_are_bypassed() -> None:
     """AKS injects proxies into pods: the API server is always reached directly, ARM as NO_PROXY states."""
     met: list[str] = []
 
@@ -172,32 +167,29 @@ def test_proxies_are_bypassed(tmp_path: Path) -> None:
         assert met == []
         server.close()
 
-    run_story(story, tmp_path)
+    run_story(story)
 
 
 # --- its end ---------------------------------------------------------------------------------------------------------
 
 
-def test_a_replica_that_does_not_lead_is_ready(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_a_replica_that_does_not_lead_is_ready(site: Site, tmp_path: Path) -> None:
     """A standby replica is ready, because its caches are synced: a rollout proceeds, and a PodDisruptionBudget counts
     it.
     """
-
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env()) as leader:
-            holder = site.lease()["spec"]["holderIdentity"]
-            assert holder.startswith(f"{socket.gethostname()}_")
-            metrics, health = free_port(), free_port()
-            env = site.env(METRICS_PORT=str(metrics), HEALTH_PROBE_PORT=str(health))
-            with started(tmp_path / "follower", "run", env=env) as follower:
-                await asyncio.to_thread(follower.until, '"new leader observed"')
-                await ready(health)
-                assert site.lease()["spec"]["holderIdentity"] == holder
-                follower.process.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(follower.end) == 0
-            assert await leader.end(signal.SIGTERM) == 0
-
-    run_story(story, tmp_path)
+    async with run(site, env=site.env()) as leader:
+        holder = site.lease()["spec"]["holderIdentity"]
+        assert holder.startswith(f"{socket.gethostname()}_")
+        metrics, health = free_port(), free_port()
+        env = site.env(METRICS_PORT=str(metrics), HEALTH_PROBE_PORT=str(health))
+        with started(tmp_path / "follower", "run", env=env) as follower:
+            await asyncio.to_thread(follower.until, '"new leader observed"')
+            await ready(health)
+            assert site.lease()["spec"]["holderIdentity"] == holder
+            follower.process.send_signal(signal.SIGTERM)
+            assert await asyncio.to_thread(follower.end) == 0
+        assert await leader.end(signal.SIGTERM) == 0
 
 
 async def ready(port: int) -> None:
@@ -221,52 +213,43 @@ async def changed(url: str) -> list[tuple[int, str]]:
             await asyncio.sleep(0.02)
 
 
-def test_without_the_crd_it_is_not_ready(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_without_the_crd_it_is_not_ready(site: Site) -> None:
     """Without the CRD the readiness probe fails and names the CRD and its chart; the process does not restart."""
+    async with run(site, env=site.env()) as it:
+        await ready(site.health)
+        site.world.store.delete("customresourcedefinitions.apiextensions.k8s.io", CLAIMS)
+        health = f"http://127.0.0.1:{site.health}"
 
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env()) as it:
-            await ready(site.health)
-            site.world.store.delete("customresourcedefinitions.apiextensions.k8s.io", CLAIMS)
-            health = f"http://127.0.0.1:{site.health}"
-
-            assert await changed(f"{health}/readyz/crd") == [
-                (503, f"{CLAIMS} is not installed: install the chart gpu-provisioner-crd\n")
-            ]
-            assert await fetch(f"{health}/healthz") == [(200, "ok\n")]
-            assert await it.end(signal.SIGTERM) == 0
-
-    run_story(story, tmp_path)
+        assert await changed(f"{health}/readyz/crd") == [
+            (503, f"{CLAIMS} is not installed: install the chart gpu-provisioner-crd\n")
+        ]
+        assert await fetch(f"{health}/healthz") == [(200, "ok\n")]
+        assert await it.end(signal.SIGTERM) == 0
 
 
 @pytest.mark.matrix(quick=0)
-def test_it_is_not_ready_while_it_terminates(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_it_is_not_ready_while_it_terminates(site: Site) -> None:
     """While the release of the Lease waits for an API server that does not answer, the readiness probe fails."""
-
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env()) as it:
-            await ready(site.health)
-            site.world.before.append(silence)
-            it.process.send_signal(signal.SIGTERM)
-            assert await changed(f"http://127.0.0.1:{site.health}/readyz") == [
-                (503, "shutdown: the process is shutting down\n")
-            ]
-            assert await it.end() == 0
-            assert any(entry["message"] == "failed to release the lease" for entry in it.log)
-
-    run_story(story, tmp_path)
+    async with run(site, env=site.env()) as it:
+        await ready(site.health)
+        site.world.before.append(silence)
+        it.process.send_signal(signal.SIGTERM)
+        assert await changed(f"http://127.0.0.1:{site.health}/readyz") == [
+            (503, "shutdown: the process is shutting down\n")
+        ]
+        assert await it.end() == 0
+        assert any(entry["message"] == "failed to release the lease" for entry in it.log)
 
 
-def test_a_second_signal_ends_it_at_once(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_a_second_signal_ends_it_at_once(site: Site) -> None:
     """While the release of the Lease waits for an API server that does not answer, a second signal ends the process."""
-
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env()) as it:
-            site.world.before.append(silence)
-            assert await it.end(signal.SIGTERM, signal.SIGTERM) == 128 + signal.SIGTERM
-            assert site.lease()["spec"]["holderIdentity"]
-
-    run_story(story, tmp_path)
+    async with run(site, env=site.env()) as it:
+        site.world.before.append(silence)
+        assert await it.end(signal.SIGTERM, signal.SIGTERM) == 128 + signal.SIGTERM
+        assert site.lease()["spec"]["holderIdentity"]
 
 
 async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
@@ -277,46 +260,40 @@ async def silence(call: Call, _: web.Request) -> web.StreamResponse | None:
 
 
 @pytest.mark.matrix(quick=0)
-def test_a_leader_that_loses_the_lease_ends(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_a_leader_that_loses_the_lease_ends(site: Site) -> None:
     """When another process holds the Lease, it exits with 1; the last line has cause and remedy, and there is no
     traceback.
     """
-
-    async def story(site: Site) -> None:
-        async with run(site, env=site.env()) as it:
-            usurped = {"spec": {**site.lease()["spec"], "holderIdentity": "usurper"}}
-            site.world.store.patch(LEASES, site.lease()["metadata"]["name"], usurped, namespace="kube-system")
-            assert await it.end() == 1
-            await asyncio.sleep(0.1)
-            last = it.log[-1]
-            assert (last["level"], last["message"]) == ("ERROR", "stopped: leadership was lost")
-            assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: it is held by usurper"
-            assert last["remedy"]
-            assert "Traceback" not in "".join(it.lines)
-            assert site.lease()["spec"]["holderIdentity"] == "usurper"
-
-    run_story(story, tmp_path)
+    async with run(site, env=site.env()) as it:
+        usurped = {"spec": {**site.lease()["spec"], "holderIdentity": "usurper"}}
+        site.world.store.patch(LEASES, site.lease()["metadata"]["name"], usurped, namespace="kube-system")
+        assert await it.end() == 1
+        await asyncio.sleep(0.1)
+        last = it.log[-1]
+        assert (last["level"], last["message"]) == ("ERROR", "stopped: leadership was lost")
+        assert last["error"] == "lease kube-system/gpu-provisioner-leader-election: it is held by usurper"
+        assert last["remedy"]
+        assert "Traceback" not in "".join(it.lines)
+        assert site.lease()["spec"]["holderIdentity"] == "usurper"
 
 
-def test_a_port_in_use_is_named(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_a_port_in_use_is_named(site: Site) -> None:
     """A port in use ends the process with exit code 1 and one line that names the port."""
-
-    async def story(site: Site) -> None:
-        taken = await asyncio.start_server(lambda *_: None, "0.0.0.0", site.metrics)
-        process = await asyncio.create_subprocess_exec(
-            PROGRAM, env=site.env(), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
-        )
-        async with asyncio.timeout(SECONDS):
-            out, err = await process.communicate()
-        assert (process.returncode, out) == (1, b"")
-        last = json.loads(err.splitlines()[-1])
-        assert last["message"] == "stopped: cannot listen"
-        assert str(site.metrics) in last["error"]
-        assert last["remedy"] == "set METRICS_PORT and HEALTH_PROBE_PORT"
-        assert b"Traceback" not in err
-        taken.close()
-
-    run_story(story, tmp_path)
+    taken = await asyncio.start_server(lambda *_: None, "0.0.0.0", site.metrics)
+    process = await asyncio.create_subprocess_exec(
+        PROGRAM, env=site.env(), cwd=ROOT, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE
+    )
+    async with asyncio.timeout(SECONDS):
+        out, err = await process.communicate()
+    assert (process.returncode, out) == (1, b"")
+    last = json.loads(err.splitlines()[-1])
+    assert last["message"] == "stopped: cannot listen"
+    assert str(site.metrics) in last["error"]
+    assert last["remedy"] == "set METRICS_PORT and HEALTH_PROBE_PORT"
+    assert b"Traceback" not in err
+    taken.close()
 
 
 # --- how it does not begin -------------------------------------------------------------------------------------------

@@ -4,12 +4,12 @@ The simulated API server is in the process of the test, so that the figure is th
 """
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
 from provisioner.api import labels
 from tests.fuzz.limits import chart_limit_mib, peak_mib
+from tests.stories import run_by
 from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import Json
 
@@ -95,21 +95,18 @@ ACTS: tuple[Act, ...] = (
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_half_of_the_memory_of_the_chart_suffices(act: Act, tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_half_of_the_memory_of_the_chart_suffices(site: Site, act: Act) -> None:
     """The peak of resident memory stays below, and a pod of another tenant gets its machine."""
-
-    async def story(site: Site) -> None:
-        store = site.world.store
-        store.create("agentpoolnodeclasses.gpu-provisioner.sh", node_class())
-        store.create("nodepools.karpenter.sh", node_pool("other"))
-        async with run(site, "run", env=site.env()) as it:
-            await site.until(lambda: watches_pods(site), "pods are watched")
-            act(site)
-            create(site, pod("good", nodeSelector={labels.NODEPOOL: "other"}))
-            await site.until(
-                lambda: site.world.store.list(CLAIMS, labels=f"{labels.NODEPOOL}=other"),
-                "the machine of the other tenant",
-            )
-            assert peak_mib(it.process.pid) < chart_limit_mib() / 2
-
-    run_story(story, tmp_path)
+    store = site.world.store
+    store.create("agentpoolnodeclasses.gpu-provisioner.sh", node_class())
+    store.create("nodepools.karpenter.sh", node_pool("other"))
+    async with run(site, "run", env=site.env()) as it:
+        await site.until(lambda: watches_pods(site), "pods are watched")
+        act(site)
+        create(site, pod("good", nodeSelector={labels.NODEPOOL: "other"}))
+        await site.until(
+            lambda: site.world.store.list(CLAIMS, labels=f"{labels.NODEPOOL}=other"),
+            "the machine of the other tenant",
+        )
+        assert peak_mib(it.process.pid) < chart_limit_mib() / 2

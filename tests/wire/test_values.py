@@ -9,6 +9,7 @@ import yaml
 
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
+from tests.stories import run_by
 from tests.unit.charts.chart_values import IMAGE, environment, notes, render
 
 from .program import ROOT
@@ -21,61 +22,55 @@ CLIENT = "77777777-2222-3333-4444-555555555555"
 FORBIDDEN = errors.gateway(403, "AuthorizationFailed", "The client does not have authorization to perform action.")
 
 
-def test_the_output_is_a_values_file(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_the_output_is_a_values_file(site: Site) -> None:
     """Helm accepts the output as a values file, and the rendered controller has the settings of this cluster."""
-
-    async def story(site: Site) -> None:
-        env = site.env(AZURE_CLIENT_ID="", AZURE_TENANT_ID="", KUBECONFIG="/nowhere")
-        ended = await ran("values", "--client-id", CLIENT, "--release", "ml", "--image", IMAGE, env=env)
-        assert ended.code == 0
-        values = yaml.safe_load(ended.out)
-        variables = environment(render(values, release="ml"))
-        azure = site.world.settings.azure
-        assert (variables["AZURE_CLUSTER_NAME"], variables["LOCATION"]) == (azure.cluster, azure.location)
-        assert "clientId is empty" not in notes(values)
-        assert f"--assignee {CLIENT} --role 'GPU provisioner'" in ended.err
-        assert "system:serviceaccount:gpu-provisioner:ml-gpu-provisioner" in ended.err
-        assert not [call for call in site.world.audit_log.calls() if call.is_write or call.system == "kube"]
-        folder = next(word for word in ended.err.split() if word.endswith("azure-role.json"))
-        assert (ROOT / folder).is_file()
-        with helm_python.Chart.load(str(ROOT / "charts" / "gpu-provisioner")) as chart:
-            chart.validate_schema(values)
-
-    run_story(story, tmp_path)
+    env = site.env(AZURE_CLIENT_ID="", AZURE_TENANT_ID="", KUBECONFIG="/nowhere")
+    ended = await ran("values", "--client-id", CLIENT, "--release", "ml", "--image", IMAGE, env=env)
+    assert ended.code == 0
+    values = yaml.safe_load(ended.out)
+    variables = environment(render(values, release="ml"))
+    azure = site.world.settings.azure
+    assert (variables["AZURE_CLUSTER_NAME"], variables["LOCATION"]) == (azure.cluster, azure.location)
+    assert "clientId is empty" not in notes(values)
+    assert f"--assignee {CLIENT} --role 'GPU provisioner'" in ended.err
+    assert "system:serviceaccount:gpu-provisioner:ml-gpu-provisioner" in ended.err
+    assert not [call for call in site.world.audit_log.calls() if call.is_write or call.system == "kube"]
+    folder = next(word for word in ended.err.split() if word.endswith("azure-role.json"))
+    assert (ROOT / folder).is_file()
+    with helm_python.Chart.load(str(ROOT / "charts" / "gpu-provisioner")) as chart:
+        chart.validate_schema(values)
 
 
-def test_each_failure_has_a_cause_and_a_remedy(tmp_path: Path) -> None:
+@run_by(run_story)
+async def test_each_failure_has_a_cause_and_a_remedy(site: Site) -> None:
     """A failure writes nothing to stdout and exits with 1, or with 2 for invalid settings."""
+    missing = await ran("values", "--cluster-name", "nope", env=site.env())
+    assert (missing.code, missing.out) == (1, "")
+    cause, remedy = missing.err.splitlines()
+    assert cause.startswith("gpu-provisioner values: cluster nope of resource group rg: ClusterNotFound: ")
+    assert (
+        remedy
+        == f"    az aks list --subscription {site.world.settings.azure.subscription} -o table lists the clusters."
+    )
 
-    async def story(site: Site) -> None:
-        missing = await ran("values", "--cluster-name", "nope", env=site.env())
-        assert (missing.code, missing.out) == (1, "")
-        cause, remedy = missing.err.splitlines()
-        assert cause.startswith("gpu-provisioner values: cluster nope of resource group rg: ClusterNotFound: ")
-        assert (
-            remedy
-            == f"    az aks list --subscription {site.world.settings.azure.subscription} -o table lists the clusters."
-        )
+    unset = await ran("values", env=site.env(AZURE_CLUSTER_NAME="", ARM_SUBSCRIPTION_ID=""))
+    assert (unset.code, unset.out) == (2, "")
+    assert "2 settings are invalid:" in unset.err
 
-        unset = await ran("values", env=site.env(AZURE_CLUSTER_NAME="", ARM_SUBSCRIPTION_ID=""))
-        assert (unset.code, unset.out) == (2, "")
-        assert "2 settings are invalid:" in unset.err
+    bogus = await ran("values", "--bogus", env=site.env())
+    assert bogus.code == 2
+    assert "unrecognized arguments: --bogus" in bogus.err
 
-        bogus = await ran("values", "--bogus", env=site.env())
-        assert bogus.code == 2
-        assert "unrecognized arguments: --bogus" in bogus.err
+    uncertified = await ran("values", env=site.env(SSL_CERT_FILE="/nowhere"))
+    assert (uncertified.code, uncertified.out) == (1, "")
+    assert "failed to connect to Azure" in uncertified.err
 
-        uncertified = await ran("values", env=site.env(SSL_CERT_FILE="/nowhere"))
-        assert (uncertified.code, uncertified.out) == (1, "")
-        assert "failed to connect to Azure" in uncertified.err
-
-        site.world.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, answer=FORBIDDEN))
-        forbidden = await ran("values", env=site.env())
-        assert (forbidden.code, forbidden.out) == (1, "")
-        assert "AuthorizationFailed" in forbidden.err
-        assert forbidden.err.splitlines()[-1] == ("    Request the role Reader on the cluster, or use another login.")
-
-    run_story(story, tmp_path)
+    site.world.cloud.faults.append(Fault(verb="CLUSTER", times=ALWAYS, answer=FORBIDDEN))
+    forbidden = await ran("values", env=site.env())
+    assert (forbidden.code, forbidden.out) == (1, "")
+    assert "AuthorizationFailed" in forbidden.err
+    assert forbidden.err.splitlines()[-1] == ("    Request the role Reader on the cluster, or use another login.")
 
 
 async def _nobody(home: Path) -> None:
