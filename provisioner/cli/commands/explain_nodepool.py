@@ -82,7 +82,7 @@ async def _decided(world: World) -> PassOutput:
 
 def _seconds_left(world: World, one: Machine, pool: NodePool) -> float:
     """Until it expires, which no budget, no pod and no annotation delays; infinity without an end."""
-    at = None if one.going else expires_at(one.claim, (pool,))
+    at = None if one.going else expires_at(one.claim, pool)
     return math.inf if at is None else (at - world.now).total_seconds()
 
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from tests.world.claims import condition
 from tests.world.harness import Sim, node_claim
 
 Json = dict[str, Any]
@@ -39,3 +40,15 @@ def claim_of(sim: Sim, name: str, pool: str = "gpu", **spec: Any) -> Json:
     made = node_claim(name, nodeClassRef=REFERENCE, **spec)
     made["metadata"] = {"name": name, "labels": {"karpenter.sh/nodepool": pool}, "ownerReferences": [owner]}
     return made
+
+
+def shown(sim: Sim, kind: str, key: str, name: str) -> tuple[str, str, str]:
+    """Status, reason and message of a condition."""
+    found = condition(sim.store.get(key, name), kind)
+    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
+
+
+async def until_shown(sim: Sim, kind: str, of: tuple[str, str], status: str, reason: str) -> str:
+    """The message of the condition of the object (kind and name), once it has this status and reason."""
+    await sim.until(lambda: shown(sim, kind, *of)[:2] == (status, reason), 120, f"{of}: {kind} {status} {reason}")
+    return shown(sim, kind, *of)[2]

@@ -7,7 +7,7 @@ from aiohttp import web
 from provisioner.simulator.audit_log import Call
 from tests.world.harness import Sim, simulated
 
-from .test_nodepools import CLASSES, POOLS, node_class, node_pool, shown
+from .common import CLASSES, POOLS, node_class, node_pool, shown
 
 
 @simulated()

@@ -4,25 +4,13 @@ import asyncio
 
 import pytest
 
-from tests.world.claims import condition, puts, ready
+from tests.world.claims import puts, ready
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.metric_samples import Numbers
 
-from .common import CLASSES, POOLS, Json, claim_of, node_class, node_pool
+from .common import CLASSES, POOLS, Json, claim_of, node_class, node_pool, shown, until_shown
 
 OTHERS = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
-
-
-def shown(sim: Sim, kind: str, key: str, name: str) -> tuple[str, str, str]:
-    """Status, reason and message of a condition."""
-    found = condition(sim.store.get(key, name), kind)
-    return found.get("status", ""), found.get("reason", ""), found.get("message", "")
-
-
-async def until_shown(sim: Sim, kind: str, of: tuple[str, str], status: str, reason: str) -> str:
-    """The message of the condition of the object (kind and name), once it has this status and reason."""
-    await sim.until(lambda: shown(sim, kind, *of)[:2] == (status, reason), 120, f"{of}: {kind} {status} {reason}")
-    return shown(sim, kind, *of)[2]
 
 
 @simulated()

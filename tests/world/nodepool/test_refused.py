@@ -8,7 +8,7 @@ from provisioner.simulator.audit_log import Call
 from tests.world.harness import Sim, simulate
 from tests.world.transcript import refuse
 
-from .test_nodepools import CLASSES, POOLS, node_class, node_pool, until_shown
+from .common import CLASSES, POOLS, node_class, node_pool, until_shown
 
 
 # 422 is the default of a ValidatingAdmissionPolicy; a webhook chooses its code.

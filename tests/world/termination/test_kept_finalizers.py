@@ -8,7 +8,7 @@ from aiohttp import web
 from provisioner.simulator.audit_log import Call
 from tests.world.claims import ready
 from tests.world.harness import Sim, node_claim, simulate
-from tests.world.nodeclaim.test_main_job import NAME
+from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE
 
 
