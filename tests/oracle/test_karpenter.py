@@ -29,6 +29,8 @@ KNOWN = {
     764: ("price", "of several node affinity terms a machine keeps the first one that it satisfies"),
     # Karpenter pays less in one of three runs, by the zone that it draws.
     826: ("price", "of two preferences a pod keeps the one of greater weight, which needs a machine of its own"),
+    # Karpenter places them in one of seven runs, by the order that it draws for pods of equal size.
+    911: ("left", "at a limit, a pod that needs a whole machine comes before two that share one"),
 }
 FIRST, LAST = (int(part) for part in os.environ.get("ORACLE_SEEDS", "0-999").split("-"))
 
