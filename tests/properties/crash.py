@@ -7,6 +7,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.harness import CrashPoint, Sim, Story, node_claim, simulate
 from tests.world.main_job import NAME
+from tests.world.program import SHIPPED_LEASE
 
 Settings = dict[str, Any]
 QUICK: Settings = {
@@ -44,7 +45,7 @@ def went_in_order(sim: Sim, uid: str) -> None:
 
 async def create_and_delete(sim: Sim) -> None:
     """Create a claim, wait until it is Ready, and delete it."""
-    await sim.start_controller()
+    await sim.start_controller(lease=SHIPPED_LEASE)
     uid = await applied(sim, NAME)
     await is_ready(sim, NAME)
     await sim.delete_claim(NAME)
@@ -56,7 +57,7 @@ async def create_and_delete(sim: Sim) -> None:
 
 async def delete_while_creating(sim: Sim) -> None:
     """Delete a claim while AKS creates its pool."""
-    await sim.start_controller()
+    await sim.start_controller(lease=SHIPPED_LEASE)
     uid = await applied(sim, NAME)
     await sim.until(lambda: sim.pools_of(uid), READY_SECONDS, "the pool is being created")
     await sim.delete_claim(NAME)
