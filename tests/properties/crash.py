@@ -5,12 +5,12 @@ from typing import Any
 
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
-from tests.world.harness import CrashPoint, Sim, Story, node_claim, simulate
+from tests.world.harness import SHIPPED_LEASE, CrashPoint, Sim, Story, node_claim, simulate
 from tests.world.main_job import NAME
-from tests.world.program import SHIPPED_LEASE
 
 Settings = dict[str, Any]
 QUICK: Settings = {
+    "lease": SHIPPED_LEASE,
     "azure": AzureSettings(create_seconds=(15.0, 20.0), delete_seconds=(10.0, 15.0)),
     "nodes": NodeSettings(ready_seconds=(2.0, 4.0), gpu_seconds=(2.0, 4.0)),
 }
@@ -45,7 +45,7 @@ def went_in_order(sim: Sim, uid: str) -> None:
 
 async def create_and_delete(sim: Sim) -> None:
     """Create a claim, wait until it is Ready, and delete it."""
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     uid = await applied(sim, NAME)
     await is_ready(sim, NAME)
     await sim.delete_claim(NAME)
@@ -57,7 +57,7 @@ async def create_and_delete(sim: Sim) -> None:
 
 async def delete_while_creating(sim: Sim) -> None:
     """Delete a claim while AKS creates its pool."""
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     uid = await applied(sim, NAME)
     await sim.until(lambda: sim.pools_of(uid), READY_SECONDS, "the pool is being created")
     await sim.delete_claim(NAME)

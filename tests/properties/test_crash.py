@@ -16,7 +16,6 @@ from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import created
 from tests.world.harness import SIZE, CrashPoint, Sim, Story, crash_points, node_claim, simulate
 from tests.world.main_job import NAME
-from tests.world.program import SHIPPED_LEASE
 
 from .crash import (
     QUICK,
@@ -42,7 +41,7 @@ TRY_SECONDS = 10.0 + 15.0 + 3 * 5.0
 
 async def create_and_delete_beside_another(sim: Sim) -> None:
     """Create two claims and delete one; the other stays Ready."""
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     uid, other = await applied(sim, NAME), await applied(sim, BESIDE)
     await is_ready(sim, NAME)
     await is_ready(sim, BESIDE)
@@ -62,7 +61,7 @@ async def fall_back(sim: Sim, *faults_first: Fault) -> None:
     more.
     """
     sim.cloud.faults.extend(faults_first)
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     claim = node_claim(NAME)
     claim["spec"]["requirements"][0]["values"] = [SIZE, OTHER_SIZE]
     uid = (await sim.apply(claim))["metadata"]["uid"]
@@ -94,7 +93,7 @@ async def make_anew(sim: Sim) -> None:
     """
     failure = Failure(error=faults.nodes_not_ready(), after_seconds=4.0, machine=True)
     sim.cloud.faults.append(Fault(verb="PUT", failure=failure))
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     uid = await applied(sim, NAME)
     # A machine that did not start is retried after 5 min; a successor without that memory retries immediately.
     await sim.until(lambda: created(sim, NAME) == 2, RECOVERY_SECONDS + 400.0, "the pool is made anew")

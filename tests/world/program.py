@@ -19,20 +19,17 @@ from provisioner.simulator.world import KUBE_HOST
 
 from .process import Process
 
-# As `provisioner.operator.config.Config` has them, and for stories in which no time depends on them: in a quiet day,
-# renewals every 5 s are two of three requests.
-SHIPPED_LEASE = (30.0, 5.0)
-SLOW_LEASE = (60.0, 25.0)
 
-
-async def launch_controller(process: Process) -> None:
+async def launch_controller(process: Process, *, lease_times: tuple[float, float]) -> None:
     """Run the program over this process's network, with its lease over a separate connection.
 
-    Options: `policy` (a Policy), `elect` (False: without a lease), `lease` (for how long it is held and when it is
-    renewed, in seconds), `lease_name`, `lease_namespace`, `former_lease_namespace`, `identity`, `metrics` (a Metrics,
-    to read), `compute` (how decisions run, else inline), `prices` (a price table), `node_pools` (False: disabled),
-    `gkm_cleanup`, `nvsentinel` (an NVSentinel), `service_account` (a folder with its files, as in a pod), `tags` (of
-    all agent pools), `vms` (a Vms, in place of Azure).
+    `lease_times`: for how long the Lease is held and when it is renewed, in seconds.
+
+    Options: `policy` (a Policy), `elect` (False: without a lease), `lease_name`, `lease_namespace`,
+    `former_lease_namespace`, `identity`, `metrics` (a Metrics, to read), `compute` (how decisions run, else inline),
+    `prices` (a price table), `node_pools` (False: disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel),
+    `service_account` (a folder with its files, as in a pod), `tags` (of all agent pools), `vms` (a Vms, in place of
+    Azure).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -43,7 +40,7 @@ async def launch_controller(process: Process) -> None:
         tags=options.get("tags", {}),
     )
     metrics = options.get("metrics") or Metrics()
-    lease_duration_seconds, lease_retry_seconds = options.get("lease", SLOW_LEASE)
+    lease_duration_seconds, lease_retry_seconds = lease_times
     async with AsyncExitStack() as sessions:
         kube, lease = [await connect(process, sessions) for _ in range(2)]
         provider, cloud = options.get("vms"), options.get("vms")

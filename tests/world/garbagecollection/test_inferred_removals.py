@@ -20,7 +20,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import KUBE_HOST
-from tests.world.harness import EPOCH, Json, Sim, crds, node_claim, simulated
+from tests.world.harness import EPOCH, SHIPPED_LEASE, Json, Sim, crds, node_claim, simulated
 from tests.world.main_job import NAME, ready
 from tests.world.transcript import (
     CLAIMS,
@@ -514,7 +514,7 @@ async def test_the_circuit_breaker_is_lifted_by_the_claims_return(sim: Sim) -> N
 
 
 @pytest.mark.parametrize("end", ["killed", "killed at the DELETE", "stopped"])
-@simulated(azure=FAST, **NO_BOUND)
+@simulated(lease=SHIPPED_LEASE, azure=FAST, **NO_BOUND)
 async def test_the_limit_holds_across_changes_of_leader(sim: Sim, end: str) -> None:
     """Of 12 machines, 3 may be removed by inference in ten minutes; each three deleted Nodes meet a new leader."""
     names = await fleet(sim, 12)

@@ -25,7 +25,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.world import KUBE_HOST
 from tests.unit.runtime.kube_server import Answer, answer, obj, raw, status, stream
 from tests.world.claims import CLAIMS, condition, puts, ready, removed
-from tests.world.harness import Sim, node_claim, simulate, simulated
+from tests.world.harness import SHIPPED_LEASE, Sim, node_claim, simulate, simulated
 from tests.world.transcript import FAST, MINUTE, node_name, person, run_pod
 
 pytestmark = pytest.mark.matrix(quick=0)
@@ -438,7 +438,7 @@ def test_a_revoked_token_is_sent_rarely_until_its_file_changes(tmp_path: Path) -
         await sim.settled()
 
     with logs() as lines:
-        simulate(story, azure=FAST)
+        simulate(story, lease=SHIPPED_LEASE, azure=FAST)
     assert any("401 Unauthorized" in str(line.get("error")) for line in lines if line["log_level"] == "warning")
 
 

@@ -15,7 +15,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import condition, message, node_is_ready, puts, ready, versions, wait_for_condition, word
 from tests.world.demand import GPU, claims_of, node_pool, pending, pod, watches_pods, with_node_pool
-from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.harness import SHIPPED_LEASE, Json, Sim, node_claim, simulated
 from tests.world.transcript import CLAIMS, FAST, MINUTE, node_name, run_pod
 
 from .common import MERGE, STRATEGIC, gpu_class, label, offer
@@ -104,7 +104,7 @@ async def test_s5c_a_kubelet_restart_on_a_full_node(sim: Sim) -> None:
 
 
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "the controller restarts"])
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_1_of_8_gpus_is_lost(sim: Sim, restarts: bool) -> None:
     """The condition names both numbers within 6 min 5 s, in one write with Ready; the eighth GPU ends it at once."""
     await sim.start_controller()
@@ -129,7 +129,7 @@ async def test_1_of_8_gpus_is_lost(sim: Sim, restarts: bool) -> None:
     await ready(sim, "gpu1", within_seconds=1)
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_controller_that_starts_while_gpus_are_missing(sim: Sim) -> None:
     """It takes nothing back before it has seen that for 6 min."""
     await sim.start_controller()
@@ -167,7 +167,7 @@ def returns_with_the_old_number(sim: Sim, node: str) -> None:
 
 @pytest.mark.parametrize("outage", [_another_boot, _unreachable])
 @pytest.mark.parametrize("restarts", [False, True], ids=["one process", "the controller restarts"])
-@simulated(azure=FAST, nodes=NodeSettings(status_seconds=(10.0, 10.0), register_seconds=20.0))
+@simulated(lease=SHIPPED_LEASE, azure=FAST, nodes=NodeSettings(status_seconds=(10.0, 10.0), register_seconds=20.0))
 async def test_s5_4_a_number_from_before_a_restart_is_not_believed(
     sim: Sim, outage: Callable[[Sim, str], Any], restarts: bool
 ) -> None:

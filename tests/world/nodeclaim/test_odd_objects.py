@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from tests.world.claims import CLAIMS, Json, events, puts, ready, removed
-from tests.world.harness import Sim, node_claim, simulated
+from tests.world.harness import SHIPPED_LEASE, Sim, node_claim, simulated
 from tests.world.main_job import NAME
 from tests.world.termination.common import up
 from tests.world.transcript import FAST, pool_calls
@@ -45,7 +45,7 @@ async def test_a_taint_with_any_time_is_served_as_any_other(sim: Sim, time: str)
 
 
 @pytest.mark.parametrize("restarted", [False, True])
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_claim_that_cannot_be_decoded_costs_itself_only(sim: Sim, restarted: bool) -> None:
     """A condition that another client wrote is kept, reported, and no reason to remove the claim or its machine."""
     await up(sim)

@@ -5,16 +5,15 @@ import asyncio
 from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
-from tests.world.harness import Sim, simulated
-from tests.world.program import SHIPPED_LEASE
+from tests.world.harness import SHIPPED_LEASE, Sim, simulated
 
 from .common import CLASSES, POOLS, node_class, node_pool, shown
 
 
-@simulated()
+@simulated(lease=SHIPPED_LEASE)
 async def test_objects_that_are_created_while_the_lease_runs_short(sim: Sim) -> None:
     """No event of theirs follows."""
-    await sim.start_controller(lease=SHIPPED_LEASE)
+    await sim.start_controller()
     await asyncio.sleep(30)
     tries = list[float]()
 

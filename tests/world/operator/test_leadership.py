@@ -16,9 +16,8 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.world import ARM_HOST, KUBE_HOST
-from tests.world.harness import Sim, node_claim, simulate, simulated
+from tests.world.harness import SHIPPED_LEASE, Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME, create_and_delete, gone, ready
-from tests.world.program import SHIPPED_LEASE
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, pool_calls, refuse
 
 LEASES = "leases.coordination.k8s.io"
@@ -48,9 +47,9 @@ def renewals(sim: Sim, who: str) -> list[Call]:
 
 async def two(sim: Sim, **options: Any) -> None:
     """Two replicas, of which ctl0 leads."""
-    await sim.start_controller("ctl0", lease=SHIPPED_LEASE, **options)
+    await sim.start_controller("ctl0", **options)
     await sim.until(lambda: holder(sim) == "ctl0", 10, "ctl0 leads")
-    await sim.start_controller("ctl1", lease=SHIPPED_LEASE, **options)
+    await sim.start_controller("ctl1", **options)
     await asyncio.sleep(10)
 
 
@@ -64,7 +63,7 @@ async def away(sim: Sim, uid: str) -> None:
     await sim.settled(quiet_seconds=70)
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_of_two_replicas_one_acts(sim: Sim) -> None:
     """The follower keeps its caches warm, and sends neither writes nor requests to Azure."""
     await two(sim)
@@ -83,7 +82,7 @@ MOMENTS = [
 ]
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_deleted_lease_does_not_make_two_leaders(sim: Sim) -> None:
     """A follower waits until the term of the holder ends; the holder creates the Lease again, its annotations too."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -102,7 +101,7 @@ async def test_a_deleted_lease_does_not_make_two_leaders(sim: Sim) -> None:
     assert lease["metadata"]["annotations"]["example.com/note"] == "kept"
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_follower_takes_a_lease_that_was_deleted_after_its_holder_died(sim: Sim) -> None:
     """The Lease is deleted with its holder dead: a follower leads once the term of the holder has ended."""
     await two(sim)
@@ -118,7 +117,7 @@ async def test_a_follower_takes_a_lease_that_was_deleted_after_its_holder_died(s
 @pytest.mark.matrix(quick=4)
 @pytest.mark.parametrize(("case", "moment"), MOMENTS, ids=[row[0] for row in MOMENTS])
 @pytest.mark.parametrize("reset", [False, True], ids=["FIN", "RST"])
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_the_leader_dies(sim: Sim, case: str, moment: Callable[[Sim], bool], reset: bool) -> None:
     """The other replica leads once the lease has expired, continues, and repeats nothing."""
     await two(sim)
@@ -135,7 +134,7 @@ async def test_the_leader_dies(sim: Sim, case: str, moment: Callable[[Sim], bool
     assert [change.what for change in sim.audit_log.changes(kind="pool", uid=uid)].count("Creating") == 1
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_the_leader_dies_in_a_removal(sim: Sim) -> None:
     """The new leader completes the removal in order, without a second DELETE."""
     await two(sim)
@@ -152,7 +151,7 @@ async def test_the_leader_dies_in_a_removal(sim: Sim) -> None:
 SLOW = AzureSettings(create_seconds=(300.0, 300.0), delete_seconds=(30.0, 60.0))
 
 
-@simulated(azure=SLOW)
+@simulated(lease=SHIPPED_LEASE, azure=SLOW)
 async def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time(sim: Sim) -> None:
     """It retries a DELETE only while the lease outlives the call; its successor starts after the expiry."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -174,7 +173,7 @@ async def test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_ti
     assert writers(sim) == ["ctl0", "ctl1"]
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_leader_that_cannot_renew_stops_writing_to_kubernetes_in_time(sim: Sim) -> None:
     """Its other requests succeed. A write that is sent late could be applied when another replica leads."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -191,7 +190,7 @@ async def test_a_leader_that_cannot_renew_stops_writing_to_kubernetes_in_time(si
     await sim.until(lambda: all(sim.condition(f"c{n}", "Ready") == "True" for n in range(12)), 600, "all are Ready")
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_leader_cut_off_from_the_api_server_creates_no_pool(sim: Sim) -> None:
     """Claims not served yet are served by the new leader: two leaders never send a PUT for one claim."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -208,7 +207,7 @@ async def test_a_leader_cut_off_from_the_api_server_creates_no_pool(sim: Sim) ->
     assert [call.who for call in pool_calls(sim, "PUT") if call.status == 201] == ["ctl1"]
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_put_in_flight_when_the_lease_is_lost(sim: Sim) -> None:
     """A PUT sent before the loss completes; the new leader finds the pool and sends no second one."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -223,7 +222,7 @@ async def test_a_put_in_flight_when_the_lease_is_lost(sim: Sim) -> None:
     assert writers(sim) == ["ctl0", "ctl1"]
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_nobody_reaches_the_api_server_for_a_while(sim: Sim) -> None:
     """Without an API server no replica leads or writes; afterwards the claim gets one machine."""
     await two(sim, restart_on=(LeadershipLost,))
@@ -242,7 +241,7 @@ async def test_nobody_reaches_the_api_server_for_a_while(sim: Sim) -> None:
     await away(sim, uid)
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_leader_that_is_stopped_releases_the_lease_at_once(sim: Sim) -> None:
     """SIGTERM releases the lease: the follower leads within one retry period."""
     await two(sim)
@@ -257,7 +256,7 @@ async def test_a_leader_that_is_stopped_releases_the_lease_at_once(sim: Sim) -> 
     await away(sim, uid)
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lapse(sim: Sim) -> None:
     """An interrupted write may still arrive: no replica leads until the lease has expired."""
     await two(sim)
@@ -274,7 +273,7 @@ async def test_a_leader_stopped_in_the_middle_of_a_write_leaves_its_lease_to_lap
     await away(sim, uid)
 
 
-@simulated(azure=FAST)
+@simulated(lease=SHIPPED_LEASE, azure=FAST)
 async def test_a_wrong_clock_takes_no_lease(sim: Sim) -> None:
     """Leases are measured by each replica's own durations: a clock that is a day ahead changes nothing."""
     await two(sim)
@@ -311,7 +310,7 @@ def test_two_replicas_without_an_election(seed: int, heedless: bool) -> None:
         assert len(sim.audit_log.writes()) < 40 * len(names)
 
     azure = AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0), ignore_preconditions=heedless)
-    simulate(story, seed=seed, azure=azure)
+    simulate(story, lease=SHIPPED_LEASE, seed=seed, azure=azure)
 
 
 def test_the_main_job_without_an_election() -> None:
@@ -322,5 +321,5 @@ def test_the_main_job_without_an_election() -> None:
         await away(sim, await ready(sim))
         assert not sim.audit_log.calls(kind="leases")
 
-    simulate(story, azure=FAST)
+    simulate(story, lease=SHIPPED_LEASE, azure=FAST)
     simulate(create_and_delete, azure=FAST)

@@ -15,7 +15,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import Seen, condition, versions, wait_for_condition
-from tests.world.harness import Sim, node_claim, simulate, simulated
+from tests.world.harness import SHIPPED_LEASE, Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME, gone
 from tests.world.transcript import FAST, MINUTE, claim_condition, finalizers, gaps, pool_calls
 
@@ -116,7 +116,7 @@ def test_a_lost_answer_is_looked_up(drop: str, *, preempts: bool) -> None:
     simulate(story, azure=replace(FAST, delete_preempts=preempts))
 
 
-@simulated(azure=SLOW)
+@simulated(lease=SHIPPED_LEASE, azure=SLOW)
 async def test_a_restart_between_two_tries(sim: Sim) -> None:
     """A new leader retries at once and reports the same message; one DELETE is accepted in all."""
     uid = await creating(sim)

@@ -16,7 +16,7 @@ from cloudprovider.azure.client import API_VERSION
 from provisioner.simulator.azure import bodies
 from provisioner.simulator.world import ARM_HOST
 from tests.world.claims import created
-from tests.world.harness import RESTART_SECONDS, Sim, node_claim, simulate
+from tests.world.harness import RESTART_SECONDS, SHIPPED_LEASE, Sim, node_claim, simulate
 from tests.world.main_job import NAME
 from tests.world.moments import BUDGET, DRAINING, MOMENTS, Moment
 from tests.world.removal_table import CELL, CONTROLLERS, OUTCOME, Cell
@@ -205,7 +205,7 @@ def test_removal(entry: str, moment: Moment, controller: str, request: pytest.Fi
         assert len(accepted) + by_hand == goes.count("P"), "one DELETE for a pool, and none for one that goes already"
         assert not sim.audit_log.calls(system="arm", verb="POST"), "no operation is ever aborted"
 
-    simulate(story, azure=moment.azure)
+    simulate(story, lease=SHIPPED_LEASE, azure=moment.azure)
 
 
 def test_no_cell_is_left_out() -> None:
