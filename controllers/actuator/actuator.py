@@ -1,7 +1,7 @@
 """Performs steps: the writes about NodeClaims, Nodes, pods and agent pools, and the fresh reads of plans.
 
 Writes pass the fence of the client (`Kube.fenced`) or of the cloud's actuator. Each write has one line at level DEBUG,
-and the Events of its step. A failed request is a result, not an exception, so that the plan can handle it.
+and the Events of its step. What the cloud answers to a failed request is a result, which the plan handles.
 """
 
 import msgspec
@@ -9,7 +9,18 @@ import structlog
 
 from cloudprovider.interface import Instance
 from controllers.model.crd_deletion import crds_of
-from controllers.model.results import CloudFailed, Evicted, Fenced, KubeFailed, Result
+from controllers.model.results import (
+    CloudFailed,
+    Evicted,
+    ReadClaim,
+    ReadCrds,
+    ReadEvents,
+    ReadNodes,
+    ReadPods,
+    ReadResult,
+    ReadWorkloads,
+    WriteResult,
+)
 from controllers.model.steps import (
     AskCause,
     CountGpuPods,
@@ -20,25 +31,19 @@ from controllers.model.steps import (
     DeletePods,
     Event,
     EvictPods,
-    KubeRead,
     LookUpClaim,
-    LookUpClaims,
     LookUpCluster,
     LookUpCrds,
-    LookUpDevices,
     LookUpNodes,
     LookUpPool,
-    LookUpStorage,
     LookUpWorkloads,
     PatchClaim,
     PatchNode,
     PatchStatus,
     Read,
     ReadDrain,
-    ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
-    TryDeletion,
     Write,
 )
 from provisioner.api import reasons
@@ -48,12 +53,12 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.events import EventRecorder
-from provisioner.runtime.fence import LeaseExpires
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
 
 from .cloud import CloudActuator
 from .kubernetes import KubernetesActuator
+from .reads import KubernetesReads
 
 # How many Events the recorder keeps free for claims and Nodes: a drain of many Nodes has thousands of pods.
 POD_EVENTS_LEAVE = 50
@@ -62,19 +67,23 @@ log = structlog.get_logger("actuator")
 
 
 class Actuator:
-    """Performs the steps of all controllers but those of NodePools, node classes, NVSentinel and GKM."""
+    """Performs the steps of all controllers but those of NodePools, node classes, NVSentinel and GKM.
 
-    def __init__(self, kube: KubernetesActuator, cloud: CloudActuator, events: EventRecorder) -> None:
+    `reads`: fresh reads of other decisions than the plan of one key.
+    """
+
+    def __init__(
+        self, kube: KubernetesActuator, reads: KubernetesReads, cloud: CloudActuator, events: EventRecorder
+    ) -> None:
         self._kube = kube
+        self.reads = reads
         self._cloud = cloud
         self._events = events
 
-    async def write(self, step: Write, claim: NodeClaim | None) -> Result:
-        """Perform one write for the key of `claim` (None: the key has no claim)."""
+    async def write(self, step: Write, claim: NodeClaim | None) -> WriteResult:
+        """Perform one write for the key of `claim` (None: the key has no claim). Raises KubeError and LeaseExpires."""
         try:
             result = await self._send(step)
-        except LeaseExpires:
-            return Fenced()
         except KubeError as error:
             record = log.warning if error.refused else log.debug  # conflicts are normal
             record("the API server refused a write", step=type(step).__name__, error=str(error))
@@ -82,7 +91,7 @@ class Actuator:
                 # The deadline has passed all the same. The record is tried again, and the message may change meanwhile.
                 for event in step.events:
                     self.record_event(step.claim, msgspec.structs.replace(event, apart_seconds=event.repeat_seconds))
-            return KubeFailed(error=error)
+            raise
         log.debug("wrote", step=type(step).__name__, outcome=type(result).__name__, **_subject(step))
         # That of a creation is recorded whatever the answer is.
         if not isinstance(result, CloudFailed) or isinstance(step, CreateInstance):
@@ -91,52 +100,36 @@ class Actuator:
             self._record_evictions(step, result)
         return result
 
-    async def _send(self, step: Write) -> Result:
+    async def _send(self, step: Write) -> WriteResult:
         if isinstance(step, CreateInstance | DeleteInstance):
             return await self._cloud.write(step)
         return await self._kube.write(step)
 
-    async def read(self, step: Read) -> Result:
-        """Perform one fresh read."""
-        try:
-            match step:
-                case LookUpPool():
-                    return await self._cloud.look_up(step)
-                case AskCause():
-                    return await self._cloud.ask_cause(step)
-                case LookUpCluster():
-                    return await self._cloud.look_up_cluster()
-                case _:
-                    return await self._read_kube(step)
-        except KubeError as error:
-            return KubeFailed(error=error)
-
-    async def _read_kube(self, step: KubeRead) -> Result:
+    async def read(self, step: Read) -> ReadResult | CloudFailed:
+        """Perform the fresh read that a plan needs. Raises KubeError."""
         match step:
-            case LookUpStorage(claims=claims):
-                return await self._kube.read_storage(claims)
-            case LookUpDevices(templates=templates):
-                return await self._kube.read_devices(templates)
+            case LookUpPool():
+                return await self._cloud.look_up(step)
+            case AskCause():
+                return await self._cloud.ask_cause(step)
+            case LookUpCluster():
+                return await self._cloud.look_up_cluster()
             case LookUpCrds(claim=claim):
-                return await self._kube.read_crds(crds_of(claim))
-            case LookUpClaim():
-                return await self._kube.read_claim(step)
-            case LookUpClaims():
-                return await self._kube.read_claims()
-            case TryDeletion():
-                return await self._kube.try_deletion(step)
-            case LookUpNodes():
-                return await self._kube.read_nodes(step)
-            case LookUpWorkloads() | ReadFailedPods():
-                return await self._kube.read_workloads(step)
-            case ReadRemedies():
-                return await self._kube.read_remedies(step)
-            case ReadDrain():
-                return await self._kube.read_pods(step)
-            case CountGpuPods():
-                return await self._kube.count_gpu_pods(step)
+                return ReadCrds(crds=await self.reads.crds(crds_of(claim)))
+            case LookUpClaim(name=name):
+                return ReadClaim(claim=await self.reads.claim(name))
+            case LookUpNodes(pool=pool):
+                return ReadNodes(nodes=await self.reads.nodes(pool))
+            case LookUpWorkloads():
+                return ReadWorkloads(workloads=await self.reads.workloads(step))
+            case ReadRemedies(node=node):
+                return ReadEvents(remedies=await self.reads.remedies(node))
+            case ReadDrain(node=node):
+                return ReadPods(pods=await self.reads.pods(node))
+            case CountGpuPods(node=node):
+                return await self.reads.gpu_pods(node)
             case ReadVolumes():
-                return await self._kube.read_volumes(step)
+                return await self.reads.volumes(step)
 
     def record_event(self, about: NodeClaim | NodePool | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.

@@ -10,7 +10,7 @@ from controllers.model.patches import replace_list
 from controllers.model.steps import Event
 from provisioner.api.meta import ObjectMeta
 from provisioner.runtime.events import EventRecorder
-from provisioner.runtime.fence import Fence, LeaseExpires
+from provisioner.runtime.fence import Fence
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.resources import NODES, Resource
 from provisioner.runtime.watched_objects import WatchedObject, reference_to
@@ -32,14 +32,11 @@ class CacheNodeActuator:
     async def remove(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> bool:
         """Delete the object if a fresh read shows that its Node does not exist. Raises KubeError.
 
-        False if the Node exists, or if the Lease expires too soon.
+        False if the Node exists. Raises LeaseExpires, too.
         """
-        if not self._fence.leads or await self._node_exists(meta.name):
+        if await self._node_exists(meta.name):
             return False
-        try:
-            await self._delete(resource, meta)
-        except LeaseExpires:
-            return False
+        await self._delete(resource, meta)
         return True
 
     async def _delete(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> None:

@@ -25,7 +25,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
-from provisioner.runtime.fence import Fence, LeaseExpires
+from provisioner.runtime.fence import Fence
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
@@ -45,17 +45,13 @@ class NodePoolActuator:
         self._events = events
         self._fence = fence
 
-    async def write(self, step: PoolStep) -> bool:
-        """Perform one write; False if the Lease expires too soon. Raises KubeError.
+    async def write(self, step: PoolStep) -> None:
+        """Perform one write. Raises KubeError and LeaseExpires.
 
         The reason NOT_STORED: the write was accepted, and records of it are not stored.
         """
-        try:
-            await self._send(step)
-        except LeaseExpires:
-            return False
+        await self._send(step)
         log.debug("wrote", step=type(step).__name__)
-        return True
 
     def record_event(self, about: NodePool | NodeClaim | Node, event: Event) -> None:
         """Record an Event that belongs to no write, if this process leads."""

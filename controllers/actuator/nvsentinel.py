@@ -10,7 +10,7 @@ from controllers.node.health.nvsentinel import Answer, Request, with_condition
 from provisioner.api.time import rfc3339
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.events import EventRecorder
-from provisioner.runtime.fence import Fence, LeaseExpires
+from provisioner.runtime.fence import Fence
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import Resource
 from provisioner.runtime.watched_objects import WatchedObject, reference_to
@@ -30,17 +30,13 @@ class NVSentinelActuator:
         if self._fence.leads:
             self._events.record(reference_to(resource, request.meta), event)
 
-    async def write(self, resource: Resource[WatchedObject], request: Request, kind: str, answer: Answer) -> bool:
-        """Write a condition of this type; False if the Lease expires too soon. Raises KubeError."""
+    async def write(self, resource: Resource[WatchedObject], request: Request, kind: str, answer: Answer) -> None:
+        """Write a condition of this type. Raises KubeError and LeaseExpires."""
         meta, conditions = request.meta, with_condition(request, kind, answer, rfc3339(self._clock.now()))
         body = {
             "metadata": {"uid": meta.uid, "resourceVersion": meta.resource_version},
             "status": {"conditions": conditions},
         }
-        try:
-            await self._kube.patch(
-                resource, meta.name, body, patch_type="merge", subresource="status", namespace=meta.namespace
-            )
-        except LeaseExpires:
-            return False
-        return True
+        await self._kube.patch(
+            resource, meta.name, body, patch_type="merge", subresource="status", namespace=meta.namespace
+        )

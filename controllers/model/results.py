@@ -1,7 +1,7 @@
 """The results of steps: what was written and at which version, what was read, or why the step failed."""
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 import msgspec
 
@@ -11,14 +11,11 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
-from provisioner.api.workload import WorkloadPod
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import CustomResourceDefinition
 
-from .device_claims import DeviceClaims
 from .diagnosis import Workloads
 from .facts import Remedy
-from .storage import Storage
 
 Kind = Literal["claim", "node"]
 
@@ -74,22 +71,6 @@ class ReadClaim(msgspec.Struct, frozen=True, kw_only=True):
     claim: NodeClaim | None
 
 
-class ReadClaims(msgspec.Struct, frozen=True, kw_only=True):
-    claims: tuple[NodeClaim, ...]
-
-
-class DeletionPossible(msgspec.Struct, frozen=True, kw_only=True):
-    """The API server would delete the claim now."""
-
-
-class ReadStorage(msgspec.Struct, frozen=True, kw_only=True):
-    storage: Storage
-
-
-class ReadDevices(msgspec.Struct, frozen=True, kw_only=True):
-    devices: DeviceClaims
-
-
 class ReadNodes(msgspec.Struct, frozen=True, kw_only=True):
     nodes: tuple[Node, ...]
 
@@ -102,12 +83,6 @@ class ReadEvents(msgspec.Struct, frozen=True, kw_only=True):
 
 class ReadWorkloads(msgspec.Struct, frozen=True, kw_only=True):
     workloads: Workloads
-
-
-class ReadFailed(msgspec.Struct, frozen=True, kw_only=True):
-    """Pods that have failed."""
-
-    pods: tuple[WorkloadPod, ...]
 
 
 class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
@@ -140,38 +115,18 @@ class KubeFailed(msgspec.Struct, frozen=True, kw_only=True):
     error: KubeError
 
 
-class Fenced(msgspec.Struct, frozen=True, kw_only=True):
-    """Not sent: the lease expires too soon."""
-
-
 ReadResult = (
     ReadPool
     | ReadCause
     | ReadCluster
     | ReadClaim
-    | ReadClaims
-    | DeletionPossible
-    | ReadStorage
-    | ReadDevices
     | ReadCrds
     | ReadNodes
     | ReadEvents
     | ReadWorkloads
-    | ReadFailed
     | ReadPods
     | ReadGpuPods
     | ReadAttached
 )
-Result = Wrote | Evicted | ReadResult | Accepted | CloudFailed | KubeFailed | Fenced
-
-
-R = TypeVar("R", bound=ReadResult)
-
-
-def answer(result: Result, kind: type[R]) -> R:
-    """The answer of a read, which is of this kind. Raises the KubeError of one that failed."""
-    if isinstance(result, KubeFailed):
-        raise result.error
-    if not isinstance(result, kind):
-        raise TypeError(type(result).__name__)
-    return result
+WriteResult = Wrote | Evicted | Accepted | CloudFailed
+Result = WriteResult | ReadResult | KubeFailed

@@ -170,28 +170,6 @@ class LookUpClaim(msgspec.Struct, frozen=True, kw_only=True):
     name: str
 
 
-class TryDeletion(msgspec.Struct, frozen=True, kw_only=True):
-    """Whether the API server would delete the claim, by a DELETE that is a dry run: admission policies answer it."""
-
-    claim: NodeClaim
-
-
-class LookUpClaims(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh LIST of the NodeClaims of all NodePools."""
-
-
-class LookUpStorage(msgspec.Struct, frozen=True, kw_only=True):
-    """Fresh reads of these PersistentVolumeClaims (`namespace/name`), and of what decides where they can be used."""
-
-    claims: frozenset[str]
-
-
-class LookUpDevices(msgspec.Struct, frozen=True, kw_only=True):
-    """Fresh reads of all ResourceClaims and DeviceClasses, and of these ResourceClaimTemplates (`namespace/name`)."""
-
-    templates: frozenset[str]
-
-
 class LookUpNodes(msgspec.Struct, frozen=True, kw_only=True):
     """One fresh LIST of the Nodes that carry this pool's label."""
 
@@ -223,12 +201,6 @@ class LookUpWorkloads(msgspec.Struct, frozen=True, kw_only=True):
     node: Node
     source: str
     since: datetime
-
-
-class ReadFailedPods(msgspec.Struct, frozen=True, kw_only=True):
-    """One LIST of the pods on this Node that have failed."""
-
-    node: Node
 
 
 class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
@@ -282,19 +254,7 @@ KubeWrite = (
 Write = CloudWrite | KubeWrite
 CloudRead = LookUpPool | AskCause | LookUpCluster
 KubeRead = (
-    LookUpClaim
-    | LookUpClaims
-    | TryDeletion
-    | LookUpStorage
-    | LookUpDevices
-    | LookUpCrds
-    | LookUpNodes
-    | LookUpWorkloads
-    | ReadRemedies
-    | ReadFailedPods
-    | ReadDrain
-    | CountGpuPods
-    | ReadVolumes
+    LookUpClaim | LookUpCrds | LookUpNodes | LookUpWorkloads | ReadRemedies | ReadDrain | CountGpuPods | ReadVolumes
 )
 Read = CloudRead | KubeRead
 Step = Write | Read | Wait | Forget

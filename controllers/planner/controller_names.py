@@ -16,7 +16,6 @@ from controllers.model.steps import (
     LookUpWorkloads,
     PatchNode,
     ReadDrain,
-    ReadFailedPods,
     ReadRemedies,
     ReadVolumes,
     ReleaseFinalizer,
@@ -34,7 +33,7 @@ def controller_name(f: Facts, step: Step) -> str:
             return CAUSES[cause].controller
         case EvictPods() | DeletePods() | ReadDrain() | ReadVolumes() | ReleaseFinalizer(target=Node()):
             return TERMINATION
-        case ReadRemedies() | LookUpWorkloads() | ReadFailedPods() | CountGpuPods() | RestartPluginPod():
+        case ReadRemedies() | LookUpWorkloads() | CountGpuPods() | RestartPluginPod():
             return HEALTH
         case _:
             return _by_state(f, step)

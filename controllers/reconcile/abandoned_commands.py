@@ -14,8 +14,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.commands_under_way import replaced_by
 from controllers.disruption.marks import bears_marks, command_of, is_abandoned
-from controllers.model.results import ReadClaim, answer
-from controllers.model.steps import Event, LookUpClaim
+from controllers.model.steps import Event
 from controllers.state.indexes import UID
 from provisioner.api import reasons
 from provisioner.api.node import Node
@@ -91,7 +90,7 @@ class AbandonedCommands:
         if (wait := self._refusals.delay([claim])) > 0:
             return wait
         # The cache can lack marks that were written since.
-        fresh = answer(await self._actuator.read(LookUpClaim(name=name)), ReadClaim).claim
+        fresh = await self._actuator.reads.claim(name)
         if fresh is None or fresh.deleting or not is_abandoned(fresh, pools):
             return None
         claim = fresh

@@ -15,8 +15,7 @@ from typing import ClassVar
 from controllers.actuator.actuator import Actuator
 from controllers.model.ownership import managed
 from controllers.model.policy import Policy
-from controllers.model.results import Fenced, KubeFailed, ReadFailed, ReadWorkloads, answer
-from controllers.model.steps import LookUpWorkloads, PatchNode, ReadFailedPods
+from controllers.model.steps import LookUpWorkloads
 from controllers.node.health import rejecting_node as rules
 from controllers.node.health.admission_errors import AdmissionError, admission_errors, event_of
 from controllers.node.health.repairable import may_act
@@ -27,8 +26,6 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.reflector import Reflector
-
-from .claim_creator import FENCED_SECONDS
 
 
 class AdmissionErrors:
@@ -101,7 +98,7 @@ class AdmissionErrors:
             return None
         if rules.is_cordoned(node):
             return await self._release(node, claims[0])
-        pods = answer(await self._actuator.read(ReadFailedPods(node=node)), ReadFailed).pods
+        pods = await self._actuator.reads.failed_pods(node)
         errors = admission_errors(pods)
         self._seen(errors)
         elsewhere = next((at for other, at in reversed(self._ran_at.items()) if other != name), None)
@@ -109,7 +106,7 @@ class AdmissionErrors:
         event = event_of(errors)
         acts = may_act(self._policy, claims[0])
         if found and acts and not node.spec.unschedulable and not rules.too_many(self._nodes.items()):
-            await self._write(rules.cordon(node, self._now()), claims[0])
+            await self._actuator.write(rules.cordon(node, self._now()), claims[0])
             event = rules.event(node, found)
         if event is not None:
             for about in (claims[0], node):
@@ -120,14 +117,8 @@ class AdmissionErrors:
         """Release the Node once its device plugin has restarted; seconds until it is looked at again."""
         if node.spec.unschedulable and may_act(self._policy, claim):
             step = LookUpWorkloads(node=node, source=rules.resource_of(node), since=self._now())
-            found = answer(await self._actuator.read(step), ReadWorkloads).workloads
+            found = await self._actuator.reads.workloads(step)
             if not rules.restarted(node, found, self._returned_at.get(node.name)):
                 return rules.CHECK_SECONDS
-        return await self._write(rules.release(node, self._now()), claim)
-
-    async def _write(self, step: PatchNode, claim: NodeClaim) -> float | None:
-        """Seconds to wait if the write was not possible."""
-        result = await self._actuator.write(step, claim)
-        if isinstance(result, KubeFailed):
-            raise result.error
-        return FENCED_SECONDS if isinstance(result, Fenced) else None
+        await self._actuator.write(rules.release(node, self._now()), claim)
+        return None

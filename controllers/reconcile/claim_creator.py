@@ -11,8 +11,7 @@ from typing import NamedTuple
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.results import Fenced, KubeFailed, ReadClaims, Wrote, answer
-from controllers.model.steps import CreateClaim, Event, LookUpClaims
+from controllers.model.steps import CreateClaim, Event
 from controllers.provisioning.nodeclaims import claim_name, manifest
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api import reasons
@@ -21,11 +20,11 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
+from provisioner.runtime.fence import RETRY_SECONDS, LeaseExpires
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 
 STALE_SECONDS = 1.0
-FENCED_SECONDS = 5.0
 NOT_FOUND = 404
 
 Refused = Callable[[NewMachine, NodePool, str], None]
@@ -74,10 +73,10 @@ class ClaimCreator:
         `pool`: the static NodePool that is decided about; None for pending pods and replacements. NodeClaims of others,
         and of static NodePools for the latter, can be created at any rate, and are no machine of the same pods.
         """
-        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
+        listed = await self._actuator.reads.claims()
         seen = {claim.uid for claim in claims}
         static = {one.metadata.uid for one in self._node_pools() if one.spec.replicas is not None}
-        if any(claim.uid not in seen and _concerns(claim, pool, static) for claim in listed.claims):
+        if any(claim.uid not in seen and _concerns(claim, pool, static) for claim in listed):
             log.warning("the cache lacks NodeClaims that exist; no machine is bought")
             self._claims.invalidate()
             return STALE_SECONDS
@@ -112,33 +111,32 @@ class ClaimCreator:
             name = claim_name(pool.name, taken)
             node_class = self._node_class(pool.spec.template.spec.node_class_ref.name)
             wanted = manifest(machine, pool, name, well_known, node_class=node_class, annotations=annotations(machine))
-            result = await self._actuator.write(CreateClaim(name=name, manifest=wanted), None)
-            match result:
-                case Wrote():
-                    taken.add(name)
-                    claims.append(name)
-                    created |= dict.fromkeys(machine.pods, name)
-                    _log(machine, name)
-                    if machine.price is None:
-                        event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
-                        self._actuator.record_event(pool, event)
-                case KubeFailed(error=error) if error.reason == "AlreadyExists":
+            try:
+                await self._actuator.write(CreateClaim(name=name, manifest=wanted), None)
+            except LeaseExpires:
+                return Created(tuple(claims), created, refused, RETRY_SECONDS)
+            except KubeError as error:
+                if error.reason == "AlreadyExists":
                     log.warning("the cache lacks a NodeClaim that exists; no machine is bought", claim=name)
                     self._claims.invalidate()
                     return Created(tuple(claims), created, refused, STALE_SECONDS)
                 # A webhook chooses the code of its refusal.
-                case KubeFailed(error=error) if error.refused or error.conflict or error.status == NOT_FOUND:
+                if error.refused or error.conflict or error.not_found:
                     denied.append(f"the API server refuses its NodeClaim: {error}")
                     self._refused(machine, pool, denied[-1])
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
-                case KubeFailed(error=error) if error.status >= 500:
+                elif error.status >= 500:
                     failed = failed or error  # a webhook can fail for this NodeClaim only
-                case KubeFailed(error=error):
-                    raise error
-                case Fenced():
-                    return Created(tuple(claims), created, refused, FENCED_SECONDS)
-                case _:
-                    raise TypeError(type(result).__name__)
+                else:
+                    raise
+                continue
+            taken.add(name)
+            claims.append(name)
+            created |= dict.fromkeys(machine.pods, name)
+            _log(machine, name)
+            if machine.price is None:
+                event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
+                self._actuator.record_event(pool, event)
         if failed is not None:
             raise failed
         return Created(tuple(claims), created, refused, denied=tuple(denied))

@@ -12,8 +12,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.gate.gate import Evidence
 from controllers.model import deletion
-from controllers.model.results import Fenced, KubeFailed, ReadClaim, answer
-from controllers.model.steps import DeleteClaim, Event, LookUpClaim, TryDeletion
+from controllers.model.steps import DeleteClaim, Event
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.kube import KubeError
@@ -26,14 +25,13 @@ log = structlog.get_logger("provisioner")
 
 
 class Deletion(enum.Enum):
-    """What became of a request. CHANGED: the NodeClaim is gone or changed. FENCED: this process may not write.
+    """What became of a request. CHANGED: the NodeClaim is gone or changed.
 
     KEPT: the gate does not permit the deletion. REFUSED: the API server does not, as by an admission policy.
     """
 
     DELETED = enum.auto()
     CHANGED = enum.auto()
-    FENCED = enum.auto()
     KEPT = enum.auto()
     REFUSED = enum.auto()
 
@@ -44,43 +42,43 @@ async def try_deletion(actuator: Actuator, claim: NodeClaim) -> Deletion:
     A webhook without dry runs says nothing about the deletion. A webhook chooses the code of its refusal, so that each
     one counts, 404 and 409 if the NodeClaim is still as it was. Raises KubeError for a request without an answer.
     """
-    match await actuator.read(TryDeletion(claim=claim)):
-        case KubeFailed(error=error) if error.status == BAD_REQUEST and NO_DRY_RUN in error.message:
+    try:
+        await actuator.reads.try_deletion(claim)
+    except KubeError as error:
+        if error.status == BAD_REQUEST and NO_DRY_RUN in error.message:
             return Deletion.DELETED
-        case KubeFailed(error=error) if not error.status or error.status == UNAUTHORIZED:
-            raise error
-        case KubeFailed(error=error) if (error.not_found or error.conflict) and await _is_changed(actuator, claim):
+        if not error.status or error.status == UNAUTHORIZED:
+            raise
+        if (error.not_found or error.conflict) and await _is_changed(actuator, claim):
             return Deletion.CHANGED
-        case KubeFailed(error=error):
-            return _refused(actuator, claim, error)
+        return _refused(actuator, claim, error)
     return Deletion.DELETED
 
 
 async def _is_changed(actuator: Actuator, claim: NodeClaim) -> bool:
     """Whether the NodeClaim is gone, being deleted, or another one. Raises KubeError."""
-    read = answer(await actuator.read(LookUpClaim(name=claim.name)), ReadClaim).claim
+    read = await actuator.reads.claim(claim.name)
     return read is None or read.uid != claim.uid or read.deleting
 
 
 async def delete_claim(actuator: Actuator, claim: NodeClaim, evidence: Evidence, message: str) -> Deletion:
     """Send the request; an Event states why the API server refuses it.
 
-    Raises KubeError for one that can succeed when it is repeated.
+    Raises LeaseExpires, and KubeError for one that can succeed when it is repeated.
     """
     step = deletion.delete_claim(claim, evidence, message)
     if not isinstance(step, DeleteClaim):
         log.info("nodeclaim is kept", NodeClaim={"name": claim.name}, cause=evidence.cause, why=step.why)
         return Deletion.KEPT
-    match await actuator.write(step, None):
-        case KubeFailed(error=error) if error.refused:
-            return _refused(actuator, claim, error)
-        case KubeFailed(error=error) if not (error.not_found or error.conflict):
-            raise error
-        case KubeFailed(error=error):
-            # A webhook may deny it with these codes too, and would do so each second.
-            return Deletion.CHANGED if await _is_changed(actuator, claim) else _refused(actuator, claim, error)
-        case Fenced():
-            return Deletion.FENCED
+    try:
+        await actuator.write(step, None)
+    except KubeError as error:
+        if not (error.refused or error.not_found or error.conflict):
+            raise
+        # A webhook may deny it with the codes of a conflict and of an absent object too, and would do so each second.
+        if not error.refused and await _is_changed(actuator, claim):
+            return Deletion.CHANGED
+        return _refused(actuator, claim, error)
     log.info("deleting nodeclaim", NodeClaim={"name": claim.name}, cause=step.cause)
     return Deletion.DELETED
 

@@ -20,8 +20,8 @@ from controllers.disruption.marks import (
     why_without_id,
 )
 from controllers.model.patches import Operation
-from controllers.model.results import Fenced, KubeFailed, ReadClaim, ReadNodes, Wrote, answer
-from controllers.model.steps import Event, LookUpClaim, LookUpNodes, PatchClaim, PatchNode, PatchStatus, Write
+from controllers.model.results import Wrote
+from controllers.model.steps import Event, PatchClaim, PatchNode, PatchStatus, Write
 from provisioner.api import labels
 from provisioner.api.causes import Reason
 from provisioner.api.conditions import DISRUPTION_REASON, ConditionSet
@@ -39,13 +39,12 @@ OF_REPLACEMENT = (labels.REPLACEMENT_COMMAND, labels.REPLACES, labels.REPLACEMEN
 class NotWritten(Exception):
     """A mark was not written or removed, because the object is gone or the command does not fit it any more.
 
-    `refused`: the API server does not allow the write, and why. `fenced`: this process may not write now.
+    `refused`: the API server does not allow the write, and why.
     """
 
-    def __init__(self, why: str = "", *, refused: str = "", fenced: bool = False) -> None:
+    def __init__(self, why: str = "", *, refused: str = "") -> None:
         super().__init__(refused or why)
         self.refused = refused
-        self.fenced = fenced
 
 
 class CommandMarks:
@@ -89,7 +88,7 @@ class CommandMarks:
     async def confirm(self, machine: Machine, command: str, reason: Reason) -> None:
         """Read the NodeClaim after its last mark; raise NotWritten if it has lost a mark, or must be kept."""
         decided = machine.claim
-        fresh = answer(await self._actuator.read(LookUpClaim(name=decided.name)), ReadClaim).claim
+        fresh = await self._actuator.reads.claim(decided.name)
         if fresh is None:
             raise NotWritten(f"NodeClaim {decided.name} was deleted")
         if why := why_outdated(fresh, decided, command, reason) or why_unmarked(fresh, command):
@@ -131,18 +130,16 @@ class CommandMarks:
     ) -> NodeClaim:
         """The NodeClaim after the write. `why_not(fresh)`: why a fresh one is not written to, "" if it is."""
         for _ in range(TRIES):
-            match await self._actuator.write(step(claim), None):
-                case Wrote(claim=written):
-                    return written or claim
-                case KubeFailed(error=error) if error.conflict:
-                    pass
-                case KubeFailed(error=error) if error.not_found:
-                    raise NotWritten(f"NodeClaim {claim.name} was deleted")
-                case KubeFailed(error=error):
-                    raise _failure(error, f"NodeClaim {claim.name}")
-                case Fenced():
-                    raise NotWritten(fenced=True)
-            fresh = answer(await self._actuator.read(LookUpClaim(name=claim.name)), ReadClaim).claim
+            try:
+                written = await self._actuator.write(step(claim), None)
+            except KubeError as error:
+                if error.not_found:
+                    raise NotWritten(f"NodeClaim {claim.name} was deleted") from None
+                if not error.conflict:
+                    raise _failure(error, f"NodeClaim {claim.name}") from None
+            else:
+                return (written.claim if isinstance(written, Wrote) else None) or claim
+            fresh = await self._actuator.reads.claim(claim.name)
             if why := f"NodeClaim {claim.name} was deleted" if fresh is None else why_not(fresh):
                 raise NotWritten(why)
             claim = fresh or claim
@@ -152,23 +149,22 @@ class CommandMarks:
         for _ in range(TRIES):
             if not (operations := tuple(patch(node))):
                 return
-            match await self._actuator.write(PatchNode(node=node, patch=operations, why=why), None):
-                case KubeFailed(error=error) if error.not_found:
+            try:
+                await self._actuator.write(PatchNode(node=node, patch=operations, why=why), None)
+            except KubeError as error:
+                if error.not_found:
                     return
-                case KubeFailed(error=error) if error.conflict or error.refused:
-                    fresh = await self._fresh(node)
-                    if fresh is None:
-                        return
-                    # A patch whose `test` fails is refused like one that a policy does not allow.
-                    if error.refused and tuple(patch(fresh)) == operations:
-                        raise _failure(error, f"Node {node.name}")
-                    node = fresh
-                case KubeFailed(error=error):
-                    raise error
-                case Fenced():
-                    raise NotWritten(fenced=True)
-                case _:
+                if not (error.conflict or error.refused):
+                    raise
+                fresh = await self._fresh(node)
+                if fresh is None:
                     return
+                # A patch whose `test` fails is refused like one that a policy does not allow.
+                if error.refused and tuple(patch(fresh)) == operations:
+                    raise _failure(error, f"Node {node.name}") from None
+                node = fresh
+            else:
+                return
         raise NotWritten(refused=f"Node {node.name} changes all the time")
 
     async def _of(self, claim: NodeClaim) -> Sequence[Node]:
@@ -181,8 +177,8 @@ class CommandMarks:
         pool = node.metadata.labels.get(labels.AKS_AGENTPOOL, "")
         if not pool:
             return node  # it cannot be listed by the label
-        listed = answer(await self._actuator.read(LookUpNodes(pool=pool)), ReadNodes)
-        return next((one for one in listed.nodes if one.metadata.uid == node.metadata.uid), None)
+        nodes = await self._actuator.reads.nodes(pool)
+        return next((one for one in nodes if one.metadata.uid == node.metadata.uid), None)
 
 
 def _without(keys: Sequence[str]) -> Callable[[NodeClaim], Write]:

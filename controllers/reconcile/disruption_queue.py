@@ -35,7 +35,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import KubeError
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
+from .claim_creator import STALE_SECONDS, ClaimCreator
 from .claim_deletion import Deletion
 from .command_marks import CommandMarks, NotWritten
 from .demand_caches import DemandCaches
@@ -193,8 +193,6 @@ class DisruptionQueue:
             except KubeError as error:
                 return await self._fail(command, error)
             match deletion:
-                case Deletion.FENCED:
-                    return FENCED_SECONDS
                 case Deletion.REFUSED:
                     refused.append(claim)
                 case Deletion.KEPT:
@@ -282,7 +280,7 @@ class DisruptionQueue:
         seconds = await self._undoing.undo(old, lambda one: undo(one, str(error)), failed=False)
         if error.refused:
             self._ended(Replacement(id="", old=tuple(old), decided=command.reason), error.refused)
-        return FENCED_SECONDS if error.fenced else seconds
+        return seconds
 
     async def _remove(self, command: Command) -> float | None:
         """Delete machines whose pods have room elsewhere, unless a pod was bound that the decision did not see."""
@@ -291,8 +289,7 @@ class DisruptionQueue:
                 self._observer.rejected(command)
                 return STALE_SECONDS
         for machine in command.machines:
-            if await self._removals.delete(machine.claim, command.reason) is Deletion.FENCED:
-                return FENCED_SECONDS
+            await self._removals.delete(machine.claim, command.reason)
         self._nominations.record(command.destinations, _now())
         self._observer.decided(command)
         return None

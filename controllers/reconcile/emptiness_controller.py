@@ -40,7 +40,7 @@ from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion
 from .demand_caches import DemandCaches
 from .disruption_events import EvaluationEvents
@@ -219,9 +219,6 @@ class EmptinessController:
                             self._observer.rejected(Command(reason="Empty", machines=(machine,)))
                             continue
                         match await self._removals.delete(machine.claim, "Empty"):
-                            case Deletion.FENCED:
-                                again = FENCED_SECONDS
-                                break
                             case Deletion.DELETED:
                                 removed.append(machine)
                             case Deletion.REFUSED:

@@ -23,7 +23,7 @@ from provisioner.api.time import rfc3339
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .demand_caches import DemandCaches
 from .machines import REFUSED_SECONDS, Leaving
@@ -102,4 +102,4 @@ class ExpirationController:
             return None
         if deletion is Deletion.REFUSED:
             return REFUSED_SECONDS
-        return FENCED_SECONDS if deletion is Deletion.FENCED else STALE_SECONDS
+        return STALE_SECONDS

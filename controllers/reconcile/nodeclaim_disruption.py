@@ -16,7 +16,6 @@ from cloudprovider.interface import Newest, ResourceSku
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.model.ownership import held_by
-from controllers.model.results import Fenced, KubeFailed
 from controllers.model.steps import Event, PatchStatus
 from controllers.nodeclaim.disruption.consolidatable import consolidatable_in
 from controllers.nodeclaim.disruption.drift_reason import DriftFacts, DriftReason, drift_reason
@@ -30,8 +29,9 @@ from provisioner.api.owner import why_foreign
 from provisioner.api.schedulable import SchedulablePod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
+from provisioner.runtime.kube_errors import KubeError
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_creator import STALE_SECONDS
 from .demand_caches import DemandCaches
 from .machines import Machines, nodes_used
 from .wall_clock import WallClock
@@ -179,20 +179,18 @@ class NodeClaimDisruption:
             log.info("marking drifted", NodeClaim={"name": claim.name}, reason=found.reason, detail=found.detail)
             events = (Event(type="Normal", reason=found.reason, message=_message(found)),)
         step = PatchStatus(claim=claim, conditions=after.items, fields={}, events=events)
-        match await self._actuator.write(step, claim):
-            case Fenced():
-                return FENCED_SECONDS
-            case KubeFailed(error=error) if error.conflict or error.not_found:
+        try:
+            await self._actuator.write(step, claim)
+        except KubeError as error:
+            if error.conflict or error.not_found:
                 # The cache is behind for a moment; a webhook that denies the request with this code does so for ever.
                 times = self._conflicts[claim.name] = self._conflicts.get(claim.name, 0) + 1
                 return min(STALE_SECONDS * 2.0 ** min(times - 1, 16), RESYNC_SECONDS)
-            case KubeFailed(error=error) if error.refused:
+            if error.refused:
                 return RESYNC_SECONDS
-            case KubeFailed(error=error):
-                raise error
-            case _:
-                self._conflicts.pop(claim.name, None)
-                return None
+            raise
+        self._conflicts.pop(claim.name, None)
+        return None
 
 
 def _with_drift(conditions: ConditionSet, found: DriftReason | None, now: datetime) -> ConditionSet:

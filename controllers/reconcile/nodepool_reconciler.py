@@ -30,7 +30,6 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
 
-from .claim_creator import FENCED_SECONDS
 from .disruption_events import disruption_event
 from .nodepool_usage import NodePoolUsage
 
@@ -89,8 +88,7 @@ class NodePoolReconciler:
             self._conflicts.pop(key, None)
             return None if key.startswith(CLASS) else self._report_orphans(key.removeprefix(POOL))
         try:
-            if not await self._actuator.write(step):
-                return FENCED_SECONDS
+            await self._actuator.write(step)
         except KubeError as error:
             if error.status in (404, 409, 422):
                 # The object changed, and its event adds the key as well; or a policy denies the write with this code.

@@ -15,8 +15,6 @@ from controllers.actuator.actuator import Actuator
 from controllers.actuator.nvsentinel import NVSentinelActuator
 from controllers.gate.gate import Evidence
 from controllers.model.ownership import managed
-from controllers.model.results import ReadClaim, answer
-from controllers.model.steps import LookUpClaim
 from controllers.node.health import nvsentinel as rules
 from controllers.node.health.nvsentinel import Answer, Decision, Delete, NotManaged, Prove, Record, Request
 from controllers.state.cluster import ClusterState
@@ -161,24 +159,23 @@ class NVSentinelController:
             case Record(claim=claim):
                 await self._requests.write(resource, request, rules.RECORD, _record(claim))
             case Delete(claim=claim, recorded=recorded):
-                known = recorded or await self._requests.write(resource, request, rules.RECORD, _record(claim))
-                if known and claim.uid not in self._deleted:
+                if not recorded:
+                    await self._requests.write(resource, request, rules.RECORD, _record(claim))
+                if claim.uid not in self._deleted:
                     await self._delete(request, claim)
             case Prove(name=name, uid=uid):
-                found = answer(await self._actuator.read(LookUpClaim(name=name)), ReadClaim).claim
+                found = await self._actuator.reads.claim(name)
                 if found is None or found.uid != uid:
                     await self._answer(resource, request, rules.gone(decision))
 
     async def _answer(self, resource: Resource[WatchedObject], request: Request, found: Answer) -> None:
-        if await self._requests.write(resource, request, request.complete, found):
-            fields = {"status": found.status, "reason": found.reason, "message": found.message}
-            log.info("answered a request of NVSentinel", **_fields(request), **fields)
+        await self._requests.write(resource, request, request.complete, found)
+        fields = {"status": found.status, "reason": found.reason, "message": found.message}
+        log.info("answered a request of NVSentinel", **_fields(request), **fields)
 
     async def _delete(self, request: Request, claim: NodeClaim) -> None:
         key = self._indexes.key_of(claim)
-        failed = await self._removal_records.record_removal(key, claim.uid, "terminate-node")
-        if failed is not None:
-            raise failed.error
+        await self._removal_records.record_removal(key, claim.uid, "terminate-node")
         evidence = Evidence(cause="terminate-node", uid=claim.uid, ours=managed(claim), seen=True, works=False)
         deletion = await delete_claim(self._actuator, claim, evidence, rules.deletion_message(request))
         if deletion is Deletion.REFUSED:

@@ -40,8 +40,8 @@ from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
-from .claim_deletion import Deletion, delete_claim
+from .claim_creator import STALE_SECONDS, ClaimCreator
+from .claim_deletion import delete_claim
 from .demand_caches import DemandCaches
 from .launch_gate import LaunchGate
 from .launch_obstacles import LaunchObstacles, removable
@@ -195,14 +195,13 @@ class Provisioner:
             self._batch.close(collected)
             self._retry_at = None
             self._observer.nothing_pending(self._ignored())
-            deleted = await self._delete(failed, "no pod waits for it", errors)
+            await self._delete(failed, "no pod waits for it", errors)
             errors.raise_first()
-            return None if deleted else STALE_SECONDS
+            return None
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        if (brake := await self._brake.assess(pods, types, storage)) is None:
-            return FENCED_SECONDS
+        brake = await self._brake.assess(pods, types, storage)
         without_machine = {claim.uid for claim in launchless}
         kept = [claim for claim in claims if claim.uid not in without_machine]
         observed = self._observed(kept, max_new + len(failed), storage, types, brake)
@@ -219,8 +218,7 @@ class Provisioner:
             # What a pod needs that cannot be read now is not known.
             unknown = {pod.metadata.uid for pod in pods if pod.name in found.errors}
             unused = [claim for claim in failed if claim.name not in needed and not self._is_for(claim, unknown)]
-            if not await self._delete(unused, "other machines take its pods", errors):
-                return STALE_SECONDS
+            await self._delete(unused, "other machines take its pods", errors)
         with self._launches.held():
             named, wanted = {pod.name: pod for pod in pods}, self._wanted(decision, pods)
             written = await self._creator.create(
@@ -252,8 +250,6 @@ class Provisioner:
         room = None if max_new is None else max_new + sum(removable(one, pools) for one in launchless.values())
         kept = [claim for claim in claims if claim.uid not in launchless]
         brake = await self._brake.assess(pods, types, storage, record=False)
-        if brake is None:
-            raise AssertionError("unreachable: without a record nothing can fail")
         found = cluster_snapshot(self._observed(kept, room, storage, types, brake), types)
         return found, solve(found.snapshot)
 
@@ -315,8 +311,8 @@ class Provisioner:
             if pod.metadata.uid not in before and not pod.moves:
                 self._observer.first_decision((wall - pod.metadata.creation_timestamp).total_seconds())
 
-    async def _delete(self, failed: Sequence[NodeClaim], why: str, errors: RequestErrors) -> bool:
-        """Delete NodeClaims that cannot be launched and that no pod needs; False if this process may not write.
+    async def _delete(self, failed: Sequence[NodeClaim], why: str, errors: RequestErrors) -> None:
+        """Delete NodeClaims that cannot be launched and that no pod needs.
 
         A request that fails keeps its NodeClaim only.
         """
@@ -328,10 +324,7 @@ class Provisioner:
             works = was_usable(claim) or claim.condition(LAUNCHED, "True") is not None
             evidence = Evidence(cause=cause, uid=claim.uid, ours=managed(claim), works=works)
             with errors.kept():
-                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
-                    self._retry_at = _now() + FENCED_SECONDS
-                    return False
-        return True
+                await delete_claim(self._actuator, claim, evidence, message)
 
 
 def _launch_changed(old: NodeClaim, new: NodeClaim) -> bool:

@@ -92,10 +92,8 @@ class PurchaseBrake:
 
     async def assess(
         self, pods: Sequence[CachedPod], types: InstanceTypes, storage: Storage, *, record: bool = True
-    ) -> Brake | None:
-        """The brake of the next decision; None: a record could not be written, and nothing may be bought.
-
-        `record` False: nothing is written or reported, as for a preview; the result is never None.
+    ) -> Brake:
+        """The brake of the next decision. `record` False: nothing is written or reported, as for a preview.
 
         Raises KubeError for a write that can succeed when it is repeated.
         """
@@ -125,8 +123,8 @@ class PurchaseBrake:
             kept = pruned(known[uid], uids=uids, ran=ran, now=now)
             wanted = with_strikes(kept, strikes, revisions, now)
             learned[found.name] = self._learned(found)
-            if record and not await self._save(found, wanted, learned[found.name], due=bool(strikes)):
-                return None
+            if record:
+                await self._save(found, wanted, learned[found.name], due=bool(strikes))
             known[uid] = wanted
             if record:
                 self._report(strikes, pools, bought, pods)
@@ -183,8 +181,8 @@ class PurchaseBrake:
         types: tuple[ObservedType, ...],
         *,
         due: bool,
-    ) -> bool:
-        """Write what is recorded if some of it is new or over; False if this process may not write."""
+    ) -> None:
+        """Write what is recorded if some of it is new or over."""
         uid = found.metadata.uid
         before = self._records.get(uid, found.status.misfits)
         stored = self._types.get(uid, found.status.observed_types)
@@ -193,9 +191,9 @@ class PurchaseBrake:
         # A CRD can be upgraded: what was dropped is written again until it is stored.
         due = due or changed or uid in self._unstored or _offers(stored) != _offers(types)
         if not due and _scopes(before) == _scopes(wanted):
-            return True
+            return
         try:
-            written = await self._actuator.write(
+            await self._actuator.write(
                 RecordMachines(
                     node_class=found, misfits=tuple(wanted), observed_types=types, observed_daemon_sets=daemons
                 )
@@ -206,14 +204,11 @@ class PurchaseBrake:
             elif not error.refused and not error.not_found and not error.conflict:
                 raise
             log.warning("cannot record machines that did not take their pods", node_class=found.name, error=str(error))
-            written = True
         else:
             self._unstored.discard(uid)
-        if written:
-            self._records[uid] = wanted
-            self._types[uid] = types
-            self._daemons[uid] = daemons
-        return written
+        self._records[uid] = wanted
+        self._types[uid] = types
+        self._daemons[uid] = daemons
 
     def _report(
         self,

@@ -18,7 +18,7 @@ from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
-from controllers.model.results import CloudFailed, Fenced, KubeFailed, ReadNodes, Result
+from controllers.model.results import CloudFailed, KubeFailed, ReadNodes, Result, WriteResult
 from controllers.model.steps import (
     CreateInstance,
     DeleteClaim,
@@ -60,6 +60,7 @@ from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.controller_name import set_controller
+from provisioner.runtime.kube_errors import KubeError
 
 from . import lifecycle_log
 from .another_machine import AnotherMachine
@@ -68,7 +69,6 @@ from .stalled import recovered, stalled
 from .step_observer import StepObserver
 
 READS_PER_PASS = 6
-FENCED_SECONDS = 5.0
 # The cache's next event adds the key again; these delays are for a cache that stays stale.
 STALE_SECONDS, STALE_MOST_SECONDS = 1.0, 10.0
 # The longest delay after steps that the API server refuses one after the other.
@@ -223,13 +223,17 @@ class Reconciler:
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Result, float]:
         began = self._now()
         set_controller(controller_name(facts, step))
-        if isinstance(step, Write):
-            # Before the write: its answer changes the caches, whose handlers add the key again.
-            memory.leads = isinstance(step, LEADING)
-            result = await self._write(facts, step, began)
-            result = undone(facts, step, result, self._indexes) or result
-        else:
-            result = await self._actuator.read(step)
+        result: Result
+        try:
+            if isinstance(step, Write):
+                # Before the write: its answer changes the caches, whose handlers add the key again.
+                memory.leads = isinstance(step, LEADING)
+                result = await self._write(facts, step, began)
+                result = undone(facts, step, result, self._indexes) or result
+            else:
+                result = await self._actuator.read(step)
+        except KubeError as error:
+            result = KubeFailed(error=error)
         self._remember(memory, step, result, claim=facts.claim, wall=facts.now, began=began)
         if isinstance(step, Write):
             lifecycle_log.write(facts, step, result)
@@ -256,27 +260,28 @@ class Reconciler:
             now=self._now(),
         )
 
-    async def _write(self, facts: Facts, step: Write, began: float) -> Result:
+    async def _write(self, facts: Facts, step: Write, began: float) -> WriteResult:
         if isinstance(step, DeleteClaim) or (isinstance(step, DeleteInstance) and facts.candidate is not None):
             cause = facts.candidate.cause if facts.candidate is not None else step.cause
-            if (failed := await self._removal_records.record(facts, step, cause)) is not None:
-                return failed
+            await self._removal_records.record(facts, step, cause)
         if isinstance(step, DeleteInstance):
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
                 return await self._actuator.write(step, facts.claim)
         if not isinstance(step, CreateInstance):
-            result = await self._actuator.write(step, facts.claim)
-            if isinstance(step, DeleteClaim) and isinstance(result, KubeFailed) and result.error.refused:
-                self._removal_records.refused(facts.key, step.claim.uid)
-            return result
+            try:
+                return await self._actuator.write(step, facts.claim)
+            except KubeError as error:
+                if isinstance(step, DeleteClaim) and error.refused:
+                    self._removal_records.refused(facts.key, step.claim.uid)
+                raise
         self.cluster_state.create_started(step.name, step.claim, facts.now, began)
         self.offering_tracker.create_started(step, began)
         try:
             with bound_contextvars(**lifecycle_log.fields_of_cloud_write(facts, step)):
                 result = await self._actuator.write(step, facts.claim)
             if isinstance(result, CloudFailed):
-                error, wall = result.error, self._clock.now()
-                self.offering_tracker.create_failed(step, error, requested=facts.now, wall=wall, now=self._now())
+                wall, now = self._clock.now(), self._now()
+                self.offering_tracker.create_failed(step, result.error, requested=facts.now, wall=wall, now=now)
             return result
         finally:
             self.cluster_state.create_finished(step.name)
@@ -287,8 +292,6 @@ class Reconciler:
             memory.forbidden.pop(type(step).__name__, None)
             memory.failed_in_row.pop(type(step).__name__, None)
         match result:
-            case Fenced():
-                return FENCED_SECONDS
             case KubeFailed():
                 return self._refused_or_raise(memory, facts, step, result)
             case CloudFailed(error=error) if isinstance(step, DeleteInstance) and error.status == 412:

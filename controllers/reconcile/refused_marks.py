@@ -9,7 +9,6 @@ from collections.abc import Awaitable, Iterable
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 
-from .claim_creator import FENCED_SECONDS
 from .command_marks import NotWritten
 from .disruption_events import RecordEvent, disruption_event
 
@@ -37,8 +36,6 @@ class RefusedMarks:
         try:
             await write
         except NotWritten as error:
-            if error.fenced:
-                return FENCED_SECONDS
             if error.refused:
                 times, now = self._refused.get(claim.uid, (0, 0.0))[0], _now()
                 seconds = min(FIRST_SECONDS * 2.0 ** min(times, 16), MOST_SECONDS)

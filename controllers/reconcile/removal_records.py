@@ -14,7 +14,6 @@ from controllers.garbagecollection import candidates
 from controllers.model import recent_removals, recent_repairs
 from controllers.model.facts import Facts
 from controllers.model.recent_repairs import RepairStage
-from controllers.model.results import KubeFailed
 from controllers.model.steps import Write
 from controllers.node.health.repair import repaired_stage
 from controllers.state.cluster import ClusterState
@@ -44,12 +43,11 @@ class RemovalRecords:
         self._clock = clock
         self._save = save
 
-    async def record(self, facts: Facts, step: Write, cause: Cause) -> KubeFailed | None:
-        """Count this removal; the error if it could not be recorded, and must not be sent."""
-        stage = repaired_stage(facts, step)
-        if stage is not None and (failed := await self._record_repair(facts, stage)) is not None:
-            return failed
-        return await self.record_removal(facts.key, candidates.claim_uid(facts), cause)
+    async def record(self, facts: Facts, step: Write, cause: Cause) -> None:
+        """Count this removal. Raises KubeError if it could not be recorded, and must not be sent."""
+        if (stage := repaired_stage(facts, step)) is not None:
+            await self._record_repair(facts, stage)
+        await self.record_removal(facts.key, candidates.claim_uid(facts), cause)
 
     async def record_ended_rows(self) -> None:
         """Tell the next leader which rows of failures have ended; after an error, the next record does."""
@@ -61,14 +59,12 @@ class RemovalRecords:
         except KubeError as error:
             log.warning("failed to record on the Lease that a machine works again", error=str(error))
 
-    async def record_removal(self, key: str, uid: str, cause: Cause) -> KubeFailed | None:
-        """Count the removal of this machine; the error if it could not be recorded, and must not be sent."""
+    async def record_removal(self, key: str, uid: str, cause: Cause) -> None:
+        """Count the removal of this machine. Raises KubeError if it could not be recorded, and must not be sent."""
         if not self._cluster_state.removal_started(key, cause, uid, _now()):
-            return None
+            return
         removals = recent_removals.encode(self._cluster_state.recent_removals(self._clock.now(), _now()))
-        return await self._keep(
-            labels.INFERRED_REMOVALS, removals, lambda: self._cluster_state.removal_not_sent(key, uid)
-        )
+        await self._keep(labels.INFERRED_REMOVALS, removals, lambda: self._cluster_state.removal_not_sent(key, uid))
 
     def refused(self, key: str, uid: str) -> None:
         """The API server has refused the removal: the machine uses no part of a limit, here and for the next leader
@@ -77,30 +73,26 @@ class RemovalRecords:
         self._cluster_state.removal_not_sent(key, uid)
         self._repairs.not_sent(uid)
 
-    async def _record_repair(self, facts: Facts, stage: RepairStage) -> KubeFailed | None:
+    async def _record_repair(self, facts: Facts, stage: RepairStage) -> None:
         claim = facts.claim
         uid, owner = (claim.uid, repair_owner(claim)) if claim is not None else ("", "")
         created = claim.metadata.creation_timestamp if claim is not None else self._clock.now()
         lived = max(0.0, (self._clock.now() - created).total_seconds())
         if not self._repairs.started(uid, stage, owner, _now(), lived):
-            return None
-        return await self._keep(labels.RECENT_REPAIRS, self._encoded_repairs(), lambda: self._repairs.not_sent(uid))
+            return
+        await self._keep(labels.RECENT_REPAIRS, self._encoded_repairs(), lambda: self._repairs.not_sent(uid))
 
     def _encoded_repairs(self) -> str:
         return recent_repairs.encode(self._repairs.entries(self._clock.now(), _now()))
 
-    async def _keep(self, annotation: str, text: str, undo: Callable[[], None]) -> KubeFailed | None:
-        saved = False
+    async def _keep(self, annotation: str, text: str, undo: Callable[[], None]) -> None:
         try:
             await self._save(annotation, text)
-            saved = True
-        except KubeError as error:
-            log.warning("removal not sent: failed to record it on the Lease", error=str(error))
-            return KubeFailed(error=error)
-        finally:
-            if not saved:
-                undo()
-        return None
+        except BaseException as error:
+            undo()
+            if isinstance(error, KubeError):
+                log.warning("removal not sent: failed to record it on the Lease", error=str(error))
+            raise
 
 
 def _now() -> float:

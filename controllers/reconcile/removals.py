@@ -12,8 +12,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.disruption.machine import Machine
 from controllers.gate.gate import Evidence
-from controllers.model.results import ReadPods, answer
-from controllers.model.steps import Event, ReadDrain
+from controllers.model.steps import Event
 from controllers.node.termination.pod_predicates import is_waiting_eviction
 from provisioner.api.causes import CAUSE_OF, CAUSES, Cause, Reason
 from provisioner.api.nodeclaim import NodeClaim
@@ -56,9 +55,9 @@ class Removals:
         if machine.node is None:
             self._listed[machine.claim.uid] = began
             return False
-        listed = answer(await self._actuator.read(ReadDrain(node=machine.node)), ReadPods)
+        listed = await self._actuator.reads.pods(machine.node)
         known, now = {pod.metadata.uid for pod in machine.pods}, self._clock.now()
-        using = (pod for pod in listed.pods if is_waiting_eviction(pod, now) and pod.metadata.daemon_set is None)
+        using = (pod for pod in listed if is_waiting_eviction(pod, now) and pod.metadata.daemon_set is None)
         if all(pod.metadata.uid in known for pod in using):
             self._listed = {uid: at for uid, at in self._listed.items() if began - at <= FRESH_SECONDS}
             self._listed[machine.claim.uid] = began

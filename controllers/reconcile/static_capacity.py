@@ -16,8 +16,6 @@ from controllers.disruption.blockers import MOVABLE
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
-from controllers.model.results import ReadClaims, answer
-from controllers.model.steps import LookUpClaims
 from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
@@ -31,8 +29,8 @@ from provisioner.api.owner import counted_in, is_member
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS, ClaimCreator
-from .claim_deletion import Deletion, delete_claim
+from .claim_creator import STALE_SECONDS, ClaimCreator
+from .claim_deletion import delete_claim
 from .demand_caches import DemandCaches
 from .disruption_events import disruption_event
 from .request_errors import RequestErrors
@@ -166,22 +164,19 @@ class StaticCapacity:
         A request that fails keeps its NodeClaim only.
         """
         errors = RequestErrors()
-        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
-        wanted = scale(pool, self._replicas(pool, listed.claims))
+        wanted = scale(pool, self._replicas(pool, await self._actuator.reads.claims()))
         for claim in wanted.replace:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, NodePool {pool.name} was changed since: {launched.message if launched else ''}"
             evidence = Evidence(cause="launch-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
             with errors.kept():
-                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
-                    return FENCED_SECONDS
+                await delete_claim(self._actuator, claim, evidence, message)
         for claim in wanted.delete:
             message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
             # The machine whose end costs least; its pods are evicted, protected ones if no other machine is left.
             evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True)
             with errors.kept():
-                if await delete_claim(self._actuator, claim, evidence, message) is Deletion.FENCED:
-                    return FENCED_SECONDS
+                await delete_claim(self._actuator, claim, evidence, message)
         errors.raise_first()
         return RESYNC_SECONDS
 

@@ -15,12 +15,11 @@ from controllers.disruption.commands_under_way import Replacement, Undo, under_w
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
-from controllers.model.results import ReadClaims, answer
-from controllers.model.steps import Event, LookUpClaims
+from controllers.model.steps import Event
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 
-from .claim_creator import FENCED_SECONDS, STALE_SECONDS
+from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .command_marks import CommandMarks
 from .disruption_observer import DisruptionObserver
@@ -64,10 +63,10 @@ class Undoing:
         Raises KubeError for a request that can succeed when it is repeated.
         """
         uids = {claim.uid for claim in old}
-        listed = answer(await self._actuator.read(LookUpClaims()), ReadClaims)
-        self._refusals.forget_others(listed.claims)
+        listed = await self._actuator.reads.claims()
+        self._refusals.forget_others(listed)
         again = STALE_SECONDS
-        for command in under_way(listed.claims):
+        for command in under_way(listed):
             step = undo_of(command) if any(claim.uid in uids for claim in command.old) else None
             if step is not None:
                 again = max(again, await self._undo(step, failed=failed))
@@ -75,8 +74,7 @@ class Undoing:
 
     async def _undo(self, step: Undo, *, failed: bool) -> float:
         for claim in step.unused:
-            if await self._delete(claim, step.why) is Deletion.FENCED:
-                return FENCED_SECONDS
+            await self._delete(claim, step.why)
         message = f"The machine is kept: {step.why}"
         event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
         events = (event,) if failed else ()
@@ -94,13 +92,12 @@ class Undoing:
             self._ended(step.command, step.why)
         return STALE_SECONDS
 
-    async def _delete(self, claim: NodeClaim, why: str) -> Deletion:
+    async def _delete(self, claim: NodeClaim, why: str) -> None:
         """Delete a replacement that took no pod. One whose deletion is refused becomes an ordinary machine."""
         unused = Evidence(cause="replacement-failed", uid=claim.uid, ours=managed(claim), works=was_usable(claim))
         deletion = await delete_claim(self._actuator, claim, unused, f"Deleted: {why}")
         if deletion is Deletion.REFUSED:
             await self._refusals.left(claim, self._marks.release(claim))
-        return deletion
 
 
 def _now() -> float:

@@ -10,11 +10,10 @@ import structlog
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.device_claims import DeviceClaims
-from controllers.model.results import KubeFailed, ReadDevices, ReadStorage
-from controllers.model.steps import LookUpDevices, LookUpStorage
 from controllers.model.storage import Storage
 from controllers.provisioning.extended_resources import may_be_devices
 from controllers.provisioning.pods import CachedPod
+from provisioner.runtime.kube_errors import KubeError
 
 # Reads of one decision, of volumes or of devices: the second one is for pods that came during the first.
 READS_MOST = 3
@@ -46,21 +45,20 @@ async def volumes_of(actuator: Actuator, demand: Callable[[], Iterable[CachedPod
 
 
 async def _volumes(actuator: Actuator, requested: frozenset[str]) -> Storage:
-    result = await actuator.read(LookUpStorage(claims=requested))
-    if not isinstance(result, ReadStorage):
-        return Storage(requested=requested, unread=dict.fromkeys(requested, type(result).__name__))
-    unread = result.storage.unread
-    if unread:
+    try:
+        storage = await actuator.reads.storage(requested)
+    except KubeError as error:
+        return Storage(requested=requested, unread=dict.fromkeys(requested, str(error)))
+    if unread := storage.unread:
         name = min(unread)
         log.warning("failed to read the volumes of pending pods", claims=len(unread), claim=name, error=unread[name])
-    return result.storage
+    return storage
 
 
 async def _devices(actuator: Actuator, templates: frozenset[str]) -> DeviceClaims:
     """`templates` has "" for pods that name their claims, or none."""
-    result = await actuator.read(LookUpDevices(templates=templates))
-    if isinstance(result, ReadDevices):
-        return result.devices
-    error = str(result.error) if isinstance(result, KubeFailed) else type(result).__name__
-    log.warning("failed to read the ResourceClaims of pending pods", error=error)
-    return DeviceClaims(requested=templates, error=error)
+    try:
+        return await actuator.reads.devices(templates)
+    except KubeError as error:
+        log.warning("failed to read the ResourceClaims of pending pods", error=str(error))
+        return DeviceClaims(requested=templates, error=str(error))

@@ -18,6 +18,7 @@ from controllers.actuator.cloud import CloudActuator
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.actuator.nvsentinel import NVSentinelActuator
+from controllers.actuator.reads import KubernetesReads
 from controllers.garbagecollection.circuit_breaker import tripped
 from controllers.model.facts import Candidate, Facts
 from controllers.node.health.limits import blocked_by_limits, is_suspended
@@ -336,7 +337,8 @@ def build_actuator(
 ) -> Actuator:
     """Writes to Kubernetes and to the cloud pass the fence."""
     return Actuator(
-        KubernetesActuator(clients.kube.fenced(fence), lambda: len(caches.nodes.items())),
+        KubernetesActuator(kube := clients.kube.fenced(fence)),
+        KubernetesReads(kube, lambda: len(caches.nodes.items())),
         CloudActuator(clients.provider, inventory, fence),
         events,
     )

@@ -1,8 +1,9 @@
 """A controller: workers that take keys from a work queue and reconcile them.
 
 A reconcile that fails or times out is logged with its traceback, counted and retried with backoff; it does not affect
-other keys. Cancellation passes. Beside the guards of the metrics observers, this module has the only broad `except`
-of the program.
+other keys. Cancellation passes. A write that the Lease leaves no time for is no failure: the key is queued again after
+`fence.RETRY_SECONDS`. Beside the guards of the metrics observers, this module has the only broad `except` of the
+program.
 
 Source: https://pkg.go.dev/sigs.k8s.io/controller-runtime/pkg/reconcile, docs/references/karpenter.md#metrics,
 https://docs.rs/kube/latest/kube/runtime/controller/struct.Action.html.
@@ -17,6 +18,7 @@ from typing import Never
 from structlog.contextvars import bound_contextvars
 
 from .controller_name import current_controller, set_controller
+from .fence import RETRY_SECONDS, LeaseExpires
 from .kube_errors import KubeError
 from .logs import get_logger
 from .metrics import ControllerMetrics, Metrics
@@ -102,7 +104,7 @@ class Controller:
         deadline = asyncio.timeout(self._reconcile_timeout_seconds)
         try:
             async with deadline:
-                after = await self._reconcile(key)
+                after = await self._unless_fenced(key)
         except Exception as error:  # noqa: BLE001 - an error of one key must not end the workers
             self._failed(key, error, expired=deadline.expired())
             await self._report(key, error)
@@ -113,6 +115,12 @@ class Controller:
                 self._queue.add_after(key, after)
         finally:
             self._metrics.seconds.labels(self._acting_controller()).observe(self._now() - started)
+
+    async def _unless_fenced(self, key: str) -> RequeueAfter:
+        try:
+            return await self._reconcile(key)
+        except LeaseExpires:
+            return RETRY_SECONDS
 
     def _failed(self, key: str, error: Exception, *, expired: bool) -> None:
         self._metrics.total.labels(self._acting_controller(), "error").inc()

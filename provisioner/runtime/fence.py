@@ -2,6 +2,7 @@
 
 Every write of the controllers passes one fence: those to Kubernetes in `Kube.fenced`, those to the cloud in the
 actuator. A request that was cancelled in flight can still take effect, so the Lease is not released before it ends.
+A write that does not pass ends the reconcile that sends it; its key is queued again (`controller.py`).
 
 Source: docs/references/rules.md#leader-election.
 """
@@ -14,6 +15,9 @@ from typing import TypeVar
 from .logs import get_logger
 
 R = TypeVar("R")
+
+# A key whose write did not pass is reconciled again after this time: the Lease is renewed by then, or lost.
+RETRY_SECONDS = 5.0
 
 log = get_logger("fence")
 

@@ -19,7 +19,6 @@ from controllers.model.steps import (
     LookUpPool,
     LookUpWorkloads,
     ReadDrain,
-    ReadFailedPods,
     ReadRemedies,
     ReleaseFinalizer,
     Step,
@@ -133,7 +132,6 @@ STEPS: list[tuple[str, dict[str, Any], Step, str]] = [
      "nodeclaim.lifecycle"),
     ("an orphan waits", {"instance": instance()}, Wait(after=1.0, why=""), "instance.garbagecollection"),
     ("a sick Node", {"claims": (claim(),)}, ReadRemedies(node=node()), "node.health"),
-    ("a Node that rejects pods", {"claims": (claim(),)}, ReadFailedPods(node=node()), "node.health"),
     ("a Node without GPUs", {"claims": (claim(),)}, LookUpWorkloads(node=node(), source="r", since=NOW),
      "node.health"),
 ]  # fmt: skip

@@ -9,6 +9,7 @@ import structlog
 from prometheus_client import generate_latest
 
 from provisioner.runtime.controller import Controller
+from provisioner.runtime.fence import RETRY_SECONDS, LeaseExpires
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.workqueue import WorkQueue
@@ -79,6 +80,22 @@ def test_an_error_is_logged_with_its_context_and_retried() -> None:
     assert "in reconcile" in line["trace"]
     assert len({entry["reconcileID"] for entry in logged}) == 3
     assert 'controller_runtime_reconcile_errors_total{controller="machine"} 3.0' in text
+
+
+def test_a_write_that_the_lease_does_not_permit_is_repeated_without_an_error() -> None:
+    """The Lease is renewed before the next attempt, or another replica leads."""
+    seen = []
+
+    async def reconcile(_: str) -> None:
+        seen.append(now())
+        if len(seen) < 3:
+            raise LeaseExpires("patch NodeClaim a")
+
+    queue, text, logged = worked(reconcile)
+    assert seen == [0, RETRY_SECONDS, 2 * RETRY_SECONDS]
+    assert not [one for one in logged if one["log_level"] == "error"]
+    assert queue.num_requeues("a") == 0
+    assert "controller_runtime_reconcile_errors_total{" not in text
 
 
 def test_retry_after_is_a_lower_bound_of_the_backoff() -> None:

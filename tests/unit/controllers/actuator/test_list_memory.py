@@ -11,10 +11,10 @@ import msgspec
 import pytest
 
 from controllers.actuator.devices import read_devices
-from controllers.actuator.pods import PodActuator
+from controllers.actuator.pod_reads import PodReads
 from controllers.actuator.storage import read_storage
 from controllers.actuator.workloads import WorkloadReader
-from controllers.model.steps import LookUpWorkloads, ReadDrain
+from controllers.model.steps import LookUpWorkloads
 from provisioner.api.namespace import NamespaceDigest
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError, too_large
@@ -106,10 +106,9 @@ async def volume_claims(kube: Kube) -> tuple[object, int]:
 
 async def drains(kube: Kube) -> tuple[object, int]:
     """All Nodes, whose pods are read in one LIST."""
-    actuator = PodActuator(kube, nodes=lambda: float(OBJECTS))
-    steps = [ReadDrain(node=node(name=f"n{number:04}")) for number in range(OBJECTS)]
-    read = await asyncio.gather(*map(actuator.read_pods, steps))
-    return read, len({pod.metadata.uid for one in read for pod in one.pods})
+    reads = PodReads(kube, nodes=lambda: float(OBJECTS))
+    read = await asyncio.gather(*(reads.on(f"n{number:04}") for number in range(OBJECTS)))
+    return read, len({pod.metadata.uid for pods in read for pod in pods})
 
 
 async def workloads(kube: Kube) -> tuple[object, int]:

@@ -8,9 +8,9 @@ import pytest
 from controllers.disruption.command import Command
 from controllers.disruption.machine import Machine
 from controllers.reconcile import emptiness_controller
-from controllers.reconcile.claim_deletion import Deletion
 from controllers.reconcile.emptiness_controller import EmptinessController
 from controllers.reconcile.machines import Leaving
+from provisioner.runtime.fence import LeaseExpires
 from provisioner.runtime.kube_errors import KubeError
 from tests.unit.builders import BORN, claim
 
@@ -19,16 +19,13 @@ FIRST, SECOND = (claim(name=name, uid=name) for name in "ab")
 
 class Removals:
     def __init__(self, *_: object, **__: object) -> None:
-        self.answers = iter((KubeError(0, "Timeout", "no answer"), Deletion.FENCED))
+        self.answers = iter((KubeError(0, "Timeout", "no answer"), LeaseExpires("delete NodeClaim b")))
 
     async def is_used(self, _: Machine) -> bool:
         return False
 
-    async def delete(self, *_: object) -> Deletion:
-        answer = next(self.answers)
-        if isinstance(answer, KubeError):
-            raise answer
-        return answer
+    async def delete(self, *_: object) -> None:
+        raise next(self.answers)
 
 
 @pytest.mark.asyncio
@@ -42,6 +39,6 @@ async def test_a_machine_whose_deletion_was_not_answered_stays_reserved(monkeypa
     command = Command(
         reason="Empty", machines=tuple(Machine(claim=one, node=None, quiet_since=BORN) for one in (FIRST, SECOND))
     )
-    with pytest.raises(KubeError):
+    with pytest.raises(LeaseExpires):
         await emptiness._remove(command)
     assert FIRST.uid in leaving
