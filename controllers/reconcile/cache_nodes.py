@@ -8,13 +8,14 @@ Source: docs/references/kubernetes.md#gpu-kernel-manager.
 
 import asyncio
 from collections.abc import Callable, Iterator
-from typing import Never
+from typing import ClassVar
 
 import structlog
 
 from controllers.actuator.cache_nodes import CacheNodeActuator
 from controllers.garbagecollection.cache_nodes import GROUP, RESOURCES, STALE_SECONDS, VERSION, is_stale, stale_event
 from provisioner.api.node import Node
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.reflector import Reflector
@@ -28,6 +29,8 @@ log = structlog.get_logger("gkm")
 
 class CacheNodes:
     """`nodes_current`: whether the cache of Nodes can be relied on. `deletes`: whether stale objects are deleted."""
+
+    name: ClassVar[Queue] = "gkm"
 
     def __init__(
         self,
@@ -47,15 +50,16 @@ class CacheNodes:
         self._isolation = isolation
         self._stale_since: dict[str, float] = {}
 
-    async def run(self) -> Never:
-        """Look at all objects again and again, until cancelled."""
-        while True:
+    def add_event_handlers(self) -> None:
+        """Each pass reads all objects."""
+
+    async def reconcile(self, _: str) -> float:
+        """Look at all objects; returns the seconds until the next pass. Raises LeaseExpires."""
+        if self._nodes_current():
             await self._pass()
-            await asyncio.sleep(POLL_SECONDS)
+        return POLL_SECONDS
 
     async def _pass(self) -> None:
-        if not self._nodes_current():
-            return
         now = asyncio.get_running_loop().time()
         stale = ((watched, one) for watched, one in self._all() if is_stale(one.metadata, self._nodes.get))
         found = {one.metadata.uid: (watched, one) for watched, one in stale}

@@ -7,7 +7,7 @@ Source: docs/references/kubernetes.md#nvsentinel, docs/references/rules.md#circu
 
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Never
+from typing import Any, ClassVar
 
 import structlog
 
@@ -23,6 +23,7 @@ from provisioner.api.causes import Cause
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nvsentinel import NVSentinel
+from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.isolation import Isolation
 from provisioner.runtime.kube import KubeError
@@ -53,6 +54,8 @@ def watched(names: NVSentinel) -> tuple[Watched, ...]:
 
 class NVSentinelController:
     """`current`: whether caches and the list of pools can be relied on. `disrupted(claim, cause)`: metrics."""
+
+    name: ClassVar[Queue] = "nvsentinel"
 
     def __init__(
         self,
@@ -85,12 +88,14 @@ class NVSentinelController:
         self._deleted: set[str] = set()
         self._retry_at: dict[str, float] = {}
 
-    async def run(self) -> Never:
-        """Answer all requests again and again, until cancelled."""
-        while True:
-            if self._current():
-                await self._pass()
-            await asyncio.sleep(POLL_SECONDS)
+    def add_event_handlers(self) -> None:
+        """Each pass reads all requests."""
+
+    async def reconcile(self, _: str) -> float:
+        """Answer all requests; returns the seconds until the next pass. Raises LeaseExpires."""
+        if self._current():
+            await self._pass()
+        return POLL_SECONDS
 
     async def _pass(self) -> None:
         decided = list[tuple[Resource[WatchedObject], Request, Decision]]()

@@ -74,8 +74,8 @@ class Controllers:
     """The NodeClaim controller with its queue, what adds keys to the queue, and the metrics observers.
 
     `controller` is the one of NodeClaims, whose `event_handlers` the inventory and the Lease call too. `manager` has
-    those of NodePools and of abandoned commands. `objects`: the caches of what readiness rules name. `provisioning`
-    None: NodePools are disabled, `nvsentinel` None: it is.
+    those of NodePools, of abandoned commands, of NVSentinel and of GKM. `objects`: the caches of what readiness rules
+    name. `provisioning` None: NodePools are disabled.
     """
 
     cluster_state: ClusterState
@@ -90,8 +90,6 @@ class Controllers:
     provisioning: Provisioning | None
     readiness: ReadinessRules
     objects: WatchedObjects
-    cache_nodes: CacheNodes
-    nvsentinel: NVSentinelController | None
 
     def add_event_handlers(self, caches: Caches) -> None:
         """Subscribe to the caches. The event handlers run before the observers."""
@@ -184,14 +182,6 @@ def build_controllers(
     if config.nvsentinel is not None:
         also += tuple((one, NVSENTINEL_FIELDS) for one in nvsentinel_resources(config.nvsentinel))
     readiness = ReadinessRules(config.policy.readiness_rules, caches.node_classes.items, objects, also)
-    cache_nodes = CacheNodes(
-        objects,
-        caches.nodes,
-        CacheNodeActuator(clients.kube, events, fence),
-        nodes_current=lambda: caches.indexes.current,
-        deletes=config.gkm_cleanup,
-        isolation=Isolation(clients.metrics.object_errors),
-    )
     records = NodePoolActuator(clients.kube, events, fence)
     removal_records = RemovalRecords(
         cluster_state=cluster_state, repairs=unhealthy_nodes.history, clock=clients.clock, save=build_save(elector)
@@ -212,6 +202,42 @@ def build_controllers(
         readiness=readiness,
         another_machine=another_machine,
     )
+    manager = build_manager(
+        clients,
+        caches,
+        actuator=actuator,
+        records=records,
+        usage=usage,
+        leads=lambda: fence.leads,
+        errors=observer.errors,
+        node_pools=config.node_pools,
+    )
+    isolation = Isolation(clients.metrics.object_errors)
+    cache_nodes = CacheNodes(
+        objects,
+        caches.nodes,
+        CacheNodeActuator(clients.kube, events, fence),
+        nodes_current=lambda: caches.indexes.current,
+        deletes=config.gkm_cleanup,
+        isolation=isolation,
+    )
+    add_periodic(manager, cache_nodes)
+    if config.nvsentinel is not None:
+        nvsentinel = NVSentinelController(
+            config.nvsentinel,
+            objects,
+            caches.indexes,
+            caches.nodes,
+            current=lambda: caches.indexes.current and inventory.synced,
+            cluster_state=cluster_state,
+            removal_records=removal_records,
+            actuator=actuator,
+            requests=NVSentinelActuator(clients.kube, events, clients.clock, fence),
+            disrupted=observer.disrupted,
+            isolation=isolation,
+            clock=clients.clock,
+        )
+        add_periodic(manager, nvsentinel)
     event_handlers = EventHandlers(
         queue=queue,
         indexes=caches.indexes,
@@ -239,23 +265,6 @@ def build_controllers(
         event_handlers=event_handlers,
         readiness=readiness,
         objects=objects,
-        cache_nodes=cache_nodes,
-        nvsentinel=NVSentinelController(
-            config.nvsentinel,
-            objects,
-            caches.indexes,
-            caches.nodes,
-            current=lambda: caches.indexes.current and inventory.synced,
-            cluster_state=cluster_state,
-            removal_records=removal_records,
-            actuator=actuator,
-            requests=NVSentinelActuator(clients.kube, events, clients.clock, fence),
-            disrupted=observer.disrupted,
-            isolation=Isolation(clients.metrics.object_errors),
-            clock=clients.clock,
-        )
-        if config.nvsentinel is not None
-        else None,
         observer=observer,
         quota_watch=quota_watch,
         provisioning=build_provisioning(
@@ -271,16 +280,7 @@ def build_controllers(
         )
         if config.node_pools
         else None,
-        manager=build_manager(
-            clients,
-            caches,
-            actuator=actuator,
-            records=records,
-            usage=usage,
-            leads=lambda: fence.leads,
-            errors=observer.errors,
-            node_pools=config.node_pools,
-        ),
+        manager=manager,
     )
 
 
@@ -315,6 +315,13 @@ def build_manager(
     manager.add(reconciler, queue)
     register_nodepool_metrics(clients.metrics, caches.node_pools.items, leads, errors)
     return manager
+
+
+def add_periodic(manager: Manager, reconciler: CacheNodes | NVSentinelController) -> None:
+    """Add a controller of one key, whose passes each state when the next one is due."""
+    queue = manager.queue(type(reconciler))
+    manager.add(reconciler, queue)
+    queue.add("all")
 
 
 def build_save(elector: LeaderElector | None) -> Callable[[str, str], Awaitable[None]]:

@@ -92,9 +92,6 @@ class Operator:
                 tasks.create_task(self._controllers.controller.run(), name="controller")
                 self._controllers.manager.start(tasks)
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
-                tasks.create_task(self._controllers.cache_nodes.run(), name="cache nodes")
-                if self._controllers.nvsentinel is not None:
-                    tasks.create_task(self._controllers.nvsentinel.run(), name="nvsentinel")
                 if self._controllers.provisioning is not None:
                     tasks.create_task(self._controllers.provisioning.run(), name="provisioning")
         finally:

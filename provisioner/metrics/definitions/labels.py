@@ -59,6 +59,8 @@ Queue = Literal[
     "nodeclaim-disruption",
     "abandoned-commands",
     "admission-errors",
+    "nvsentinel",
+    "gkm",
 ]
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", *BY_RESOURCE)
 
@@ -99,7 +101,7 @@ LABELS: Mapping[str, Label] = {
         values=get_args(ConsolidationType),
     ),
     "controller": Label(
-        meaning="Karpenter's name of the controller that acted; the last ten are work queues",
+        meaning="Karpenter's name of the controller that acted; the last twelve are work queues",
         values=(*CONTROLLERS, *get_args(Queue)),
     ),
     "deadline": Label(

@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
+from controllers.actuator.nvsentinel import NVSentinelActuator
 from provisioner.api.nvsentinel import NVSentinel
+from provisioner.runtime.fence import LeaseExpires
 from provisioner.simulator.audit_log import Call
 from tests import nvsentinel
 from tests.world.claims import condition, events, node_of, ready, word
@@ -128,6 +130,28 @@ async def test_a_restart_is_refused(sim: Sim) -> None:
     await asyncio.sleep(10 * MINUTE)
     assert await ready(sim, "gpu1", within_seconds=1) == uid
     assert not deletions(sim)
+
+
+@simulated(azure=FAST)
+async def test_an_answer_that_the_lease_does_not_permit_is_repeated(sim: Sim, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is renewed again shortly afterwards; the process goes on."""
+    await installed(sim)
+    await sim.start_controller(nvsentinel=ENABLED)
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+    original, refused = NVSentinelActuator.write, list[str]()
+
+    async def write(self: NVSentinelActuator, *about: Any) -> None:
+        if not refused:
+            refused.append("once")
+            raise LeaseExpires("patch RebootNode")
+        await original(self, *about)
+
+    monkeypatch.setattr(NVSentinelActuator, "write", write)
+    request = await requested(sim, await node_of(sim, "gpu1"), kind="RebootNode")
+    expected = ("False", "RebootNotSupported")
+    await sim.until(lambda: answered(sim, request, nvsentinel.REBOOT_NODES) == expected, MINUTE, "it is refused")
+    assert refused
 
 
 @simulated(azure=FAST)
