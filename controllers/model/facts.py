@@ -8,6 +8,7 @@ machine. Ages are in seconds before `now`, `math.inf` means never; other moments
 import math
 from collections.abc import Mapping
 from datetime import datetime
+from functools import cached_property
 from typing import Literal
 
 import msgspec
@@ -25,6 +26,7 @@ from provisioner.api.resourceslice import ResourceSlice
 from .diagnosis import Diagnosis, Workloads
 from .drains import NOT_DRAINED, Drain
 from .failures import CloudFailure
+from .ownership import belongs
 from .policy import Policy
 from .readiness import AppliedRule
 from .recent_repairs import RepairStage
@@ -253,7 +255,7 @@ class ClusterCounts(msgspec.Struct, frozen=True, kw_only=True):
     unhealthy_counts: UnhealthyCounts = UnhealthyCounts()
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
+class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """`claims`: all that map to this key, the one in charge first; `nodes`: all with this pool's label.
 
     `kube_synced`: claims and Nodes have been listed; `kube_current`: the watches of claims, Nodes and CRDs work.
@@ -342,6 +344,31 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
     def claim(self) -> NodeClaim | None:
         """The claim in charge of this key."""
         return self.claims[0] if self.claims else None
+
+    @cached_property
+    def live_nodes(self) -> tuple[Node, ...]:
+        """The claim's Nodes without a deletionTimestamp.
+
+        During a surge (AKS upgrades a pool by adding a machine) two Nodes can belong to one claim.
+        """
+        claim = self.claim
+        return tuple(n for n in self.nodes if claim is not None and belongs(n, claim) and not n.deleting)
+
+    @cached_property
+    def node(self) -> Node | None:
+        """The claim's Node, or None if there is none, or more than one and none of them is known already.
+
+        The one in the status of the claim remains its Node while it exists.
+        """
+        found, claim = self.live_nodes, self.claim
+        known = next((n for n in found if claim is not None and n.name == claim.status.node_name), None)
+        return known or (found[0] if len(found) == 1 else None)
+
+    @cached_property
+    def unrelated_nodes(self) -> tuple[Node, ...]:
+        """Nodes with this pool's label that were not created for the claim in charge."""
+        claim = self.claim
+        return tuple(n for n in self.nodes if claim is None or not belongs(n, claim))
 
     def drain_of(self, node: Node) -> Drain:
         """What is known of this Node's drain."""

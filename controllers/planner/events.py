@@ -13,7 +13,6 @@ import msgspec
 from cloudprovider.interface import Instance
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.ownership import holds_finalizer
 from controllers.model.steps import Event
 from controllers.node.health import admission_errors, repair
@@ -59,7 +58,7 @@ def notices(f: Facts) -> tuple[Notice, ...]:
         found.append(_warning(claim, reasons.POOL_CHANGED, message))
     if claim is not None and (message := repair.blocked(f)):
         found.append(_warning(claim, reasons.NODE_REPAIR_BLOCKED, f"repair of the Node is delayed: {message}"))
-    machine = node_for_claim(f)
+    machine = f.node
     if claim is not None and machine is not None and (message := dra.has_two_owners(f, machine)):
         found.append(_warning(claim, reasons.TWO_GPU_OWNERS, message))
     if claim is not None and (message := repair.dry_run(f)):

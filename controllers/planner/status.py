@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from controllers.model import deadlines
 from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.reported import reported
 from controllers.model.steps import Event, PatchStatus
 from controllers.node.health import condition as health
@@ -132,7 +131,7 @@ def report(f: Facts, claim: NodeClaim, updates: ConditionUpdates) -> PatchStatus
 
 def _event_message(f: Facts, claim: NodeClaim, name: str) -> str:
     """The message of the Event for a condition that is True, which has no message itself."""
-    node = node_for_claim(f)
+    node = f.node
     match name:
         case conditions.LAUNCHED:
             return f"agent pool {f.key} is running{_choice(f)}"
@@ -154,7 +153,7 @@ def _choice(f: Facts) -> str:
 def _initialized_text(f: Facts) -> str:
     if not f.gpus.known:
         return "the Node is Ready; how many GPUs this size has is not known, so they were not waited for"
-    state, node = gpu_state(f), node_for_claim(f)
+    state, node = gpu_state(f), f.node
     if state is not None and state.expected:
         seen = f"{state.allocatable} of {state.expected}"
         driver = dra.gpu_driver(f)
@@ -168,7 +167,7 @@ def _initialized_text(f: Facts) -> str:
 
 def _fields(f: Facts, claim: NodeClaim) -> Mapping[str, str]:
     """The scalar status fields that differ. The providerID is copied from the Node, never computed."""
-    node = node_for_claim(f)
+    node = f.node
     if node is None or claim.deleting or not registration.node_registered(claim, node):
         return {}
     if launch_failure.failed_launch_remains(f, claim):

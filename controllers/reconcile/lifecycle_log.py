@@ -13,7 +13,6 @@ import structlog
 
 from cloudprovider.interface import InstanceState
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.results import Result, Wrote
 from controllers.model.steps import (
     CloudWrite,
@@ -134,7 +133,7 @@ def _fields(
     of the claim.
     """
     claim = claim or f.claim
-    own = node_for_claim(f)
+    own = f.node
     fields: Fields = {"pool": f.key}
     if f.instance is not None:
         offering = f.instance.offering

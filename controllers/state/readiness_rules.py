@@ -10,7 +10,6 @@ from typing import Any
 import msgspec
 
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import AppliedRule
 from provisioner.api import labels
 from provisioner.api.jsonpath import JsonPath
@@ -71,7 +70,7 @@ class ReadinessRules:
 
     def added_to(self, f: Facts) -> Facts:
         """The facts with the rules of the claim's Node, until it is initialized."""
-        claim, node = f.claim, node_for_claim(f)
+        claim, node = f.claim, f.node
         if claim is None or claim.deleting or node is None or labels.INITIALIZED in node.metadata.labels:
             return f
         found = tuple(self._applied(rule, source, node) for rule, source in self._of(claim, node, f.node_class))

@@ -8,7 +8,6 @@ Source: https://cluster-api.sigs.k8s.io/tasks/automated-machine-management/healt
 
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.reported import Reported
 from provisioner.api import reasons
 from provisioner.api.conditions import INITIALIZED, NODE_HEALTHY
@@ -19,7 +18,7 @@ from . import limits, messages, rejecting_node, repair
 
 def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The condition; None if it is to stay as it is."""
-    current, unhealthy, node = claim.condition(NODE_HEALTHY), f.unhealthy, node_for_claim(f)
+    current, unhealthy, node = claim.condition(NODE_HEALTHY), f.unhealthy, f.node
     if unhealthy is None and node is not None and (why := rejecting_node.message(node)):
         return ConditionUpdate(status="False", reason=reasons.NODE_CONDITION_UNHEALTHY, message=why, warning=True)
     if unhealthy is not None and (why := limits.suspended(f)) and repair.is_due(f):

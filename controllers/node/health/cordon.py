@@ -14,7 +14,6 @@ Source: https://kubernetes.io/docs/concepts/workloads/controllers/daemonset/#tai
 import math
 
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import Operation, add_keys, escaped
 from controllers.model.steps import PatchNode
 from controllers.nodeclaim.lifecycle.gpu_resources import gpu_state
@@ -27,7 +26,7 @@ from . import another, limits
 
 def step(f: Facts, *, enabled: bool) -> PatchNode | None:
     """Cordon the Node, or undo that; None if it is as it should be."""
-    node = node_for_claim(f)
+    node = f.node
     if node is None or "PatchNode" in f.refused:
         return None
     keeps_serving = serves_on(f)
@@ -62,7 +61,7 @@ def serves_on(f: Facts) -> bool:
     The kubelet gives pods none of the GPUs that its device plugin reports as unhealthy, or omits. Other signals are
     about all of the Node. Until it is known whether another machine can be had, a Node that takes pods goes on.
     """
-    unhealthy, state, node = f.unhealthy, gpu_state(f), node_for_claim(f)
+    unhealthy, state, node = f.unhealthy, gpu_state(f), f.node
     if unhealthy is None or node is None or not node.ready or not unhealthy.only_lost_gpus:
         return False
     if state is None or state.driver or state.holding or state.unknown or not state.allocatable:

@@ -13,7 +13,6 @@ from msgspec.structs import replace
 from controllers.model.conditions import was_usable
 from controllers.model.diagnosis import Diagnosis, Workloads
 from controllers.model.facts import DeviceSight, Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.model.reported import reported
 from controllers.model.steps import LookUpWorkloads, Wait
@@ -26,7 +25,7 @@ from .diagnosis import diagnose
 
 def diagnosis(f: Facts) -> Diagnosis | None:
     """Why the claim's Node lacks GPUs, by what was read last; None if it lacks none, or nothing was read."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or f.workloads is None:
         return None
     state = state_of(f, claim, node)
@@ -53,7 +52,7 @@ def blamed(f: Facts) -> DeviceSight | None:
 
 def step(f: Facts) -> LookUpWorkloads | Wait | None:
     """The read that a closed gate needs, or the wait for it; None if no GPU is missing, or nothing is known of them."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or f.gpu_short_since is None:
         return None
     state = state_of(f, claim, node)

@@ -2,7 +2,6 @@
 
 from controllers.model.conditions import clock_text
 from controllers.model.facts import Facts, Unhealthy
-from controllers.model.node_for_claim import node_for_claim
 from controllers.nodeclaim.lifecycle import readiness
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from provisioner.api.causes import Cause
@@ -71,7 +70,7 @@ def _reason(node: Node, condition: str) -> str:
 
 def conditions(f: Facts, unhealthy: Unhealthy) -> str:
     """The Node's conditions that are signals, since when, and what follows; "" if there are none."""
-    node, row = node_for_claim(f), unhealthy.policy
+    node, row = f.node, unhealthy.policy
     names = [name for name in unhealthy.present if "=" in name]
     if node is None or not names:
         return ""

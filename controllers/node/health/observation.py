@@ -15,7 +15,6 @@ from msgspec.structs import replace
 
 from controllers.garbagecollection import garbage
 from controllers.model.facts import Facts, Sight, Unhealthy
-from controllers.model.node_for_claim import live_nodes, node_for_claim
 from controllers.model.recent_repairs import ANY_IMAGE, RepairStage
 from controllers.model.reported import reported
 from provisioner.api import labels, reasons
@@ -36,8 +35,8 @@ from . import limits, observed_before, signals
 
 def observed(f: Facts) -> Unhealthy | None:
     """The health of the claim's machine; None if no signal is present. `f.unhealthy` is that of the pass before."""
-    claim, node = f.claim, node_for_claim(f)
-    if claim is None or claim.deleting or (node is None and live_nodes(f)):
+    claim, node = f.claim, f.node
+    if claim is None or claim.deleting or (node is None and f.live_nodes):
         return None
     found = signals.present(f, claim, node)
     if not found:

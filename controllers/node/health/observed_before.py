@@ -13,7 +13,6 @@ from typing import Annotated
 import msgspec
 
 from controllers.model.facts import Facts, Unhealthy
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import PatchClaim
 from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
@@ -73,7 +72,7 @@ def seconds_left(f: Facts, claim: NodeClaim, unhealthy: Unhealthy) -> float:
 
 def remove(f: Facts, claim: NodeClaim) -> PatchClaim | None:
     """Remove what is stated about a signal that is known to be over."""
-    node = node_for_claim(f)
+    node = f.node
     if labels.SIGNAL_OBSERVED not in claim.metadata.annotations or "PatchClaim" in f.refused:
         return None
     if f.unhealthy is not None or node is None or not cordon.is_over(f, node):

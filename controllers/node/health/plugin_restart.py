@@ -11,7 +11,6 @@ from datetime import datetime
 
 from controllers.model.diagnosis import MACHINE_AT_FAULT
 from controllers.model.facts import Facts, Unhealthy
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
 from controllers.model.steps import PatchNode, RestartPluginPod, Step
 from provisioner.api import labels
@@ -27,7 +26,7 @@ ATTEMPT_SECONDS = 300.0
 
 def step(f: Facts) -> Step | None:
     """The next step of the restart; None if none is due."""
-    node, unhealthy = node_for_claim(f), f.unhealthy
+    node, unhealthy = f.node, f.unhealthy
     found = f.diagnosis
     pod = found.plugin_pod if found is not None and found.of_machine and found.cause in MACHINE_AT_FAULT else None
     if node is None or unhealthy is None or pod is None or seconds_left(f, unhealthy) > 0:

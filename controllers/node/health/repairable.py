@@ -1,7 +1,6 @@
 """Which machine a repair is about, and whether the settings and its claim permit to change it."""
 
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
@@ -17,7 +16,7 @@ def unhealthy_node(f: Facts) -> Node | None:
     claim = f.claim
     if claim is None or claim.deleting or f.unhealthy is None:
         return None
-    return node_for_claim(f) or Node(metadata=ObjectMeta(name=claim.status.node_name or f.key, uid=claim.uid))
+    return f.node or Node(metadata=ObjectMeta(name=claim.status.node_name or f.key, uid=claim.uid))
 
 
 def deleted_by_repair(claim: NodeClaim) -> bool:

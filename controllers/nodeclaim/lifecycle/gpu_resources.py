@@ -14,7 +14,6 @@ import msgspec
 from controllers.model.conditions import clock_text, was_usable
 from controllers.model.facts import Facts
 from controllers.model.gpu_devices import Devices, requires_gpus
-from controllers.model.node_for_claim import node_for_claim
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
@@ -84,7 +83,7 @@ class GpuState(msgspec.Struct, frozen=True, kw_only=True):
 
 def gpu_state(f: Facts) -> GpuState | None:
     """The state of the GPUs of the claim's Node; None without a Node."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     return None if claim is None or node is None else state_of(f, claim, node)
 
 

@@ -14,7 +14,6 @@ Source: docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 from datetime import datetime
 
 from controllers.model.facts import DeviceSight, Facts
-from controllers.model.node_for_claim import node_for_claim
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
@@ -29,7 +28,7 @@ FREQUENT_RESTARTS = "FrequentKubeletRestart"
 
 def device_sight(f: Facts) -> DeviceSight | None:
     """What is remembered for the next pass; None without a Node."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None:
         return None
     known = f.devices if f.devices is not None and f.devices.node_uid == node.uid else None
@@ -75,7 +74,7 @@ def gpu_short_since(f: Facts, known: float | None) -> float | None:
 
     While the Node is not Ready, or its number is in doubt, nothing new is known.
     """
-    claim, node, state = f.claim, node_for_claim(f), gpu_state(f)
+    claim, node, state = f.claim, f.node, gpu_state(f)
     if claim is None or node is None or state is None or not registered(claim):
         return None
     if not node.ready or (state.holding and not state.short):

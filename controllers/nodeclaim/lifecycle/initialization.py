@@ -16,7 +16,6 @@ from controllers.model.adoption import kept
 from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import add_keys
 from controllers.model.reported import Reported
 from controllers.model.steps import PatchNode, Step
@@ -62,7 +61,7 @@ PLUGIN_HINT = "is the device plugin running and tolerating the claim's taints?"
 
 def step(f: Facts) -> Step | None:
     """Label the Node as initialized."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or "PatchNode" in f.refused or not node_registered(claim, node):
         return None
     if labels.INITIALIZED in node.metadata.labels or uninitialized(f, claim, node) is not None:
@@ -73,7 +72,7 @@ def step(f: Facts) -> Step | None:
 
 def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Initialized condition; None before the Node is registered."""
-    node = node_for_claim(f)
+    node = f.node
     if failed_launch_remains(f, claim):
         return pool_failed(f) if registered(claim) else None
     current = claim.condition(INITIALIZED)

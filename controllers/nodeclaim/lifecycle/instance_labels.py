@@ -10,7 +10,6 @@ Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#wha
 from collections.abc import Mapping
 
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import PatchClaim
 from provisioner.api import labels
 from provisioner.api.meta import EMPTY
@@ -60,7 +59,7 @@ def step(f: Facts) -> PatchClaim | None:
 
 def _of_machine(f: Facts, claim: NodeClaim) -> dict[str, str] | None:
     """The labels of the claim's machine; None if they are not known yet."""
-    node = node_for_claim(f)
+    node = f.node
     if (node is None and not _late(f, claim)) or (node is not None and node.cloud_uninitialized):
         return None
     found: dict[str, str] = {}

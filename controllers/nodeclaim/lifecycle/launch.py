@@ -18,7 +18,6 @@ from cloudprovider.interface import Instance, InstanceState
 from controllers.model.conditions import ConditionUpdate, clock_text, launched
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim, unrelated_nodes
 from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.model.reported import Reported
 from controllers.model.steps import CreateInstance, Event, LookUpClaim, LookUpPool, Step, Wait
@@ -47,7 +46,7 @@ def pool_missing(f: Facts, claim: NodeClaim) -> bool:
 
     False if the status cannot be written, because the condition is then outdated.
     """
-    return accepted(claim) and f.instance is None and node_for_claim(f) is None and "PatchStatus" not in f.refused
+    return accepted(claim) and f.instance is None and f.node is None and "PatchStatus" not in f.refused
 
 
 def is_queued(claim: NodeClaim) -> bool:
@@ -70,7 +69,7 @@ def step(f: Facts) -> Step | None:
         return launch_failure.step(f, claim)
     if cleanup := launch_failure.step(f, claim):
         return cleanup
-    if launched(claim) or pool_missing(f, claim) or node_for_claim(f) is not None:
+    if launched(claim) or pool_missing(f, claim) or f.node is not None:
         return None
     failed, unread = f.create_failed, f.read_failed
     unknown = failed is not None and failed.uncertain and f.pool_read_age > failed.age(f.loop_now)
@@ -108,7 +107,7 @@ def launched_since(f: Facts, claim: NodeClaim) -> datetime | None:
 def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Launched condition; None if it is to stay as it is."""
     instance = f.instance
-    if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or node_for_claim(f) is not None):
+    if not launch_failure.failed_launch_remains(f, claim) and (launched(claim) or f.node is not None):
         return ConditionUpdate(status="True", reason=reasons.LAUNCHED)
     if pool_missing(f, claim):
         return _deleted_by_others(f, claim) if f.absence == "absent" else _lookup_failed(f)
@@ -194,7 +193,7 @@ def own_blocking_condition(f: Facts) -> ConditionUpdate | None:
         return _name_taken(f, f.instance, claim)
     if launch_failure.remaining_nodes(f, claim):
         return _keep_cause(claim)
-    if leftover := unrelated_nodes(f) or (() if node_for_claim(f) is not None else f.nodes):
+    if leftover := f.unrelated_nodes or (() if f.node is not None else f.nodes):
         return _leftover_node(leftover)
     if waiting := node_class.blocking_condition(f, claim):
         return waiting

@@ -13,7 +13,6 @@ from datetime import datetime
 from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.deadlines import overdue
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.patches import replace_list
 from controllers.model.readiness import AppliedRule, record_of, recorded_taints
 from controllers.model.steps import Event, PatchClaim, PatchNode, Wait
@@ -35,7 +34,7 @@ NODE_CLASS_SECONDS = 60.0
 
 def wait_for_rules(f: Facts) -> Wait | None:
     """Delay the registration until the rules of the claim's node class are known; not for long."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or not is_own(claim.spec.node_class_ref) or f.node_class_known:
         return None
     left = NODE_CLASS_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
@@ -45,7 +44,7 @@ def wait_for_rules(f: Facts) -> Wait | None:
 
 def record(f: Facts) -> PatchClaim | None:
     """Write the taints of the rules on the claim, before its Node is registered with them."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or labels.REGISTERED in node.metadata.labels or was_usable(claim):
         return None
     wanted = dict.fromkeys(rule.rule.taint for rule in f.readiness if _may_hold(rule.rule.taint, claim))
@@ -71,7 +70,7 @@ def held_taints(claim: NodeClaim, node: Node) -> tuple[Taint, ...]:
 
 def step(f: Facts) -> PatchNode | None:
     """Remove the taints whose rules are satisfied, or released by their timeout."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or not node.ready or "PatchNode" in f.refused or not _registered(claim, node):
         return None
     free, given_up = list[Taint](), list[str]()

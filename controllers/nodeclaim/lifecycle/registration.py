@@ -15,7 +15,6 @@ from controllers.model.adoption import handed_over, kept
 from controllers.model.conditions import ConditionUpdate, clock_text, was_usable
 from controllers.model.deadlines import watched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import live_nodes, node_for_claim
 from controllers.model.ownership import KIND, holds_finalizer, owned_by_another
 from controllers.model.patches import add_keys, replace_list
 from controllers.model.readiness import recorded_taints
@@ -39,7 +38,7 @@ REFUSAL_BYTES = 110
 
 def step(f: Facts) -> Step | None:
     """Register the Node, or restore our finalizer."""
-    claim, node = f.claim, node_for_claim(f)
+    claim, node = f.claim, f.node
     if claim is None or node is None or "PatchNode" in f.refused or failed_launch_remains(f, claim):
         return None
     taken = handed_over(f.now) if owned_by_another(node, claim) else {}
@@ -126,7 +125,7 @@ def node_registered(claim: NodeClaim, node: Node) -> bool:
 
 def wait_for_provider_id(f: Facts, claim: NodeClaim) -> Wait | None:
     """Wait for a new Node's providerID, so that one write has both; not for long, if the node manager is slow."""
-    node = node_for_claim(f)
+    node = f.node
     if node is None or not node.cloud_uninitialized or registered(claim):
         return None
     left = NODE_MANAGER_SECONDS - (f.now - node.metadata.creation_timestamp).total_seconds()
@@ -155,7 +154,7 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
     """The Registered condition; None before the pool is launched."""
     if failed_launch_remains(f, claim):
         return pool_failed(f) if registered(claim) else None
-    node = node_for_claim(f)
+    node = f.node
     if node is not None and node_registered(claim, node) and holds_finalizer(node):
         return ConditionUpdate(status="True", reason=reasons.REGISTERED)
     if registered(claim):
@@ -165,8 +164,8 @@ def condition(f: Facts, claim: NodeClaim) -> ConditionUpdate | None:
         rejected = update_refused(f, node)
         limit = f.policy.registration_seconds
         return rejected and watched(rejected, name="registration", since=since or f.now, now=f.now, limit_seconds=limit)
-    if len(live_nodes(f)) > 1:
-        names = ", ".join(node.name for node in live_nodes(f)[:2])
+    if len(f.live_nodes) > 1:
+        names = ", ".join(node.name for node in f.live_nodes[:2])
         message = f"Invariant violated, matched multiple nodes: {names}; {scale_command(f.key)}, or delete this claim"
         return ConditionUpdate(status="False", reason=reasons.MULTIPLE_NODES_FOUND, message=message, warning=True)
     if since is None:

@@ -13,7 +13,6 @@ from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.azure.instance_types import gpus_of
 from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.ownership import belongs, managed
 from controllers.model.policy import Policy
 from controllers.node.health.diagnosis import lacks_pod
@@ -80,27 +79,27 @@ async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: 
     slices = await _slices(kube, claims, classes)
     known = (_facts(one, nodes, classes, policy, clock) for one in claims)
     machines = [msgspec.structs.replace(one, slices=slices) for one in known]
-    chosen = [_named(name, machines)] if name else [one for one in machines if node_for_claim(one) and not is_open(one)]
-    pods = await _pods(kube, [node.name for one in chosen if (node := node_for_claim(one)) is not None])
+    chosen = [_named(name, machines)] if name else [one for one in machines if one.node and not is_open(one)]
+    pods = await _pods(kube, [node.name for one in chosen if (node := one.node) is not None])
     daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS, digest=whole)).items if pods else ()
     jobs = await _jobs(kube, console) if pods else ()
     made, unbound = list[Machine](), None
     for one in chosen:
-        node = node_for_claim(one)
+        node = one.node
         found = Workloads(since=clock.now(), daemon_sets=daemon_sets, pods=pods.get(node.name, ()) if node else ())
         if node is not None and lacks_pod(node, source_of(one), found):
             if unbound is None:
                 unbound = (await kube.list(WORKLOAD_PODS, digest=whole, field_selector="spec.nodeName=")).items
             found = msgspec.structs.replace(found, unbound=unbound)
         made.append(machine(one, found, jobs))
-    without_node = sum(node_for_claim(one) is None for one in machines)
+    without_node = sum(one.node is None for one in machines)
     return Report(machines=tuple(made), ready=sum(map(is_open, machines)), without_node=without_node)
 
 
 def _named(name: str, machines: list[Facts]) -> Facts:
     """The machine of the NodeClaim or of the Node with this name. Raises Refused."""
     for one in machines:
-        node = node_for_claim(one)
+        node = one.node
         if name in (one.claim.name if one.claim is not None else "", node.name if node is not None else ""):
             return one
     cause = f"no NodeClaim of this controller, and no Node of one, is named {name}"

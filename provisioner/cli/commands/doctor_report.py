@@ -8,7 +8,6 @@ import msgspec
 from controllers.model.conditions import was_usable
 from controllers.model.diagnosis import Diagnosis, Workloads
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.readiness import recorded_taints
 from controllers.node.health.diagnosis import diagnose
 from controllers.node.health.placement import OPERATOR_KINDS, snippet
@@ -84,12 +83,12 @@ def is_open(f: Facts) -> bool:
     """Whether the claim is initialized and its Node shows all GPUs."""
     state, claim = gpu_state(f), f.claim
     initialized = claim is not None and claim.condition(INITIALIZED, "True") is not None
-    return initialized and node_for_claim(f) is not None and (state is None or not state.short)
+    return initialized and f.node is not None and (state is None or not state.short)
 
 
 def machine(f: Facts, found: Workloads, jobs: Sequence[Job]) -> Machine:
     """The report of one machine."""
-    claim, node, state = f.claim or NodeClaim(), node_for_claim(f), gpu_state(f)
+    claim, node, state = f.claim or NodeClaim(), f.node, gpu_state(f)
     startup, cause, rest = (*claim.spec.startup_taints, *recorded_taints(claim)), None, tuple[Missing, ...]()
     if node is not None:
         since = _since(claim, node, f.now)

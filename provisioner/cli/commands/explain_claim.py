@@ -14,7 +14,6 @@ from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine
 from controllers.model.conditions import launched
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.model.steps import (
     CreateInstance,
     DeleteClaim,
@@ -168,7 +167,7 @@ def _pool(f: Facts) -> str:
 
 def _price(world: World, f: Facts, claim: NodeClaim) -> float | str:
     try:
-        return price_of(Machine(claim=claim, node=node_for_claim(f), quiet_since=f.now), world.types.types)
+        return price_of(Machine(claim=claim, node=f.node, quiet_since=f.now), world.types.types)
     except ValueError:
         return ""  # before the labels are known; offerings have prices
 

@@ -10,7 +10,6 @@ from prometheus_client import Counter
 
 from cloudprovider.cloud import Cloud
 from controllers.model.facts import Facts
-from controllers.model.node_for_claim import node_for_claim
 from controllers.node.health.diagnosis_reads import diagnosis
 from controllers.nodeclaim.lifecycle.gpu_resources import state_of
 from provisioner.api import reasons
@@ -40,7 +39,7 @@ def _samples(found: Iterable[Facts], label_values: LabelValues) -> Iterator[Samp
     overdue = 0
     devices, closed = Tally[tuple[str, str, str]](), dict.fromkeys(own.GATE_REASONS, 0)
     for f in found:
-        claim, node = f.claim, node_for_claim(f)
+        claim, node = f.claim, f.node
         if claim is None or node is None or claim.deleting:
             continue
         overdue += any(one.reason == reasons.READINESS_TIMEOUT for one in claim.status.conditions)
