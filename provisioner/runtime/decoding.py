@@ -25,6 +25,7 @@ from .objects import Head, KubeObject
 from .resources import Resource
 
 T = TypeVar("T", bound=KubeObject)
+Kept = TypeVar("Kept")
 
 # Beyond this many, the whole of `spec` or `status` is left out.
 UNREADABLE_FIELDS_MAX = 10
@@ -34,10 +35,10 @@ _PART = re.compile(r"\.?([^.\[\]]+)|\[(\d+)\]")
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectList(Generic[T]):
-    """All objects of a collection at `resource_version`."""
+class ObjectList(Generic[Kept]):
+    """What is kept of each object of a collection at `resource_version`."""
 
-    items: tuple[T, ...]
+    items: tuple[Kept, ...]
     resource_version: str
 
 
@@ -53,10 +54,13 @@ class _Page(Head, frozen=True):
     items: list[msgspec.Raw] | msgspec.UnsetType | None = msgspec.UNSET
 
 
-def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str) -> T:
-    """One object of this resource. Raises KubeError for any other body, naming a field that does not fit."""
+def decoded(body: bytes | msgspec.Raw, resource: Resource[T], what: str, head: Head | None = None) -> T:
+    """One object of this resource. Raises KubeError for any other body, naming a field that does not fit.
+
+    `head`: what the caller has decoded of the body.
+    """
     try:
-        head = decode(body, Head)
+        head = head or decode(body, Head)
         if head.kind != resource.kind or head.metadata is None or not head.metadata.name:
             raise unexpected(200, f"{what}: expected a {resource.kind}", body=bytes(body))
         return _readable(body, resource)

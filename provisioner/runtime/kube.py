@@ -36,6 +36,7 @@ from .write_through import WriteThrough
 __all__ = ["EventType", "Kube", "KubeError", "ObjectList", "WatchEvent"]
 
 T = TypeVar("T", bound=KubeObject)
+Kept = TypeVar("Kept")
 Review = TypeVar("Review")
 PatchType = Literal["merge", "json"]
 Patch = Mapping[str, Any] | list[Any]
@@ -90,12 +91,12 @@ class Kube:
         self,
         resource: Resource[T],
         *,
-        digest: Callable[[T], T | None],
+        digest: Callable[[T], Kept | None],
         field_selector: str = "",
         label_selector: str = "",
         namespace: str = "",
         limit: int = 500,
-    ) -> ObjectList[T]:
+    ) -> ObjectList[Kept]:
         """All objects at one resourceVersion, read in pages of `limit`, or of fewer if a page would be too large.
 
         An object that is too large by itself has its metadata only, and is named in `ObjectMeta.unreadable`.

@@ -15,6 +15,7 @@ from .resources import Resource
 from .transport import Request, Transport
 
 T = TypeVar("T", bound=KubeObject)
+Kept = TypeVar("Kept")
 
 # More than a cluster has objects of a kind: a page of large objects has only one.
 PAGES_MAX = 200_000
@@ -27,10 +28,10 @@ async def read_pages(
     request: Request,
     *,
     limit: int,
-    digest: Callable[[T], T | None],
-) -> ObjectList[T]:
+    digest: Callable[[T], Kept | None],
+) -> ObjectList[Kept]:
     """What `digest` keeps of the list that `request` is about, in pages of at most `limit`. Raises KubeError."""
-    items: list[T] = []
+    items: list[Kept] = []
     version, token, count = "", "", limit
     for _ in range(PAGES_MAX):
         body, count, whole = await _page(transport, request, token, count)

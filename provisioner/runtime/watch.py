@@ -90,7 +90,7 @@ def event(line: bytes, resource: Resource[T], what: str) -> WatchEvent[T]:
     version = head.metadata.resource_version if head.metadata is not None else ""
     if decoded_line.type == EventType.BOOKMARK:
         return WatchEvent(EventType.BOOKMARK, None, version)
-    return WatchEvent(EventType(decoded_line.type), decoded(decoded_line.object, resource, what), version)
+    return WatchEvent(EventType(decoded_line.type), decoded(decoded_line.object, resource, what, head), version)
 
 
 # The members before the metadata of an object, as the API server writes them.

@@ -22,6 +22,7 @@ from .refusal import USAGE, Refused
 from .schedule_input import REMEDY
 
 T = TypeVar("T", bound=KubeObject)
+Kept = TypeVar("Kept")
 
 
 class _Status(msgspec.Struct):
@@ -57,12 +58,12 @@ class Files(Kube):
         self,
         resource: Resource[T],
         *,
-        digest: Callable[[T], T | None],
+        digest: Callable[[T], Kept | None],
         field_selector: str = "",
         label_selector: str = "",
         namespace: str = "",
         limit: int = 500,
-    ) -> ObjectList[T]:
+    ) -> ObjectList[Kept]:
         kept = (
             digest(one)
             for body, one in self._of(resource)
