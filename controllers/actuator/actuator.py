@@ -51,7 +51,6 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
-from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.kube import KubeError
 from provisioner.runtime.objects import ObjectReference
@@ -131,16 +130,16 @@ class Actuator:
             case ReadVolumes():
                 return await self.reads.volumes(step)
 
-    def record_event(self, about: NodeClaim | NodePool | Node | Pod | SchedulablePod | Instance, event: Event) -> bool:
+    def record_event(self, about: NodeClaim | NodePool | Node | Pod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.
 
         False if the recorder dropped it, or recorded it shortly before.
         """
         subject = _former_claim(about) if isinstance(about, Instance) else about
-        leaving = POD_EVENTS_LEAVE if isinstance(about, Pod | SchedulablePod) else 0
+        leaving = POD_EVENTS_LEAVE if isinstance(about, Pod) else 0
         return self._events.record(subject, event, reserve=leaving)
 
-    def recorded_at(self, about: SchedulablePod, event: Event) -> float:
+    def recorded_at(self, about: Pod, event: Event) -> float:
         """The loop time at which this Event was recorded last; -inf if it was not, or long ago."""
         return self._events.recorded_at(about, event)
 

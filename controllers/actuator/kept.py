@@ -4,40 +4,48 @@ Source: docs/adr/0066-budget-of-each-object.md.
 """
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import msgspec
 
 from controllers.node.health.admission_errors import is_rejected
 from controllers.node.health.plugins import may_offer_gpus
+from provisioner.api.affinity import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm
 from provisioner.api.bounded_digest import BoundedDigest
 from provisioner.api.deviceclaim import ResourceClaim, ResourceClaimTemplate
-from provisioner.api.gpu_pods import RunningPod, RunningPodSpec, has_ended, uses_gpus
-from provisioner.api.schedulable import Affinity, NodeAffinity, NodeSelector, NodeSelectorTerm
+from provisioner.api.gpu_pods import uses_gpus
+from provisioner.api.pod import Pod, PodSpec
 from provisioner.api.volume import BIND_COMPLETED, ONE_POD, PersistentVolumeClaim
-from provisioner.api.workload import DaemonSetWorkload, WorkloadPod, WorkloadPodSpec
+from provisioner.api.workload import DaemonSet
 
 OWNERS_MAX, TERMS_MAX, UID_CHARACTERS = 10, 10, 64
 
 
-def running(found: RunningPod) -> RunningPod | None:
-    """The grace period of a pod that has not ended, and whether it uses GPUs."""
-    if has_ended(found):
+class PodUse(NamedTuple):
+    """A pod that has not ended: its grace period in seconds, and whether it uses GPUs."""
+
+    grace_seconds: int
+    with_gpus: bool
+
+
+def running(found: Pod) -> PodUse | None:
+    """None for a pod that has ended."""
+    if found.ended:
         return None
-    spec = RunningPodSpec(termination_grace_period_seconds=found.spec.termination_grace_period_seconds)
-    return RunningPod(metadata=found.metadata.identity(), spec=spec, with_gpus=uses_gpus(found))
+    return PodUse(found.spec.termination_grace_period_seconds or 0, uses_gpus(found))
 
 
-def rejected(found: WorkloadPod) -> WorkloadPod | None:
+def rejected(found: Pod) -> Pod | None:
     """The status of a pod that the kubelet rejected."""
     return _without_spec(found) if is_rejected(found) else None
 
 
-def on_node(found: WorkloadPod) -> WorkloadPod:
+def on_node(found: Pod) -> Pod:
     """The status of a pod, and the DaemonSets that own it."""
     return _without_spec(found)
 
 
-def unbound(found: WorkloadPod) -> WorkloadPod | None:
+def unbound(found: Pod) -> Pod | None:
     """A pod of a DaemonSet, with the Node that it was created for."""
     kept = _without_spec(found)
     if not kept.metadata.owner_references:
@@ -46,23 +54,23 @@ def unbound(found: WorkloadPod) -> WorkloadPod | None:
     terms = affinity.node_selector_terms if affinity is not None else ()
     fields = tuple(NodeSelectorTerm(match_fields=one.match_fields[:1]) for one in terms if one.match_fields)
     nodes = NodeAffinity(required=NodeSelector(node_selector_terms=fields[:TERMS_MAX]))
-    return msgspec.structs.replace(kept, spec=WorkloadPodSpec(affinity=Affinity(node_affinity=nodes)))
+    return msgspec.structs.replace(kept, spec=PodSpec(affinity=Affinity(node_affinity=nodes)))
 
 
-def _without_spec(found: WorkloadPod) -> WorkloadPod:
+def _without_spec(found: Pod) -> Pod:
     owners = [one for one in found.metadata.owner_references if one.is_daemon_set][:OWNERS_MAX]
     references = tuple(
         msgspec.structs.replace(one, api_version="", name="", uid=one.uid[:UID_CHARACTERS]) for one in owners
     )
     meta = msgspec.structs.replace(found.metadata.identity(), owner_references=references)
-    return WorkloadPod(metadata=meta, spec=WorkloadPodSpec(node_name=found.spec.node_name), status=found.status)
+    return Pod(metadata=meta, spec=PodSpec(node_name=found.spec.node_name), status=found.status)
 
 
-def plugins() -> Callable[[DaemonSetWorkload], DaemonSetWorkload | None]:
+def plugins() -> Callable[[DaemonSet], DaemonSet | None]:
     """DaemonSets that may offer GPUs. One that is too large to be kept is none."""
     digest = BoundedDigest()
 
-    def kept(found: DaemonSetWorkload) -> DaemonSetWorkload | None:
+    def kept(found: DaemonSet) -> DaemonSet | None:
         if not may_offer_gpus(found):
             return None
         one = digest(found)

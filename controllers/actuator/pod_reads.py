@@ -15,7 +15,7 @@ from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kept import identity
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, RUNNING_PODS, VOLUMEATTACHMENTS
+from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEATTACHMENTS
 
 from .kept import running
 from .shared_read import SharedRead
@@ -36,8 +36,8 @@ class PodReads:
 
     async def count_with_gpus(self, node: str) -> ReadGpuPods:
         """How many pods on this Node request GPUs and run, and the longest grace period of all. Raises KubeError."""
-        found = await self._kube.list(RUNNING_PODS, digest=running, field_selector=f"spec.nodeName={node}")
-        longest = max((one.spec.termination_grace_period_seconds or 0 for one in found.items), default=0)
+        found = await self._kube.list(PODS, digest=running, field_selector=f"spec.nodeName={node}")
+        longest = max((one.grace_seconds for one in found.items), default=0)
         return ReadGpuPods(count=sum(one.with_gpus for one in found.items), grace_seconds=longest)
 
     async def on(self, node: str) -> tuple[Pod, ...]:
@@ -67,7 +67,7 @@ class PodReads:
     async def volumes(self, step: ReadVolumes) -> ReadAttached:
         """All volumes attached to this Node, and those bound to the step's claims. Raises KubeError."""
         attachments = await self._attachments.fresh(step.node.name)
-        kept = [await self._volume_of(namespace, name) for namespace, name in step.claims]
+        kept = [await self._volume_of(claim) for claim in step.claims]
         return ReadAttached(
             attachments=tuple(one for one in attachments if one.spec.node_name == step.node.name),
             kept=frozenset(name for name in kept if name),
@@ -76,7 +76,8 @@ class PodReads:
     async def _list_attachments(self, _: frozenset[str]) -> tuple[VolumeAttachment, ...]:
         return (await self._kube.list(VOLUMEATTACHMENTS, digest=identity)).items
 
-    async def _volume_of(self, namespace: str, name: str) -> str:
+    async def _volume_of(self, claim_name: str) -> str:
+        namespace, _, name = claim_name.partition("/")
         try:
             claim = await self._kube.get(PERSISTENTVOLUMECLAIMS, name, namespace=namespace)
         except KubeError as error:

@@ -15,11 +15,10 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
-from provisioner.api.workload import WorkloadPod
 from provisioner.runtime.kept import identity, whole
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import CustomResourceDefinition, Event
-from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES, WORKLOAD_PODS
+from provisioner.runtime.resources import CRDS, EVENTS, NODECLAIMS, NODES, PODS
 
 from .devices import read_devices
 from .kept import rejected
@@ -102,10 +101,10 @@ class KubernetesReads:
         """The pods on this Node and the DaemonSets of the cluster; without them if they cannot be read."""
         return await self._workloads.read(step)
 
-    async def failed_pods(self, node: Node) -> tuple[WorkloadPod, ...]:
+    async def failed_pods(self, node: Node) -> tuple[Pod, ...]:
         """The pods on this Node that have failed."""
         about = f"status.phase=Failed,spec.nodeName={node.name}"
-        return (await self._kube.list(WORKLOAD_PODS, digest=rejected, field_selector=about)).items
+        return (await self._kube.list(PODS, digest=rejected, field_selector=about)).items
 
     async def gpu_pods(self, node: Node) -> ReadGpuPods:
         """How many pods on this Node request GPUs and run, and the longest grace period there."""

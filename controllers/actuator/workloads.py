@@ -18,9 +18,10 @@ import structlog
 from controllers.model.diagnosis import Workloads
 from controllers.model.steps import LookUpWorkloads
 from controllers.node.health.diagnosis import lacks_pod
-from provisioner.api.workload import DaemonSetWorkload, WorkloadPod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import DaemonSet
 from provisioner.runtime.kube import Kube, KubeError
-from provisioner.runtime.resources import WORKLOAD_DAEMONSETS, WORKLOAD_PODS
+from provisioner.runtime.resources import DAEMONSETS, PODS
 
 from .kept import on_node, plugins, unbound
 
@@ -71,11 +72,11 @@ class WorkloadReader:
             return Workloads(since=found.since, read_at=found.read_at, forbidden=error.status == 403)
         return found
 
-    async def _list_daemon_sets(self) -> tuple[DaemonSetWorkload, ...]:
-        return (await self._kube.list(WORKLOAD_DAEMONSETS, digest=plugins())).items
+    async def _list_daemon_sets(self) -> tuple[DaemonSet, ...]:
+        return (await self._kube.list(DAEMONSETS, digest=plugins())).items
 
-    async def _pods_of(self, node: str) -> tuple[WorkloadPod, ...]:
-        return (await self._kube.list(WORKLOAD_PODS, digest=on_node, field_selector=f"spec.nodeName={node}")).items
+    async def _pods_of(self, node: str) -> tuple[Pod, ...]:
+        return (await self._kube.list(PODS, digest=on_node, field_selector=f"spec.nodeName={node}")).items
 
-    async def _list_unbound(self) -> tuple[WorkloadPod, ...]:
-        return (await self._kube.list(WORKLOAD_PODS, digest=unbound, field_selector="spec.nodeName=")).items
+    async def _list_unbound(self) -> tuple[Pod, ...]:
+        return (await self._kube.list(PODS, digest=unbound, field_selector="spec.nodeName=")).items

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 import msgspec
 
 from provisioner.api.node import Node
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 from .machine import Machine
 
@@ -22,7 +22,7 @@ class Room(msgspec.Struct, frozen=True, kw_only=True):
     pods: frozenset[str]
 
 
-def rooms(names: Iterable[str], nodes: Iterable[Node], pods: Iterable[SchedulablePod]) -> Mapping[str, Room]:
+def rooms(names: Iterable[str], nodes: Iterable[Node], pods: Iterable[Pod]) -> Mapping[str, Room]:
     """The rooms of the Nodes of these names. `nodes` and `pods`: at least those of these Nodes."""
     found: dict[str, set[str]] = {name: set() for name in names}
     known = {node.name: node for node in nodes if node.name in found}

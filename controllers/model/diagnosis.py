@@ -12,7 +12,8 @@ from typing import NamedTuple
 import msgspec
 
 from provisioner.api.meta import Taint
-from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import Cause, DaemonSet
 
 from .conditions import clock_text
 
@@ -77,7 +78,7 @@ class Workloads(msgspec.Struct, frozen=True, kw_only=True):
 
     since: datetime
     read_at: float = 0.0
-    daemon_sets: tuple[DaemonSetWorkload, ...] | None = None
-    pods: tuple[WorkloadPod, ...] = ()
-    unbound: tuple[WorkloadPod, ...] = ()
+    daemon_sets: tuple[DaemonSet, ...] | None = None
+    pods: tuple[Pod, ...] = ()
+    unbound: tuple[Pod, ...] = ()
     forbidden: bool = False

@@ -216,10 +216,10 @@ class CountGpuPods(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadVolumes(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh LIST of the Node's VolumeAttachments, and a GET of each of these volume claims (namespace, name)."""
+    """One fresh LIST of the Node's VolumeAttachments, and a GET of each of these volume claims (`namespace/name`)."""
 
     node: Node
-    claims: tuple[tuple[str, str], ...]
+    claims: tuple[str, ...]
 
 
 class Wait(msgspec.Struct, frozen=True, kw_only=True):

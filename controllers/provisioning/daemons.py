@@ -15,7 +15,8 @@ import msgspec
 from provisioner.api.canonical import digest
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.nodeclass import ObservedDaemonSet
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import DaemonSet, DaemonSetSpec, TemplateContainer
 
 from .pods import CachedPod
 from .podspecs import podspec
@@ -35,8 +36,17 @@ class _Daemon(NamedTuple):
     newest: CachedPod | None
 
 
+def scheduled(found: DaemonSet) -> DaemonSet:
+    """The DaemonSet as scheduling reads it: neither its status nor the programs and volumes of its pods."""
+    spec = found.spec.template.spec
+    containers = (TemplateContainer(resources=one.resources, ports=one.ports) for one in spec.containers)
+    spec = msgspec.structs.replace(spec, containers=tuple(containers), volumes=())
+    template = msgspec.structs.replace(found.spec.template, spec=spec)
+    return DaemonSet(metadata=found.metadata, spec=DaemonSetSpec(template=template))
+
+
 def daemon_specs(
-    daemon_sets: Iterable[DaemonSet], pods: Iterable[SchedulablePod], known: Iterable[ObservedDaemonSet] = ()
+    daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod], known: Iterable[ObservedDaemonSet] = ()
 ) -> tuple[model.PodSpec, ...]:
     """The constraints of the pods that DaemonSets create; those that cannot be scheduled are left out.
 
@@ -49,7 +59,7 @@ def daemon_specs(
 
 
 def observed_daemon_sets(
-    daemon_sets: Iterable[DaemonSet], pods: Iterable[SchedulablePod], known: Iterable[ObservedDaemonSet]
+    daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod], known: Iterable[ObservedDaemonSet]
 ) -> tuple[ObservedDaemonSet, ...]:
     """What is to be remembered: the requests that differ from those of the template; by name."""
     remembered = {one.daemon_set: one for one in known}
@@ -77,7 +87,7 @@ def _template(one: _Daemon) -> str:
     return digest(sorted(one.spec.requests.items()))
 
 
-def _read(daemon_sets: Iterable[DaemonSet], pods: Iterable[SchedulablePod]) -> Iterator[_Daemon]:
+def _read(daemon_sets: Iterable[DaemonSet], pods: Iterable[Pod]) -> Iterator[_Daemon]:
     """The DaemonSets whose pods can be scheduled, by name."""
     newest: dict[str, CachedPod] = {}
     for pod in cast("Iterable[CachedPod]", pods):
@@ -88,7 +98,7 @@ def _read(daemon_sets: Iterable[DaemonSet], pods: Iterable[SchedulablePod]) -> I
         template, (namespace, name) = one.spec.template, (one.metadata.namespace, one.metadata.name)
         meta = ObjectMeta(name=name, namespace=namespace, labels=template.metadata.labels)
         try:
-            spec = podspec(SchedulablePod(metadata=meta, spec=template.spec))
+            spec = podspec(Pod(metadata=meta, spec=template.spec))
         except ValueError:
             continue
         yield _Daemon(f"{namespace}/{name}", spec, newest.get(one.metadata.uid))

@@ -12,7 +12,7 @@ from controllers.model.storage import Storage
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 from .brake import Brake
 from .devices import Claimed, claimed
@@ -26,7 +26,7 @@ from .volumes import ANYWHERE, Alternatives, Made, both, compatible, volume_requ
 
 
 def demand(
-    pods: Sequence[SchedulablePod], nodes: Sequence[Node], claims: Sequence[NodeClaim], replaced: Set[str] = frozenset()
+    pods: Sequence[Pod], nodes: Sequence[Node], claims: Sequence[NodeClaim], replaced: Set[str] = frozenset()
 ) -> tuple[CachedPod, ...]:
     """The pods that need a place: pending ones, then those of machines of NodePools that are being removed or
     replaced. Another controller, such as Karpenter, replaces its own machines.

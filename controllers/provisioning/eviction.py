@@ -12,7 +12,7 @@ import msgspec
 from controllers.node.termination.pod_predicates import is_protecting, tolerates_disruption
 from provisioner.api import labels
 from provisioner.api.gpu_pods import requests_gpus
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 # Karpenter's: this much of pod-deletion-cost, or of priority, costs as much as one pod.
 DELETION_COSTS = 2.0**27
@@ -47,7 +47,7 @@ class Eviction(msgspec.Struct, frozen=True, kw_only=True):
 NO_EVICTION = Eviction()
 
 
-def eviction(pod: SchedulablePod) -> Eviction:
+def eviction(pod: Pod) -> Eviction:
     """What an eviction of this pod depends on."""
     meta = pod.metadata
     owner = next(

@@ -10,8 +10,8 @@ from controllers.model.storage import Storage
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
+from provisioner.api.pod import Pod
 from provisioner.api.resourceslice import ResourceSlice
-from provisioner.api.schedulable import SchedulablePod
 
 from .brake import Brake
 from .launchable import Refusals
@@ -34,7 +34,7 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     node_pools: Sequence[NodePool]
     nodes: Sequence[Node]
     claims: Sequence[NodeClaim]
-    pods: Sequence[SchedulablePod]
+    pods: Sequence[Pod]
     daemons: tuple[model.PodSpec, ...] = ()
     max_new: int | None = None
     storage: Storage = Storage()

@@ -14,10 +14,11 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
+from provisioner.api.affinity import Affinity, PodAffinity
 from provisioner.api.byte_budget import ByteBudget, Refusals
 from provisioner.api.deviceclaim import ClaimName
 from provisioner.api.object_errors import OBJECT_ERRORS
-from provisioner.api.schedulable import Affinity, PodAffinity, SchedulablePod, SchedulablePodSpec
+from provisioner.api.pod import Pod, PodSpec
 
 from .eviction import NO_EVICTION, Eviction, eviction
 from .podspecs import podspec, requests, shape_key, unconstrained
@@ -32,6 +33,15 @@ TEXT_MAX, RESOURCES_MAX = 300, 50
 # The API server accepts any text as the UID of an owner; a real one has 36 characters.
 UID_MAX = 64
 NO_CONSTRAINTS = model.PodSpec()
+# Fields of a spec that are the pod's own, or that do not decide where it can run: equal pods differ in them.
+NOT_CONSTRAINTS: Mapping[str, object] = {
+    "node_name": "",
+    "volumes": (),
+    "priority": None,
+    "priority_class_name": "",
+    "termination_grace_period_seconds": None,
+    "resource_claims": (),
+}
 # The indexes of a cache of pods: by the name of their Node, and by that of the Node that kube-scheduler nominated.
 BY_NODE, BY_NOMINATED_NODE = "node", "nominated-node"
 
@@ -45,11 +55,11 @@ class Shared(msgspec.Struct, frozen=True, kw_only=True, weakref=True):
     shape: str = ""
 
 
-class CachedPod(SchedulablePod, frozen=True, kw_only=True, weakref=True):
+class CachedPod(Pod, frozen=True, kw_only=True, weakref=True):
     """`constraints`: of a bound pod that is not created again only its requests, labels, ports and anti-affinity.
 
     `waits_for`: why no machine is bought for it, "" for a provisionable pod. `error`: why it cannot be scheduled at
-    all; `too_large`: because its constraints need more work than one pod may cost. `daemon`: a DaemonSet owns it.
+    all. `daemon`: a DaemonSet owns it.
     `moves`: it is bound, and created again elsewhere once its Node is removed; `recreated`: once it is evicted, which
     do-not-disrupt can prevent for now.
     `claims`: the PersistentVolumeClaims of its volumes. `devices`: what its devices are claimed by.
@@ -62,7 +72,6 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True, weakref=True):
     constraints: model.PodSpec = NO_CONSTRAINTS
     waits_for: str = ""
     error: str = ""
-    too_large: bool = False
     daemon: bool = False
     moves: bool = False
     recreated: bool = False
@@ -75,6 +84,11 @@ class CachedPod(SchedulablePod, frozen=True, kw_only=True, weakref=True):
     shape: str = ""
     daemon_set: str = ""
     nominated_node: str = ""
+
+    @property
+    def too_large(self) -> bool:
+        """Whether it cannot be scheduled because its constraints need more work than one pod may cost."""
+        return self.shared is not None and self.shared.too_large
 
     @property
     def own(self) -> bool:
@@ -96,10 +110,10 @@ class PodDigest:
         self._shared: WeakValueDictionary[bytes, Shared] = WeakValueDictionary()
         self._budget = ByteBudget(namespaces=namespaces)
         self.refusals = Refusals(self._budget)
-        self._places: dict[str, SchedulablePodSpec] = {}
+        self._places: dict[str, PodSpec] = {}
         self._evictions: dict[Eviction, Eviction] = {}
 
-    def __call__(self, pod: SchedulablePod) -> SchedulablePod:
+    def __call__(self, pod: Pod) -> Pod:
         """The cached form of a pod; of one that cannot be evaluated only its identity, and the error."""
         try:
             return self._cached(pod)
@@ -114,7 +128,7 @@ class PodDigest:
                 daemon=pod.metadata.daemon_set is not None,
             )
 
-    def _cached(self, pod: SchedulablePod) -> CachedPod:
+    def _cached(self, pod: Pod) -> CachedPod:
         meta, bound, claims, devices = pod.metadata, bool(pod.spec.node_name), pod.volume_claims, pod.device_claims
         recreated = bound and is_recreated(pod)
         stays = bound and not recreated
@@ -133,7 +147,6 @@ class PodDigest:
             spec=self._place(pod.spec.node_name),
             constraints=shared.constraints,
             error=shared.error,
-            too_large=shared.too_large,
             shared=shared,
             waits_for="" if bound else why_not(pod)[:TEXT_MAX],
             daemon=pod.metadata.daemon_set is not None,
@@ -155,24 +168,24 @@ class PodDigest:
             self.refusals.remember(found, refused)
         return found
 
-    def _eviction(self, pod: SchedulablePod) -> Eviction:
+    def _eviction(self, pod: Pod) -> Eviction:
         if len(self._evictions) > SHARED_MAX:
             self._evictions.clear()
         found = eviction(pod)
         return self._evictions.setdefault(found, found)
 
-    def _place(self, node: str) -> SchedulablePodSpec:
+    def _place(self, node: str) -> PodSpec:
         if len(self._places) > SHARED_MAX:
             self._places.clear()
-        return self._places.setdefault(node, SchedulablePodSpec(node_name=node))
+        return self._places.setdefault(node, PodSpec(node_name=node))
 
-    def _constraints(self, pod: SchedulablePod) -> tuple[Shared, int]:
+    def _constraints(self, pod: Pod) -> tuple[Shared, int]:
         """What the pod shares with equal ones, and its bytes if they are not kept."""
         text = msgspec.json.encode(
             (
                 pod.metadata.namespace,
                 sorted(pod.metadata.labels.items()),
-                msgspec.structs.replace(pod.spec, node_name="", volumes=(), priority=None, resource_claims=()),
+                msgspec.structs.replace(pod.spec, **NOT_CONSTRAINTS),
             ),
             enc_hook=dict,
         )
@@ -198,7 +211,7 @@ class PodDigest:
         return known, 0
 
 
-def _too_large(pod: SchedulablePod, why: str) -> Shared:
+def _too_large(pod: Pod, why: str) -> Shared:
     """What is kept of a pod that is too large: the room that it takes on its Node."""
     found = sorted(requests(pod.spec).items())[:RESOURCES_MAX]
     constraints = model.PodSpec(namespace=pod.metadata.namespace, requests=dict(found))
@@ -221,7 +234,7 @@ def _digest(value: object) -> str:
     return sha256(repr(value).encode()).hexdigest()[:16]
 
 
-def pod_indexes() -> Mapping[str, Callable[[SchedulablePod], tuple[str, ...]]]:
+def pod_indexes() -> Mapping[str, Callable[[Pod], tuple[str, ...]]]:
     """The index that a cache of pods must have for disruption."""
     return {
         BY_NODE: lambda pod: (pod.spec.node_name,) if pod.spec.node_name else (),
@@ -231,24 +244,24 @@ def pod_indexes() -> Mapping[str, Callable[[SchedulablePod], tuple[str, ...]]]:
     }
 
 
-def provisionable(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
+def provisionable(pods: Iterable[Pod]) -> Iterator[CachedPod]:
     """The cached pods for which machines may be bought, the oldest first."""
     found = [one for one in cast("Iterable[CachedPod]", pods) if not one.spec.node_name and not one.waits_for]
     yield from sorted(found, key=lambda pod: (pod.metadata.creation_timestamp, pod.metadata.uid))
 
 
-def displaced(pods: Iterable[SchedulablePod], nodes: Container[str]) -> Iterator[CachedPod]:
+def displaced(pods: Iterable[Pod], nodes: Container[str]) -> Iterator[CachedPod]:
     """The cached pods that will be created again elsewhere when these Nodes are removed, by name."""
     found = [one for one in cast("Iterable[CachedPod]", pods) if one.moves and one.spec.node_name in nodes]
     yield from sorted(found, key=lambda pod: pod.name)
 
 
-def placed_pods(pods: Iterable[SchedulablePod]) -> Iterator[CachedPod]:
+def placed_pods(pods: Iterable[Pod]) -> Iterator[CachedPod]:
     """The cached pods on Nodes."""
     return (one for one in cast("Iterable[CachedPod]", pods) if one.spec.node_name)
 
 
-def bound(pods: Iterable[SchedulablePod]) -> dict[str, list[model.BoundPod]]:
+def bound(pods: Iterable[Pod]) -> dict[str, list[model.BoundPod]]:
     """The constraints of the cached pods on each Node."""
     found: dict[str, list[model.BoundPod]] = {}
     terminating: dict[int, model.PodSpec] = {}
@@ -260,10 +273,10 @@ def bound(pods: Iterable[SchedulablePod]) -> dict[str, list[model.BoundPod]]:
     return found
 
 
-def _of_bound(spec: SchedulablePodSpec) -> SchedulablePodSpec:
+def _of_bound(spec: PodSpec) -> PodSpec:
     """What others observe of a bound pod: its node selector, tolerations and preferences no longer matter."""
     anti = spec.affinity.pod_anti_affinity.required if spec.affinity is not None else ()
-    return SchedulablePodSpec(
+    return PodSpec(
         node_name=spec.node_name,
         containers=spec.containers,
         init_containers=spec.init_containers,

@@ -9,7 +9,9 @@ from hashlib import sha256
 
 import msgspec
 
+from provisioner.api.affinity import Affinity, LabelSelector, NodeSelectorTerm, PodAffinity, PodAffinityTerm
 from provisioner.api.meta import EMPTY
+from provisioner.api.pod import Container, Pod, PodSpec
 from provisioner.api.requirements import (
     Requirement,
     Requirements,
@@ -18,16 +20,6 @@ from provisioner.api.requirements import (
     normalise_key,
     of_entries,
     of_labels,
-)
-from provisioner.api.schedulable import (
-    Affinity,
-    Container,
-    LabelSelector,
-    NodeSelectorTerm,
-    PodAffinity,
-    PodAffinityTerm,
-    SchedulablePod,
-    SchedulablePodSpec,
 )
 from provisioner.api.value_sets import ValueSet, value_set
 
@@ -58,7 +50,7 @@ def interchangeable(
     return tuple(model.Pod(name=name, spec=spec, key=known[id(spec)]) for name, spec in found)
 
 
-def podspec(found: SchedulablePod) -> model.PodSpec:
+def podspec(found: Pod) -> model.PodSpec:
     """The constraints and requests of a pod.
 
     Raises ValueError that names the field, TooLargeError for too many terms.
@@ -99,7 +91,7 @@ def podspec(found: SchedulablePod) -> model.PodSpec:
     )
 
 
-def unconstrained(found: SchedulablePod) -> model.PodSpec:
+def unconstrained(found: Pod) -> model.PodSpec:
     """What others observe of a pod whose constraints are too large to be evaluated: its requests, labels and ports."""
     spec = msgspec.structs.replace(
         found.spec, affinity=None, node_selector={}, tolerations=(), topology_spread_constraints=()
@@ -107,7 +99,7 @@ def unconstrained(found: SchedulablePod) -> model.PodSpec:
     return podspec(msgspec.structs.replace(found, spec=spec))
 
 
-def _check_size(spec: SchedulablePodSpec) -> None:
+def _check_size(spec: PodSpec) -> None:
     """Raises TooLargeError, before anything is made of the terms."""
     spreads, affinity = spec.topology_spread_constraints, spec.affinity or Affinity()
     pods = (affinity.pod_affinity, affinity.pod_anti_affinity)
@@ -130,7 +122,7 @@ def _size(expressions: Sequence[Requirement]) -> int:
     return sum(1 + len(one.values) // VALUES_A_COMPARISON for one in expressions)
 
 
-def requests(spec: SchedulablePodSpec) -> dict[str, int]:
+def requests(spec: PodSpec) -> dict[str, int]:
     """The effective requests of a pod, itself counted as 1 of resource `pods`."""
     running, peak, sidecars = dict[str, int](), dict[str, int](), dict[str, int]()
     for container in spec.init_containers:
@@ -179,7 +171,7 @@ def _node_term(term: NodeSelectorTerm) -> dict[str, ValueSet] | None:
     return found or None
 
 
-def _topology(spec: SchedulablePodSpec, namespace: str, labels: Mapping[str, str]) -> Iterator[model.TopologyTerm]:
+def _topology(spec: PodSpec, namespace: str, labels: Mapping[str, str]) -> Iterator[model.TopologyTerm]:
     for one in spec.topology_spread_constraints:
         yield model.TopologyTerm(
             kind="spread",

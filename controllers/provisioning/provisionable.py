@@ -8,20 +8,19 @@ docs/references/karpenter.md#scheduling.
 """
 
 from provisioner.api import labels
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 DEFAULT_SCHEDULER = "default-scheduler"
 # Of the API server; a status is not checked.
 NODE_NAME_MAX = 253
-TERMINAL = frozenset({"Succeeded", "Failed"})
 
 
-def why_not(pod: SchedulablePod) -> str:
+def why_not(pod: Pod) -> str:
     """Why no machine is bought for a pod; "" for a provisionable pod."""
     scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
     if pod.spec.node_name:
         return "it is bound to a Node"
-    if pod.status.phase in TERMINAL:
+    if pod.ended:
         return "it has ended"
     if pod.metadata.deleting:
         return "it is being deleted"
@@ -40,14 +39,14 @@ def why_not(pod: SchedulablePod) -> str:
     return ""
 
 
-def nominated_node(pod: SchedulablePod) -> str:
+def nominated_node(pod: Pod) -> str:
     """The Node on which kube-scheduler makes room for a pending pod by preemption; "" without one."""
-    if pod.spec.node_name or pod.metadata.deleting or pod.status.phase in TERMINAL:
+    if pod.spec.node_name or pod.metadata.deleting or pod.ended:
         return ""
     return pod.status.nominated_node_name[:NODE_NAME_MAX]
 
 
-def is_recreated(pod: SchedulablePod) -> bool:
+def is_recreated(pod: Pod) -> bool:
     """Whether a bound pod is created again elsewhere once it is evicted.
 
     Its controller creates another pod as soon as this one is being deleted; a StatefulSet waits until it is gone. A pod
@@ -55,11 +54,11 @@ def is_recreated(pod: SchedulablePod) -> bool:
     """
     meta = pod.metadata
     owner = next((one for one in meta.owner_references if one.controller), None)
-    if owner is None or pod.status.phase in TERMINAL or meta.daemon_set is not None or meta.mirrored_by is not None:
+    if owner is None or pod.ended or meta.daemon_set is not None or meta.mirrored_by is not None:
         return False
     return not meta.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
 
 
-def moves(pod: SchedulablePod) -> bool:
+def moves(pod: Pod) -> bool:
     """Whether that happens when its Node is removed; a pod with do-not-disrupt runs on for now."""
     return is_recreated(pod) and pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") == "false"

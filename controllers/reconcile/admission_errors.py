@@ -23,7 +23,7 @@ from controllers.provisioning.pods import CachedPod
 from controllers.state.indexes import Indexes
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.reflector import Reflector
 
@@ -41,7 +41,7 @@ class AdmissionErrors:
         *,
         indexes: Indexes,
         nodes: Reflector[Node],
-        pods: Reflector[SchedulablePod],
+        pods: Reflector[Pod],
         now: Callable[[], datetime],
         policy: Policy,
         actuator: Actuator,
@@ -65,7 +65,7 @@ class AdmissionErrors:
         self._pods.add_event_handler(self._pod_changed)
         self._nodes.add_event_handler(self._node_changed)
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if (
             isinstance(new, CachedPod)
             and new.ready

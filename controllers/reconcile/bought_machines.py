@@ -23,7 +23,7 @@ from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import nodepool_of
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 from .demand_caches import DemandCaches
 
@@ -51,7 +51,7 @@ class BoughtMachines:
         self._placed: set[str] = set()
         self._since: datetime | None = None
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod that no DaemonSet owns, bound to a Node, shows that the machine is of use."""
         time = asyncio.get_running_loop().time()
         if new is None and old is not None:

@@ -23,9 +23,10 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassSpec, ObservedDaemonSet, is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_member, nodepool_of
+from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.resourceslice import ResourceSlice
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.workload import DaemonSet
 from provisioner.runtime.reflector import Reflector
 
 NO_REFUSALS: Mapping[str, Refusals] = {}
@@ -43,7 +44,7 @@ class DemandCaches:
     node_classes: Reflector[AgentPoolNodeClass]
     claims: Reflector[NodeClaim]
     nodes: Reflector[Node]
-    pods: Reflector[SchedulablePod]
+    pods: Reflector[Pod]
     daemon_sets: Reflector[DaemonSet]
     namespaces: Reflector[Namespace]
     pod_budgets: Reflector[PodDisruptionBudget]

@@ -31,7 +31,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import why_foreign
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
@@ -140,7 +140,7 @@ class DisruptionController:
         if any(is_concerned(one) or replaced_by(one) for one in found):
             self._changed()
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """Room has changed, which the next pass looks at."""
         if nodes_used(old, new):
             self._searches.search_again()

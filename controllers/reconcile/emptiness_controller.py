@@ -34,7 +34,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
@@ -118,7 +118,7 @@ class EmptinessController:
         if name := new.metadata.labels.get(labels.NODEPOOL):
             self._wake(name)
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """One was bound, or ended. A machine that a pod uses is not removed, whatever other pods it has."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)

@@ -26,8 +26,8 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_member
+from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
-from provisioner.api.schedulable import SchedulablePod
 from provisioner.runtime.clock import Clock
 
 from .demand_caches import DemandCaches
@@ -102,7 +102,7 @@ class Machines:
         elif old is None and new is not None:
             self.pods_seen(new.name)
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         for name in nodes_used(old, new):
             self.pods_seen(name)
 
@@ -183,7 +183,7 @@ class Machines:
         return max(self._nominations.left(one, now) for one in (claim.name, claim.status.node_name))
 
 
-def nodes_used(old: SchedulablePod | None, new: SchedulablePod | None) -> set[str]:
+def nodes_used(old: Pod | None, new: Pod | None) -> set[str]:
     """The Nodes to which this change of a pod matters: it was bound to one, is being deleted, or is gone from it."""
     places = [(one.spec.node_name, one.metadata.deleting) for one in (old, new) if one is not None]
     pod = new or old

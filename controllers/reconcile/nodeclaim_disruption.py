@@ -26,7 +26,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import why_foreign
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube_errors import KubeError
@@ -100,7 +100,7 @@ class NodeClaimDisruption:
         if new is not None:
             self.all_changed()
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """One was bound, or ended."""
         for name in nodes_used(old, new):
             node = self._caches.nodes.get(name)

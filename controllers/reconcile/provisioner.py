@@ -35,7 +35,7 @@ from provisioner.api.causes import Cause
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import nodepool_of
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
@@ -135,7 +135,7 @@ class Provisioner:
         self._caches.pods.add_event_handler(self._pod_changed)
         self._caches.pods.add_event_handler(self._brake.machines.pod_changed)
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod that became provisionable, or whose constraints changed, joins the batch."""
         if not isinstance(new, CachedPod) or new.spec.node_name or new.waits_for:
             return

@@ -32,7 +32,7 @@ from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, Misfit, ObservedDaemonSet, ObservedType
 from provisioner.api.nodepool import NodePool
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.kube_errors import KubeError
@@ -41,7 +41,7 @@ from .bought_machines import BoughtMachines
 from .demand_caches import DemandCaches
 from .refusals import RefusedPods
 
-Record = Callable[[NodePool | NodeClaim | SchedulablePod, Event], bool]
+Record = Callable[[NodePool | NodeClaim | Pod, Event], bool]
 
 # Machines with shapes of pods that are compared in the event loop; it takes some milliseconds.
 COMPARED_MAX = 100

@@ -9,10 +9,9 @@ from .byte_budget import ByteBudget, Refusals
 from .deviceclaim import ResourceClaim, ResourceClaimTemplate
 from .meta import ObjectMeta
 from .poddisruptionbudget import PodDisruptionBudget
-from .schedulable import DaemonSet
-from .workload import DaemonSetWorkload
+from .workload import DaemonSet
 
-T = TypeVar("T", DaemonSet, DaemonSetWorkload, PodDisruptionBudget, ResourceClaim, ResourceClaimTemplate)
+T = TypeVar("T", DaemonSet, PodDisruptionBudget, ResourceClaim, ResourceClaimTemplate)
 
 
 class BoundedDigest:

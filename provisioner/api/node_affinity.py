@@ -5,9 +5,9 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/
 
 from collections.abc import Iterator, Mapping
 
+from .affinity import Affinity, NodeSelectorTerm
 from .node import Node
 from .requirements import Requirement
-from .schedulable import Affinity, NodeSelectorTerm
 from .value_sets import NEGATIVE, value_set
 
 

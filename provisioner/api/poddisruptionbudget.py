@@ -3,8 +3,8 @@
 Source: https://kubernetes.io/docs/reference/kubernetes-api/policy-resources/pod-disruption-budget-v1/.
 """
 
+from .affinity import LabelSelector
 from .meta import ObjectMeta, Struct
-from .schedulable import LabelSelector
 
 
 class PodDisruptionBudgetSpec(Struct, frozen=True, kw_only=True):

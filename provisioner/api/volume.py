@@ -6,8 +6,8 @@ https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources
 https://kubernetes.io/docs/reference/kubernetes-api/config-and-storage-resources/storage-class-v1/.
 """
 
+from .affinity import NodeSelector
 from .meta import ObjectMeta, Struct
-from .schedulable import NodeSelector
 
 # Only one pod may use a volume of a claim with this access mode
 # (https://kubernetes.io/docs/concepts/storage/persistent-volumes/#access-modes).

@@ -1,15 +1,17 @@
-"""The fields of DaemonSets, Jobs and pods that tell why a pod does not run on a Node; others are dropped when decoding.
+"""DaemonSets and Jobs: what their pods request, and what tells why a pod does not run on a Node.
+
+The spec of a template has more fields than that of a pod: which program a container runs, on which folders of the Node,
+decides whether a DaemonSet offers GPUs. Of pods nothing reads them, so they are not decoded from each pod. Undeclared
+fields are dropped when decoding.
 
 Source: https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/,
 docs/references/kubernetes.md#device-plugins-in-a-cluster.
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 
-from .meta import EMPTY, ObjectMeta, Struct, Time
-from .pod import Toleration
-from .schedulable import Affinity
+from .meta import ObjectMeta, Struct, Time
+from .pod import Container, PodCondition, PodSpec, Volume
 
 
 class Cause(StrEnum):
@@ -33,16 +35,7 @@ class EnvVar(Struct, frozen=True, kw_only=True):
     value: str = ""
 
 
-class HostPath(Struct, frozen=True, kw_only=True):
-    path: str = ""
-
-
-class WorkloadVolume(Struct, frozen=True, kw_only=True):
-    name: str = ""
-    host_path: HostPath | None = None
-
-
-class WorkloadContainer(Struct, frozen=True, kw_only=True):
+class TemplateContainer(Container, frozen=True, kw_only=True):
     name: str = ""
     image: str = ""
     command: tuple[str, ...] = ()
@@ -50,83 +43,27 @@ class WorkloadContainer(Struct, frozen=True, kw_only=True):
     env: tuple[EnvVar, ...] = ()
 
 
-class WorkloadPodSpec(Struct, frozen=True, kw_only=True):
-    node_name: str = ""
-    node_selector: Mapping[str, str] = EMPTY
-    affinity: Affinity | None = None
-    tolerations: tuple[Toleration, ...] = ()
+class HostPath(Struct, frozen=True, kw_only=True):
+    path: str = ""
+
+
+class TemplateVolume(Volume, frozen=True, kw_only=True):
+    host_path: HostPath | None = None
+
+
+class TemplateSpec(PodSpec, frozen=True, kw_only=True):
     host_network: bool = False
-    containers: tuple[WorkloadContainer, ...] = ()
-    volumes: tuple[WorkloadVolume, ...] = ()
+    containers: tuple[TemplateContainer, ...] = ()
+    volumes: tuple[TemplateVolume, ...] = ()
 
 
-class ContainerWaiting(Struct, frozen=True, kw_only=True):
-    reason: str = ""
-    message: str = ""
-
-
-class ContainerTerminated(Struct, frozen=True, kw_only=True):
-    reason: str = ""
-    exit_code: int = 0
-
-
-class ContainerRunning(Struct, frozen=True, kw_only=True):
-    started_at: Time | None = None
-
-
-class ContainerState(Struct, frozen=True, kw_only=True):
-    """At most one member is set; none: the container waits for an unknown reason."""
-
-    running: ContainerRunning | None = None
-    waiting: ContainerWaiting | None = None
-    terminated: ContainerTerminated | None = None
-
-
-class ContainerStatus(Struct, frozen=True, kw_only=True):
-    name: str = ""
-    restart_count: int = 0
-    state: ContainerState = ContainerState()
-
-
-class WorkloadPodCondition(Struct, frozen=True, kw_only=True):
-    type: str = ""
-    status: str = ""
-    reason: str = ""
-    message: str = ""
-
-
-class WorkloadPodStatus(Struct, frozen=True, kw_only=True):
-    phase: str = ""
-    reason: str = ""
-    message: str = ""
-    start_time: Time | None = None
-    conditions: tuple[WorkloadPodCondition, ...] = ()
-    container_statuses: tuple[ContainerStatus, ...] = ()
-    init_container_statuses: tuple[ContainerStatus, ...] = ()
-
-
-class WorkloadPod(Struct, frozen=True, kw_only=True):
-    """A pod of a DaemonSet or Job."""
-
-    api_version: str = "v1"
-    kind: str = "Pod"
+class PodTemplate(Struct, frozen=True, kw_only=True):
     metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadPodSpec = WorkloadPodSpec()
-    status: WorkloadPodStatus = WorkloadPodStatus()
-
-    @property
-    def name(self) -> str:
-        """`namespace/name`."""
-        return f"{self.metadata.namespace}/{self.metadata.name}"
-
-
-class WorkloadTemplate(Struct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
-    spec: WorkloadPodSpec = WorkloadPodSpec()
+    spec: TemplateSpec = TemplateSpec()
 
 
 class DaemonSetSpec(Struct, frozen=True, kw_only=True):
-    template: WorkloadTemplate = WorkloadTemplate()
+    template: PodTemplate = PodTemplate()
 
 
 class DaemonSetStatus(Struct, frozen=True, kw_only=True):
@@ -138,7 +75,7 @@ class DaemonSetStatus(Struct, frozen=True, kw_only=True):
     number_ready: int = 0
 
 
-class DaemonSetWorkload(Struct, frozen=True, kw_only=True, weakref=True):
+class DaemonSet(Struct, frozen=True, kw_only=True, weakref=True):
     api_version: str = "apps/v1"
     kind: str = "DaemonSet"
     metadata: ObjectMeta = ObjectMeta()
@@ -147,7 +84,7 @@ class DaemonSetWorkload(Struct, frozen=True, kw_only=True, weakref=True):
 
 
 class JobSpec(Struct, frozen=True, kw_only=True):
-    template: WorkloadTemplate = WorkloadTemplate()
+    template: PodTemplate = PodTemplate()
     suspend: bool = False
 
 
@@ -157,7 +94,7 @@ class JobStatus(Struct, frozen=True, kw_only=True):
     active: int = 0
     ready: int = 0
     completion_time: Time | None = None
-    conditions: tuple[WorkloadPodCondition, ...] = ()
+    conditions: tuple[PodCondition, ...] = ()
 
 
 class Job(Struct, frozen=True, kw_only=True):
@@ -173,4 +110,4 @@ class Job(Struct, frozen=True, kw_only=True):
         return any(one.type in ("Complete", "Failed") and one.status == "True" for one in self.status.conditions)
 
 
-Workload = DaemonSetWorkload | Job
+Workload = DaemonSet | Job

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from controllers.model.crd_deletion import CRD_NAMES
 from controllers.nodeclaim.lifecycle import dra
+from controllers.provisioning.daemons import scheduled
 from controllers.provisioning.pods import PodDigest, pod_indexes
 from controllers.reconcile.demand_caches import DemandCaches
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes, slice_indexes
@@ -32,8 +33,8 @@ from provisioner.runtime.resources import (
     NODEPOOLS,
     NODES,
     PODDISRUPTIONBUDGETS,
+    PODS,
     RESOURCESLICES,
-    SCHEDULABLE_PODS,
     crd_name,
 )
 from provisioner.runtime.served import WhileServed
@@ -156,7 +157,7 @@ def build_demand_caches(clients: Clients, caches: Caches, *, gpus_required: bool
         nodes=caches.nodes,
         pods=Reflector(
             kube,
-            SCHEDULABLE_PODS,
+            PODS,
             rng=rng,
             indexes=pod_indexes(),
             field_selector=LIVE_PODS,
@@ -169,7 +170,7 @@ def build_demand_caches(clients: Clients, caches: Caches, *, gpus_required: bool
             DAEMONSETS,
             rng=rng,
             indexes={},
-            digest=of_daemon_sets,
+            digest=lambda found: of_daemon_sets(scheduled(found)),
             refusals=of_daemon_sets.refusals,
             metrics=metrics.reflector("daemonsets"),
         ),

@@ -14,7 +14,6 @@ from typing import Any, Generic, TypeVar
 from urllib.parse import quote
 
 from provisioner.api.deviceclaim import DeviceClass, ResourceClaim, ResourceClaimTemplate
-from provisioner.api.gpu_pods import RunningPod
 from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -23,9 +22,8 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.resourceslice import ResourceSlice
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass, VolumeAttachment
-from provisioner.api.workload import DaemonSetWorkload, Job, WorkloadPod
+from provisioner.api.workload import DaemonSet, Job
 
 from .objects import CustomResourceDefinition, Event, KubeObject, Lease
 
@@ -98,15 +96,8 @@ NODECLASSES = Resource(
 )
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
-# The same pods with the fields that scheduling uses.
-SCHEDULABLE_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=SchedulablePod)
-# The same pods with the fields that tell whether they run and use GPUs.
-RUNNING_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=RunningPod)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
 DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSet)
-# DaemonSets and pods with the fields that tell why a pod is not on a Node, and Jobs.
-WORKLOAD_DAEMONSETS = Resource("apps", "v1", "daemonsets", "DaemonSet", namespaced=True, type=DaemonSetWorkload)
-WORKLOAD_PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=WorkloadPod)
 JOBS = Resource("batch", "v1", "jobs", "Job", namespaced=True, type=Job)
 PODDISRUPTIONBUDGETS = Resource(
     "policy", "v1", "poddisruptionbudgets", "PodDisruptionBudget", namespaced=True, type=PodDisruptionBudget

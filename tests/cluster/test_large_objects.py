@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.runtime.connection import build_api_client
 from provisioner.runtime.kept import identity
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.reflector import Reflector
-from provisioner.runtime.resources import PODS, RESOURCECLAIMS, SCHEDULABLE_PODS
+from provisioner.runtime.resources import PODS, RESOURCECLAIMS
 from provisioner.runtime.transport import RESPONSE_BYTES
 from tests.unit.runtime.kube_server import seeded
 
@@ -64,8 +64,8 @@ async def test_large_pods_hide_no_other_one(tmp_path: Path, bytes_max: int) -> N
             await create(cp, f"large{number}", 1_000_000)
         await create(cp, "good", 1)
         connection = await build_api_client(str(cp.kubeconfig(tmp_path / "kubeconfig")), version="test")
-        cache: Reflector[SchedulablePod] = Reflector(
-            Kube(connection.api_client, bytes_max=bytes_max), SCHEDULABLE_PODS, rng=seeded(), indexes={}
+        cache: Reflector[Pod] = Reflector(
+            Kube(connection.api_client, bytes_max=bytes_max), PODS, rng=seeded(), indexes={}
         )
         task = asyncio.create_task(cache.run())
         try:
@@ -100,7 +100,7 @@ async def test_nested_objects_hide_no_other_one(tmp_path: Path) -> None:
         await create(cp, "good", 1)
         connection = await build_api_client(str(cp.kubeconfig(tmp_path / "kubeconfig")), version="test")
         kube = Kube(connection.api_client)
-        cache: Reflector[SchedulablePod] = Reflector(kube, SCHEDULABLE_PODS, rng=seeded(), indexes={})
+        cache: Reflector[Pod] = Reflector(kube, PODS, rng=seeded(), indexes={})
         task = asyncio.create_task(cache.run())
         try:
             await until(lambda: cache.synced)

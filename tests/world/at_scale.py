@@ -51,7 +51,7 @@ Work = Counter[tuple[str, str]]
 
 ROOT = Path(__file__).parents[2]
 PROGRAM = tuple(f"{ROOT / folder}/" for folder in ("controllers", "cloudprovider", "provisioner"))
-MACHINE: tuple[Resource[Any], ...] = (resources.NODECLAIMS, resources.NODES, resources.SCHEDULABLE_PODS)
+MACHINE: tuple[Resource[Any], ...] = (resources.NODECLAIMS, resources.NODES, resources.PODS)
 SHARED: tuple[Resource[Any], ...] = (resources.NODEPOOLS, resources.NODECLASSES, resources.CRDS, resources.NAMESPACES)
 # Every watch is open, and the agent pools are listed.
 FILLED_SECONDS = 2.0

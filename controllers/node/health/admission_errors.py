@@ -14,8 +14,8 @@ import msgspec
 
 from controllers.model.steps import Event
 from provisioner.api import reasons
+from provisioner.api.pod import Pod
 from provisioner.api.text import printable
-from provisioner.api.workload import WorkloadPod
 
 REASON = "UnexpectedAdmissionError"
 CHARACTERS = 200
@@ -56,7 +56,7 @@ class AdmissionError(msgspec.Struct, frozen=True, kw_only=True):
     text: str
 
 
-def admission_errors(pods: Iterable[WorkloadPod]) -> tuple[AdmissionError, ...]:
+def admission_errors(pods: Iterable[Pod]) -> tuple[AdmissionError, ...]:
     """Those of these pods that the kubelet rejected, by name."""
     found = [
         AdmissionError(
@@ -73,7 +73,7 @@ def admission_errors(pods: Iterable[WorkloadPod]) -> tuple[AdmissionError, ...]:
     return tuple(sorted(found, key=lambda one: one.pod))
 
 
-def is_rejected(pod: WorkloadPod) -> bool:
+def is_rejected(pod: Pod) -> bool:
     """Whether the kubelet rejected the pod."""
     return pod.status.phase == "Failed" and pod.status.reason == REASON
 

@@ -19,7 +19,8 @@ from controllers.nodeclaim.lifecycle.gpu_resources import GpuState, failed_mig_c
 from provisioner.api import labels
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
-from provisioner.api.workload import Cause, DaemonSetWorkload, WorkloadPod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import Cause, DaemonSet
 from provisioner.vendors import DIVISIONS, VENDORS, is_gpu, vendor_of
 
 from .placement import KeptAway, described, keeps_away, missing_tolerations, name_of
@@ -87,7 +88,7 @@ def is_managed(node: Node) -> bool:
     return MANAGED_LABEL in node.metadata.labels or any(one.type in MANAGED_PLUGINS for one in node.status.conditions)
 
 
-def _distance(plugin: DaemonSetWorkload, node: Node, found: Workloads) -> tuple[int, int, str]:
+def _distance(plugin: DaemonSet, node: Node, found: Workloads) -> tuple[int, int, str]:
     """How far a plugin is from serving the Node, to choose among several."""
     kept = keeps_away(plugin, node)
     if pod_of(plugin, found.pods) is not None:
@@ -125,9 +126,7 @@ def _offers(gpus: GpuState) -> str:
     return f"{verb} {gpus.allocatable} of {gpus.expected}" if gpus.allocatable else f"{verb} no device"
 
 
-def _kept_away(
-    plugin: DaemonSetWorkload, kept: KeptAway, node: Node, found: Workloads, startup: Sequence[Taint]
-) -> Diagnosis:
+def _kept_away(plugin: DaemonSet, kept: KeptAway, node: Node, found: Workloads, startup: Sequence[Taint]) -> Diagnosis:
     remedy = "change its node selector or affinity, or label the Node"
     if missing_tolerations(kept):
         remedy = "add the toleration that gpu-provisioner doctor prints"
@@ -143,7 +142,7 @@ def _kept_away(
     )
 
 
-def _not_scheduled(plugin: DaemonSetWorkload, found: Workloads, node: Node) -> Diagnosis:
+def _not_scheduled(plugin: DaemonSet, found: Workloads, node: Node) -> Diagnosis:
     pending = next((one for one in found.unbound if pod_of(plugin, (one,)) and is_for(one, node)), None)
     meta, text = plugin.metadata, "has no pod on the Node"
     if pending is not None:
@@ -159,7 +158,7 @@ def _not_scheduled(plugin: DaemonSetWorkload, found: Workloads, node: Node) -> D
     )
 
 
-def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
+def _of_pod(pod: Pod, plugin: DaemonSet, node: Node, gpus: GpuState, found: Workloads) -> Diagnosis:
     broken = not_running(pod)
     made = Diagnosis(
         cause=Cause.PLUGIN_FAILING,
@@ -197,7 +196,7 @@ def _of_pod(pod: WorkloadPod, plugin: DaemonSetWorkload, node: Node, gpus: GpuSt
     )
 
 
-def _limited(plugin: DaemonSetWorkload, gpus: GpuState, found: Workloads) -> Diagnosis | None:
+def _limited(plugin: DaemonSet, gpus: GpuState, found: Workloads) -> Diagnosis | None:
     """The plugin offers all devices of the GPUs that its container may see; None otherwise, or if nothing states them.
 
     Shared GPUs and slices are several devices each.
@@ -257,7 +256,7 @@ def _unless_configured(made: Diagnosis, node: Node, gpus: GpuState) -> Diagnosis
     return msgspec.structs.replace(made, elsewhere=why, remedy=remedy)
 
 
-def _unless_rolling(made: Diagnosis, plugin: DaemonSetWorkload) -> Diagnosis:
+def _unless_rolling(made: Diagnosis, plugin: DaemonSet) -> Diagnosis:
     if made.elsewhere or is_rolled_out(plugin):
         return made
     why = f"{name_of(plugin)} is being rolled out"

@@ -14,7 +14,7 @@ from provisioner.api.node_affinity import unmet
 from provisioner.api.pod import Toleration
 from provisioner.api.requirements import Requirement
 from provisioner.api.taints import all_untolerated
-from provisioner.api.workload import DaemonSetWorkload, Workload
+from provisioner.api.workload import DaemonSet, Workload
 from provisioner.vendors import VENDORS
 
 _LIFECYCLE = "node.kubernetes.io/"
@@ -50,7 +50,7 @@ class KeptAway(msgspec.Struct, frozen=True, kw_only=True):
 def keeps_away(workload: Workload, node: Node) -> KeptAway:
     """What keeps a pod of this DaemonSet or Job from the Node; false if nothing does."""
     spec, given = workload.spec.template.spec, tuple[Toleration, ...]()
-    if isinstance(workload, DaemonSetWorkload):
+    if isinstance(workload, DaemonSet):
         given = (*OF_DAEMON_PODS, *((_NETWORK,) if spec.host_network else ()))
     taints = all_untolerated(node.spec.taints, (*spec.tolerations, *given), ignore_preferred=True)
     return KeptAway(taints=tuple(taints), expressions=unmet(spec.node_selector, spec.affinity, node))

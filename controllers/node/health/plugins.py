@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from provisioner.api import labels
 from provisioner.api.node import Node
-from provisioner.api.workload import DaemonSetWorkload
+from provisioner.api.workload import DaemonSet
 from provisioner.vendors import BY_DRIVER, VENDORS, Vendor, vendor_of
 
 from .placement import keeps_away
@@ -32,7 +32,7 @@ _VISIBLE_DEVICES = frozenset(one.visible_devices for one in VENDORS if one.visib
 NONE_VISIBLE, NO_LIST = "none", ("", "all", "void")
 
 
-def offering(daemon_sets: Iterable[DaemonSetWorkload], source: str, node: Node) -> tuple[DaemonSetWorkload, ...]:
+def offering(daemon_sets: Iterable[DaemonSet], source: str, node: Node) -> tuple[DaemonSet, ...]:
     """The DaemonSets that offer the GPUs of this DRA driver, or the devices of this extended resource."""
     vendor = BY_DRIVER.get(source)
     if vendor is None:
@@ -40,26 +40,24 @@ def offering(daemon_sets: Iterable[DaemonSetWorkload], source: str, node: Node) 
     return tuple(one for one in daemon_sets if _publishes(one, vendor) and not _of_another_system(one, node))
 
 
-def may_offer_gpus(daemon_set: DaemonSetWorkload) -> bool:
+def may_offer_gpus(daemon_set: DaemonSet) -> bool:
     """Whether the DaemonSet may be a device plugin, or a DRA driver of GPUs."""
     return mounts_sockets(daemon_set) or any(_publishes(daemon_set, one) for one in VENDORS)
 
 
-def device_plugins(
-    daemon_sets: Iterable[DaemonSetWorkload], resource: str, node: Node
-) -> tuple[DaemonSetWorkload, ...]:
+def device_plugins(daemon_sets: Iterable[DaemonSet], resource: str, node: Node) -> tuple[DaemonSet, ...]:
     """The device plugins for this resource, those for Nodes of another operating system left out."""
     return tuple(one for one in daemon_sets if _serves(one, resource) and not _of_another_system(one, node))
 
 
-def plugin_version(daemon_set: DaemonSetWorkload) -> str:
+def plugin_version(daemon_set: DaemonSet) -> str:
     """The tag of the plugin's image, "" without one."""
     images = [one.image for one in daemon_set.spec.template.spec.containers if "plugin" in one.image]
     tail = images[0].rpartition("/")[2].partition("@")[0] if images else ""
     return tail.partition(":")[2]
 
 
-def visible_gpus(daemon_set: DaemonSetWorkload) -> tuple[int, str] | None:
+def visible_gpus(daemon_set: DaemonSet) -> tuple[int, str] | None:
     """How many GPUs the template lists for a container, and in which variable; None without a list, as with `all`."""
     env = (one for container in daemon_set.spec.template.spec.containers for one in container.env)
     found = {one.value: one.name for one in env if one.name in _VISIBLE_DEVICES}
@@ -69,17 +67,17 @@ def visible_gpus(daemon_set: DaemonSetWorkload) -> tuple[int, str] | None:
     return max(((len(set(filter(None, one))), name) for one, name in lists), default=None)
 
 
-def mounts_sockets(daemon_set: DaemonSetWorkload) -> bool:
+def mounts_sockets(daemon_set: DaemonSet) -> bool:
     """Whether the template mounts the folder in which device plugins serve."""
     return SOCKETS in _host_paths(daemon_set)
 
 
-def _host_paths(daemon_set: DaemonSetWorkload) -> frozenset[str]:
+def _host_paths(daemon_set: DaemonSet) -> frozenset[str]:
     volumes = daemon_set.spec.template.spec.volumes
     return frozenset(one.host_path.path.rstrip("/") for one in volumes if one.host_path is not None)
 
 
-def _publishes(daemon_set: DaemonSetWorkload, vendor: Vendor) -> bool:
+def _publishes(daemon_set: DaemonSet, vendor: Vendor) -> bool:
     """Whether the DaemonSet is a DRA driver for GPUs of this vendor."""
     if _host_paths(daemon_set).isdisjoint(DRA_SOCKETS):
         return False
@@ -90,7 +88,7 @@ def _publishes(daemon_set: DaemonSetWorkload, vendor: Vendor) -> bool:
     return named and not any(map(_NETWORK.search, words))
 
 
-def _serves(daemon_set: DaemonSetWorkload, resource: str) -> bool:
+def _serves(daemon_set: DaemonSet, resource: str) -> bool:
     spec = daemon_set.spec.template.spec
     if not mounts_sockets(daemon_set):
         return False
@@ -106,6 +104,6 @@ def _serves(daemon_set: DaemonSetWorkload, resource: str) -> bool:
     return any(PLUGIN in name for name in names) and vendor is not None and any(map(vendor.words.search, words))
 
 
-def _of_another_system(daemon_set: DaemonSetWorkload, node: Node) -> bool:
+def _of_another_system(daemon_set: DaemonSet, node: Node) -> bool:
     kept = keeps_away(daemon_set, node)
     return any(one.key in (labels.OS, labels.ARCH, f"beta.{labels.OS}") for one in kept.expressions)

@@ -19,8 +19,8 @@ from controllers.model.steps import Event, PatchNode
 from controllers.nodeclaim.lifecycle.expected_gpus import amount
 from provisioner.api import labels, reasons
 from provisioner.api.node import Node
+from provisioner.api.pod import Pod
 from provisioner.api.time import parse_rfc3339, rfc3339
-from provisioner.api.workload import WorkloadPod
 from provisioner.vendors import is_gpu
 
 from .admission_errors import AdmissionError, AdmissionFailure
@@ -113,7 +113,7 @@ def restarted(node: Node, found: Workloads, returned_at: datetime | None) -> boo
     return any(pod is not None and _started(pod) > since for pod in pods)
 
 
-def _started(pod: WorkloadPod) -> datetime:
+def _started(pod: Pod) -> datetime:
     """When the pod, or a container of it, was last started: its plugin registers with the kubelet then."""
     states = (one.state.running for one in pod.status.container_statuses)
     started = (one.started_at for one in states if one is not None and one.started_at is not None)

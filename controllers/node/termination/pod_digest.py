@@ -7,7 +7,7 @@ import msgspec
 
 from provisioner.api import labels
 from provisioner.api.meta import EMPTY, OwnerReference
-from provisioner.api.pod import Pod, PodSpec, Volume
+from provisioner.api.pod import Pod, PodSpec, PodStatus, Volume
 
 from .pod_predicates import has_claim, tolerates_disruption
 
@@ -43,7 +43,7 @@ def drained(found: Pod) -> Pod:
             termination_grace_period_seconds=spec.termination_grace_period_seconds,
             volumes=volumes[:VOLUMES_MAX],
         ),
-        status=found.status,
+        status=PodStatus(phase=found.status.phase, start_time=found.status.start_time),
     )
 
 

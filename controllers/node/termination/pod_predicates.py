@@ -22,7 +22,7 @@ CRITICAL = ("system-cluster-critical", "system-node-critical")
 
 def is_waiting_eviction(pod: Pod, now: datetime) -> bool:
     """Whether the machine is deleted only after this pod has ended."""
-    return is_drainable(pod, now) and pod.status.phase not in ("Succeeded", "Failed")
+    return is_drainable(pod, now) and not pod.ended
 
 
 def is_drainable(pod: Pod, now: datetime) -> bool:
@@ -92,17 +92,6 @@ def terminates_by(pod: Pod) -> datetime | None:
 def has_claim(volume: Volume) -> bool:
     """Whether the volume has a PersistentVolumeClaim."""
     return volume.persistent_volume_claim is not None or volume.ephemeral is not None
-
-
-def volume_claims(pod: Pod) -> tuple[tuple[str, str], ...]:
-    """(namespace, name) of the PersistentVolumeClaims of the pod."""
-    meta, found = pod.metadata, list[tuple[str, str]]()
-    for volume in pod.spec.volumes:
-        if volume.persistent_volume_claim is not None:
-            found.append((meta.namespace, volume.persistent_volume_claim.claim_name))
-        elif volume.ephemeral is not None:
-            found.append((meta.namespace, f"{meta.name}-{volume.name}"))
-    return tuple(found)
 
 
 def _is_stuck_terminating(pod: Pod, now: datetime) -> bool:

@@ -13,7 +13,7 @@ from controllers.model.steps import ReadVolumes, Step, Wait
 from provisioner.api.node import Node
 
 from . import drain
-from .pod_predicates import is_drainable, volume_claims
+from .pod_predicates import is_drainable
 
 
 def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
@@ -41,7 +41,7 @@ def attached(f: Facts, node: Node) -> tuple[str, ...]:
     return tuple(sorted(names - {""} - known.kept))
 
 
-def staying(f: Facts, node: Node) -> tuple[tuple[str, str], ...]:
-    """(namespace, name) of the volume claims of pods that are not evicted from this Node."""
+def staying(f: Facts, node: Node) -> tuple[str, ...]:
+    """The volume claims, as `namespace/name`, of pods that are not evicted from this Node."""
     stay = (pod for pod in f.drain_of(node).pods if not is_drainable(pod, f.now))
-    return tuple(sorted({claim for pod in stay for claim in volume_claims(pod)}))
+    return tuple(sorted({claim for pod in stay for claim in pod.volume_claims}))

@@ -11,6 +11,7 @@ import msgspec
 
 from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.azure.instance_types import gpus_of
+from controllers.actuator.kept import on_node, unbound
 from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts
 from controllers.model.ownership import belongs, managed
@@ -21,8 +22,9 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
+from provisioner.api.pod import Pod
 from provisioner.api.resourceslice import ResourceSlice
-from provisioner.api.workload import Job, WorkloadPod
+from provisioner.api.workload import Job
 from provisioner.cli.output import encoded
 from provisioner.operator.clients import open_kube
 from provisioner.operator.config import policy_from
@@ -31,13 +33,13 @@ from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import (
+    DAEMONSETS,
     JOBS,
     NODECLAIMS,
     NODECLASSES,
     NODES,
+    PODS,
     RESOURCESLICES,
-    WORKLOAD_DAEMONSETS,
-    WORKLOAD_PODS,
 )
 from provisioner.settings import Settings
 
@@ -81,16 +83,16 @@ async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: 
     machines = [msgspec.structs.replace(one, slices=slices) for one in known]
     chosen = [_named(name, machines)] if name else [one for one in machines if one.node and not is_open(one)]
     pods = await _pods(kube, [node.name for one in chosen if (node := one.node) is not None])
-    daemon_sets = (await kube.list(WORKLOAD_DAEMONSETS, digest=whole)).items if pods else ()
+    daemon_sets = (await kube.list(DAEMONSETS, digest=whole)).items if pods else ()
     jobs = await _jobs(kube, console) if pods else ()
-    made, unbound = list[Machine](), None
+    made, pending = list[Machine](), None
     for one in chosen:
         node = one.node
         found = Workloads(since=clock.now(), daemon_sets=daemon_sets, pods=pods.get(node.name, ()) if node else ())
         if node is not None and lacks_pod(node, source_of(one), found):
-            if unbound is None:
-                unbound = (await kube.list(WORKLOAD_PODS, digest=whole, field_selector="spec.nodeName=")).items
-            found = msgspec.structs.replace(found, unbound=unbound)
+            if pending is None:
+                pending = (await kube.list(PODS, digest=unbound, field_selector="spec.nodeName=")).items
+            found = msgspec.structs.replace(found, unbound=pending)
         made.append(machine(one, found, jobs))
     without_node = sum(one.node is None for one in machines)
     return Report(machines=tuple(made), ready=sum(map(is_open, machines)), without_node=without_node)
@@ -157,18 +159,18 @@ async def _jobs(kube: Kube, console: Console) -> tuple[Job, ...]:
         return ()
 
 
-async def _pods(kube: Kube, names: Sequence[str]) -> Mapping[str, tuple[WorkloadPod, ...]]:
+async def _pods(kube: Kube, names: Sequence[str]) -> Mapping[str, tuple[Pod, ...]]:
     """The pods on each of these Nodes."""
     if len(names) <= SEPARATE_READS:
         return {
-            name: (await kube.list(WORKLOAD_PODS, digest=whole, field_selector=f"spec.nodeName={name}")).items
+            name: (await kube.list(PODS, digest=on_node, field_selector=f"spec.nodeName={name}")).items
             for name in names
         }
-    found: dict[str, tuple[WorkloadPod, ...]] = dict.fromkeys(names, ())
+    found: dict[str, tuple[Pod, ...]] = dict.fromkeys(names, ())
 
-    def of_these(pod: WorkloadPod) -> WorkloadPod | None:
-        return pod if pod.spec.node_name in found else None
+    def of_these(pod: Pod) -> Pod | None:
+        return on_node(pod) if pod.spec.node_name in found else None
 
-    for pod in (await kube.list(WORKLOAD_PODS, digest=of_these, field_selector=SCHEDULED)).items:
+    for pod in (await kube.list(PODS, digest=of_these, field_selector=SCHEDULED)).items:
         found[pod.spec.node_name] += (pod,)
     return found

@@ -17,7 +17,7 @@ from provisioner.api.meta import Taint
 from provisioner.api.node import Node
 from provisioner.api.node_affinity import selected_keys
 from provisioner.api.pod import Toleration
-from provisioner.api.workload import DaemonSetWorkload, Job, Workload
+from provisioner.api.workload import DaemonSet, Job, Workload
 from provisioner.vendors import vendor_of
 
 # Labels that every Node of a kind has.
@@ -93,7 +93,7 @@ def _missing_jobs(jobs: Sequence[Job], node: Node, startup: Sequence[Taint]) -> 
 _ELSEWHERE = "; its pod may run on another Node"
 
 
-def _concerns(daemon_set: DaemonSetWorkload, kept: KeptAway, resource: str) -> bool:
+def _concerns(daemon_set: DaemonSet, kept: KeptAway, resource: str) -> bool:
     """Whether a DaemonSet that does not select the Node is about its GPUs."""
     vendor = vendor_of(resource)
     if vendor is None or any(one.key in COMMON for one in kept.expressions):

@@ -15,7 +15,7 @@ from controllers.model.ownership import managed
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.operator.clients import build_provider, open_kube
 from provisioner.operator.config import Clients, azure_config, config_from
 from provisioner.runtime.clock import SystemClock
@@ -24,7 +24,7 @@ from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.metrics import Metrics
-from provisioner.runtime.resources import NODECLAIMS, NODEPOOLS, SCHEDULABLE_PODS, Resource, is_name
+from provisioner.runtime.resources import NODECLAIMS, NODEPOOLS, PODS, Resource, is_name
 from provisioner.settings import Settings
 
 from .clients import Tools
@@ -41,7 +41,7 @@ from .values import as_caller
 TYPES: Mapping[str, Resource[Any]] = {
     **dict.fromkeys(("nodeclaim", "nodeclaims", "nc"), NODECLAIMS),
     **dict.fromkeys(("nodepool", "nodepools", "np"), NODEPOOLS),
-    **dict.fromkeys(("pod", "pods", "po"), SCHEDULABLE_PODS),
+    **dict.fromkeys(("pod", "pods", "po"), PODS),
 }
 FILES = "not read for objects in files"
 NO_SETTINGS = "not read; set ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, and log in (az login)"
@@ -65,12 +65,12 @@ def target(written: str, namespace: str) -> Target:
     resource = TYPES.get(kind.removesuffix(".karpenter.sh").lower()) if slash else None
     if slash and resource is None:
         raise Refused(f"{written!r}: {kind!r} is not a type that can be explained", FORMS, USAGE)
-    if resource is SCHEDULABLE_PODS and "/" in rest:
+    if resource is PODS and "/" in rest:
         namespace, _, rest = rest.partition("/")
     name = rest if slash else written
     if not is_name(name) or not is_name(namespace):
         raise Refused(f"{written!r} does not name an object", FORMS, USAGE)
-    found = (NODECLAIMS, NODEPOOLS, SCHEDULABLE_PODS) if resource is None else (resource,)
+    found = (NODECLAIMS, NODEPOOLS, PODS) if resource is None else (resource,)
     return Target(found, namespace, name)
 
 
@@ -104,7 +104,7 @@ async def explain(tools: Tools, about: Target, *, without_azure: str, location: 
     return await explain_pod(world, f"{about.namespace}/{about.name}")
 
 
-def _ignored(found: NodeClaim | NodePool | SchedulablePod, *, node_pools: bool) -> str:
+def _ignored(found: NodeClaim | NodePool | Pod, *, node_pools: bool) -> str:
     """Why the controller ignores the object, "" if it does not. `node_pools`: whether these are enabled."""
     match found:
         case NodeClaim() if not managed(found):
@@ -113,7 +113,7 @@ def _ignored(found: NodeClaim | NodePool | SchedulablePod, *, node_pools: bool) 
             reference = found.spec.template.spec.node_class_ref
         case NodePool() if not node_pools:
             return f"ignored, {DISABLED}"
-        case SchedulablePod() if not (node_pools or found.spec.node_name):
+        case Pod() if not (node_pools or found.spec.node_name):
             return f"no machine is bought for it: {DISABLED}"
         case _:
             return ""
@@ -139,7 +139,7 @@ async def _look_up(kube: Kube, about: Target) -> tuple[Any, Resource[Any]]:
     if refused is not None and not found:
         raise refused
     kinds = " or ".join(one.kind for one in about.resources)
-    where = f" in namespace {about.namespace}" if SCHEDULABLE_PODS in about.resources else ""
+    where = f" in namespace {about.namespace}" if PODS in about.resources else ""
     if not found:
         cause = f"there is no {kinds} named {about.name}{where}"
         raise Refused(cause, "kubectl get nodeclaims,nodepools,pods -A lists all of them.")

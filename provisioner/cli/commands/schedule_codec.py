@@ -27,7 +27,6 @@ from controllers.provisioning.nodepools import provisions
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
-from controllers.provisioning.provisionable import TERMINAL
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.reasons import quantities
 from controllers.provisioning.solver.resources import parse, total
@@ -39,9 +38,9 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
+from provisioner.api.pod import Pod, Quantities
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.requirements import Requirement, Requirements, combine, normalise_key, of_entries
-from provisioner.api.schedulable import Quantities, SchedulablePod
 from provisioner.api.time import EARLIEST
 from provisioner.api.value_sets import one_of
 
@@ -75,7 +74,7 @@ class NodeInput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     node: Node | None = None
     node_claim: NodeClaim | None = None
-    pods: tuple[SchedulablePod, ...] = ()
+    pods: tuple[Pod, ...] = ()
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -86,9 +85,9 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
     node_pools: tuple[NodePool, ...] | None = ()
     instance_types: tuple[InstanceTypeInput, ...] | None = ()
-    daemon_pods: tuple[SchedulablePod, ...] | None = ()
+    daemon_pods: tuple[Pod, ...] | None = ()
     nodes: tuple[NodeInput, ...] | None = ()
-    pods: tuple[SchedulablePod, ...] | None = ()
+    pods: tuple[Pod, ...] | None = ()
     well_known_labels: tuple[str, ...] | None = ()
     node_classes: tuple[AgentPoolNodeClass, ...] | None = ()
     namespaces: tuple[Namespace, ...] | None = ()
@@ -313,9 +312,9 @@ def _joined(found: NodeInput) -> NodeInput:
     return NodeInput(node=found.node, node_claim=claim, pods=tuple(pods))
 
 
-def _cached(pods: Iterable[SchedulablePod], digest: PodDigest) -> tuple[CachedPod, ...]:
+def _cached(pods: Iterable[Pod], digest: PodDigest) -> tuple[CachedPod, ...]:
     """Those that have not ended, as the controller caches them, without their volumes and devices."""
-    made = (digest(one) for one in pods if one.status.phase not in TERMINAL)
+    made = (digest(one) for one in pods if not one.ended)
     return tuple(msgspec.structs.replace(one, claims=(), devices=()) for one in made if isinstance(one, CachedPod))
 
 

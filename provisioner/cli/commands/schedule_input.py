@@ -16,8 +16,9 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
+from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.workload import DaemonSet
 from provisioner.cli.output import encoded
 
 from .console import Console
@@ -36,7 +37,7 @@ class Objects(msgspec.Struct, kw_only=True):
 
     pools: list[NodePool] = []
     classes: dict[str, AgentPoolNodeClass] = {}
-    pods: list[SchedulablePod] = []
+    pods: list[Pod] = []
     daemon_sets: list[DaemonSet] = []
     namespaces: list[Namespace] = []
     budgets: list[PodDisruptionBudget] = []
@@ -44,21 +45,21 @@ class Objects(msgspec.Struct, kw_only=True):
     ignored: set[str] = set()
 
     @property
-    def pending(self) -> tuple[SchedulablePod, ...]:
+    def pending(self) -> tuple[Pod, ...]:
         return tuple(pod for pod in self.pods if not pod.spec.node_name)
 
     @property
-    def daemon_pods(self) -> tuple[SchedulablePod, ...]:
+    def daemon_pods(self) -> tuple[Pod, ...]:
         """A pod of each DaemonSet."""
         owners = ((one.metadata, one.spec.template) for one in self.daemon_sets)
         return tuple(
-            SchedulablePod(metadata=msgspec.structs.replace(meta, labels=template.metadata.labels), spec=template.spec)
+            Pod(metadata=msgspec.structs.replace(meta, labels=template.metadata.labels), spec=template.spec)
             for meta, template in owners
         )
 
     @property
     def nodes(self) -> tuple[NodeInput, ...]:
-        bound: dict[str, list[SchedulablePod]] = {}
+        bound: dict[str, list[Pod]] = {}
         for pod in self.pods:
             if pod.spec.node_name:
                 bound.setdefault(pod.spec.node_name, []).append(pod)
@@ -111,7 +112,7 @@ def _add(found: Objects, body: Any) -> None:
             node_class = msgspec.convert(body, AgentPoolNodeClass)
             found.classes[node_class.name] = node_class
         case "Pod":
-            found.pods.append(msgspec.convert(body, SchedulablePod))
+            found.pods.append(msgspec.convert(body, Pod))
         case "DaemonSet":
             found.daemon_sets.append(msgspec.convert(body, DaemonSet))
         case "Namespace":

@@ -15,7 +15,7 @@ from prometheus_client import Counter
 
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.solver.model import Decision
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions import karpenter, own
 from provisioner.metrics.definitions.labels import OTHER
 from provisioner.runtime.clock import Clock
@@ -125,7 +125,7 @@ class SchedulingMetrics:
 
     # Pods
 
-    def pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         """A pod was added, updated or deleted."""
         with guarded(self._errors):
             if isinstance(new, CachedPod):

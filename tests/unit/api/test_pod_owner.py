@@ -10,8 +10,6 @@ from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.provisionable import why_not
 from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.pod import Pod
-from provisioner.api.schedulable import SchedulablePod
-from provisioner.api.workload import WorkloadPod
 from tests.unit.controllers.provisioning.cases import given
 
 
@@ -35,12 +33,12 @@ def test_every_user_of_a_pod_agrees(api_version: str, kind: str, daemon: bool, s
     assert tier(drained(Pod(metadata=meta))) == daemon
     assert (drained(Pod(metadata=meta)).metadata.mirrored_by is not None) == static
 
-    cached = PodDigest()(SchedulablePod(metadata=meta))
+    cached = PodDigest()(Pod(metadata=meta))
     assert isinstance(cached, CachedPod)
     assert (cached.daemon, cached.daemon_set, cached.eviction.static) == (daemon, "u" * (kind == "DaemonSet"), static)
-    assert ("DaemonSet" in why_not(SchedulablePod(metadata=meta))) == daemon
+    assert ("DaemonSet" in why_not(Pod(metadata=meta))) == daemon
 
-    assert [one.uid for one in on_node(WorkloadPod(metadata=meta)).metadata.owner_references] == ["u"] * daemon
+    assert [one.uid for one in on_node(Pod(metadata=meta)).metadata.owner_references] == ["u"] * daemon
 
     of_file = {"metadata": msgspec.to_builtins(meta)}
     found = given(nodes=[{"node": {"metadata": {"name": "n1"}}, "pods": [of_file]}])

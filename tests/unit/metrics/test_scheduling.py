@@ -9,7 +9,7 @@ import pytest
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.solver.model import Decision, NewMachine
 from provisioner.api.meta import ObjectMeta
-from provisioner.api.schedulable import SchedulablePodSpec
+from provisioner.api.pod import PodSpec
 from provisioner.metrics.definitions import own
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
 from provisioner.runtime.metrics import Metrics
@@ -36,7 +36,7 @@ class Observed:
         old = self._pods.get(name)
         new = CachedPod(
             metadata=ObjectMeta(name=name, namespace="default", uid=uid or name, creation_timestamp=CREATED),
-            spec=SchedulablePodSpec(node_name=on),
+            spec=PodSpec(node_name=on),
             ready=ready,
         )
         self._pods[name] = new

@@ -25,7 +25,7 @@ from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
@@ -205,7 +205,7 @@ def test_yaml_blocks_are_valid(document: str, block: str) -> None:
     types: dict[str, type] = {
         "NodePool": NodePool,
         "AgentPoolNodeClass": AgentPoolNodeClass,
-        "Pod": SchedulablePod,
+        "Pod": Pod,
         "ResourceClaimTemplate": ResourceClaimTemplate,
     }
     if {one.get("kind") for one in several} <= types.keys():

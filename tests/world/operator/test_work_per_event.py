@@ -54,16 +54,16 @@ def node_not_ready(on: Fleet, number: int) -> None:
 def pod_bound(on: Fleet, number: int) -> None:
     used = on.machine(number)[2]
     meta = msgspec.structs.replace(used.metadata, name=f"other-{number}", uid=f"other-{number}")
-    on.api.send(resources.SCHEDULABLE_PODS, msgspec.structs.replace(used, metadata=meta), EventType.ADDED)
+    on.api.send(resources.PODS, msgspec.structs.replace(used, metadata=meta), EventType.ADDED)
 
 
 def pod_deleted(on: Fleet, number: int) -> None:
-    on.api.send(resources.SCHEDULABLE_PODS, on.machine(number)[2], EventType.DELETED)
+    on.api.send(resources.PODS, on.machine(number)[2], EventType.DELETED)
 
 
 def last_pod_deleted(on: Fleet, number: int) -> None:
-    last = on.api.objects[resources.SCHEDULABLE_PODS.plural][f"default/other-{number}"]
-    on.api.send(resources.SCHEDULABLE_PODS, last, EventType.DELETED)
+    last = on.api.objects[resources.PODS.plural][f"default/other-{number}"]
+    on.api.send(resources.PODS, last, EventType.DELETED)
 
 
 def pool_listed(on: Fleet, number: int) -> None:

@@ -15,7 +15,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import is_owned_by
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from tests.unit.controllers.provisioning.observed import PENDING, TYPES
 
 NOW = datetime(2026, 3, 1, 13, tzinfo=UTC)
@@ -61,7 +61,7 @@ def pod(name: str, cpus: float = 1, gpus: int = 0, on: str = "", *, meta: Json |
         "spec": {"nodeName": on, "containers": [{"resources": {"requests": requests}}], **spec},
         "status": {} if on else PENDING,
     }
-    made = DIGEST(msgspec.convert(body, SchedulablePod))
+    made = DIGEST(msgspec.convert(body, Pod))
     assert isinstance(made, CachedPod)
     return made
 

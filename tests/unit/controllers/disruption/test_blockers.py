@@ -23,8 +23,8 @@ from controllers.provisioning.pods import CachedPod, PodDigest
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
+from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
-from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.time import rfc3339
 from tests.unit.builders import NOW, claim, node
 
@@ -64,7 +64,7 @@ def pod(owner: tuple[str, str] = REPLICA_SET, requests: dict[str, str] | None = 
         "conditions": [{"type": "Ready", "status": "True" if changes.pop("ready", True) else "False"}],
     }
     spec = {"nodeName": "n", "containers": [{"resources": {"requests": requests or {}}}], **changes}
-    found = PodDigest()(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, SchedulablePod))
+    found = PodDigest()(msgspec.convert({"metadata": meta, "spec": spec, "status": status}, Pod))
     assert isinstance(found, CachedPod)
     return found
 
@@ -282,8 +282,8 @@ def test_equal_pods_share_what_matters_of_them() -> None:
     digest = PodDigest()
     body = {"metadata": {"name": "a", "annotations": {labels.DO_NOT_DISRUPT: "1h"}}, "spec": {"nodeName": "n"}}
     status = {"startTime": rfc3339(NOW)}
-    one, other = (digest(msgspec.convert({**body, "status": status}, SchedulablePod)) for _ in range(2))
-    plain = digest(msgspec.convert({"status": status}, SchedulablePod))
+    one, other = (digest(msgspec.convert({**body, "status": status}, Pod)) for _ in range(2))
+    plain = digest(msgspec.convert({"status": status}, Pod))
     assert isinstance(one, CachedPod)
     assert isinstance(other, CachedPod)
     assert isinstance(plain, CachedPod)

@@ -8,7 +8,7 @@ import pytest
 from controllers.disruption.destinations import lost, rooms
 from controllers.disruption.machine import Machine
 from provisioner.api.node import Node
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from tests.unit.builders import BORN, claim
 
 NAME = "aks-gpu1"
@@ -23,8 +23,8 @@ def node(ready: str = "True", **changes: Any) -> Node:
     return msgspec.convert(body, Node)
 
 
-def pods(*uids: str) -> list[SchedulablePod]:
-    return [msgspec.convert({"metadata": {"uid": uid}, "spec": {"nodeName": NAME}}, SchedulablePod) for uid in uids]
+def pods(*uids: str) -> list[Pod]:
+    return [msgspec.convert({"metadata": {"uid": uid}, "spec": {"nodeName": NAME}}, Pod) for uid in uids]
 
 
 def machine(*, leaving: bool) -> Machine:
@@ -34,7 +34,7 @@ def machine(*, leaving: bool) -> Machine:
 
 
 GOING = {"deletionTimestamp": "2026-03-01T12:00:00Z"}
-CASES: list[tuple[str, Node | None, list[SchedulablePod], bool, str]] = [
+CASES: list[tuple[str, Node | None, list[Pod], bool, str]] = [
     ("nothing changed", node(), pods("p"), False, ""),
     ("a pod ended", node(), pods(), False, ""),
     ("another pod is bound", node(), pods("p", "q"), False, "has other pods now"),
@@ -50,7 +50,7 @@ CASES: list[tuple[str, Node | None, list[SchedulablePod], bool, str]] = [
 
 
 @pytest.mark.parametrize(("now", "bound", "leaving", "why"), [row[1:] for row in CASES], ids=[row[0] for row in CASES])
-def test_rooms(now: Node | None, bound: list[SchedulablePod], leaving: bool, why: str) -> None:
+def test_rooms(now: Node | None, bound: list[Pod], leaving: bool, why: str) -> None:
     before = rooms([NAME], [node()], pods("p"))
     after = rooms([NAME], [now] if now is not None else [], bound)
     assert lost(before, after, [machine(leaving=leaving)]) == (f"Node {NAME} {why}" if why else "")

@@ -10,18 +10,18 @@ from controllers.node.health.admission_errors import (
     event_of,
     failure_of,
 )
-from provisioner.api.workload import WorkloadPod
+from provisioner.api.pod import Pod
 from provisioner.metrics.definitions import own
 
 UNREGISTERED = "Allocate failed due to cannot allocate unregistered device nvidia.com/gpu, which is unexpected"
 
 
-def pod(name: str, phase: str = "Failed", reason: str = REASON, message: str = UNREGISTERED) -> WorkloadPod:
+def pod(name: str, phase: str = "Failed", reason: str = REASON, message: str = UNREGISTERED) -> Pod:
     body = {
         "metadata": {"name": name, "namespace": "default", "uid": f"uid-{name}"},
         "status": {"phase": phase, "reason": reason, "message": message},
     }
-    return msgspec.convert(body, WorkloadPod)
+    return msgspec.convert(body, Pod)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ from provisioner.api.conditions import MESSAGE_BYTES
 from provisioner.api.meta import Taint
 from provisioner.api.node import Node, NodeCondition
 from provisioner.api.nodeclass import AgentPoolNodeClass, GpuSettings, NodeClassSpec
-from provisioner.api.workload import Cause, DaemonSetStatus, DaemonSetWorkload, WorkloadPod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import Cause, DaemonSet, DaemonSetStatus
 from tests.unit.builders import BORN, NODE, NOW, claim, facts, node
 
 from .workloads import DRA_IMAGE, FEATURES, IMAGE, SKU, SOCKETS, daemon_set, dra_driver, plugin, pod, waiting
@@ -41,9 +42,9 @@ class Row:
     about: str
     cause: Cause | None
     says: tuple[str, ...] = ()
-    sets: tuple[DaemonSetWorkload, ...] = ()
-    pods: tuple[WorkloadPod, ...] = ()
-    unbound: tuple[WorkloadPod, ...] = ()
+    sets: tuple[DaemonSet, ...] = ()
+    pods: tuple[Pod, ...] = ()
+    unbound: tuple[Pod, ...] = ()
     on: Node = field(default_factory=lambda: node(gpus="0"))
     resource: str = "nvidia.com/gpu"
     expected: int = 1
@@ -271,7 +272,7 @@ def test_each_cause_has_its_words(row: Row) -> None:
         assert len(f"nvidia.com/mig-1g.10gb: 0 of 56 allocatable; {made.cause_text}".encode()) <= MESSAGE_BYTES
 
 
-def rolled(wanted: int, updated: int, ready: int, generation: int = 1) -> DaemonSetWorkload:
+def rolled(wanted: int, updated: int, ready: int, generation: int = 1) -> DaemonSet:
     """The plugin, with the counts of its pods and of its revisions."""
     status = DaemonSetStatus(
         observed_generation=1,
@@ -293,7 +294,7 @@ NETWORK = with_status(node(gpus="0"), allocatable={"nvidia.com/hostdev": "8"})
 MANAGED = with_status(node(gpus="0"), "UnhealthyNvidiaDevicePlugin")
 
 
-def listed(devices: str) -> DaemonSetWorkload:
+def listed(devices: str) -> DaemonSet:
     """The plugin, with the GPUs that its container may see."""
     env = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": devices}]
     return plugin(containers=[{"name": "ctr", "image": IMAGE, "env": env}])
@@ -357,7 +358,7 @@ AT_FAULT = [
 
 @pytest.mark.parametrize(("about", "owner", "its_pod", "on", "at_fault"), AT_FAULT, ids=[row[0] for row in AT_FAULT])
 def test_the_fault_is_the_machines(
-    *, about: str, owner: DaemonSetWorkload, its_pod: WorkloadPod | None, on: Node, at_fault: bool
+    *, about: str, owner: DaemonSet, its_pod: Pod | None, on: Node, at_fault: bool
 ) -> None:
     """Only if no image, configuration or rollout of the plugin explains the missing devices."""
     made = of(Row(about, None, sets=(owner,), pods=(its_pod,) if its_pod is not None else (), on=on))

@@ -15,7 +15,6 @@ from controllers.node.termination.pod_predicates import (
     is_waiting_eviction,
     terminates_by,
     tier,
-    volume_claims,
 )
 from provisioner.api import labels
 from provisioner.api.meta import OwnerReference
@@ -55,7 +54,7 @@ def answers(one: Pod) -> tuple[Any, ...]:
         tier(one),
         grace_seconds(one),
         terminates_by(one),
-        volume_claims(one),
+        one.volume_claims,
         (one.name, one.metadata.uid, one.spec.node_name, one.metadata.unreadable),
     )
 
@@ -88,5 +87,5 @@ def test_volumes_without_a_claim_and_repeated_ones_do_not_count() -> None:
     made = pod()
     spec = msgspec.structs.replace(made.spec, volumes=(*same, *own, *strange))
     found = drained(msgspec.structs.replace(made, spec=spec))
-    assert [name for _, name in volume_claims(found)] == ["a", "p-e0", "p-e1", "p-e2"]
+    assert found.volume_claims == ("default/a", "default/p-e0", "default/p-e1", "default/p-e2")
     assert found.metadata.unreadable == ()

@@ -51,7 +51,7 @@ def test_volume_claims_of_remaining_pods_are_read() -> None:
     finished = pod("finished", phase="Succeeded", volume="results")
     found = step(agent, stuck, finished, volumes=Volumes())
     assert isinstance(found, ReadVolumes)
-    assert found.claims == (("default", "agent-scratch"), ("default", "data"), ("default", "logs"))
+    assert found.claims == ("default/agent-scratch", "default/data", "default/logs")
 
 
 def test_waiting_is_reported_with_names() -> None:
@@ -122,4 +122,4 @@ def test_claim_name_of_an_ephemeral_volume() -> None:
     )
     found = step(own, volumes=Volumes())
     assert isinstance(found, ReadVolumes)
-    assert found.claims == (("ns", "agent-v"),)
+    assert found.claims == ("ns/agent-v",)

@@ -4,7 +4,8 @@ from typing import Any
 
 import msgspec
 
-from provisioner.api.workload import DaemonSetWorkload, Job, WorkloadPod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import DaemonSet, Job
 from tests.unit.builders import NODE
 
 SOCKETS = {"name": "device-plugin", "hostPath": {"path": "/var/lib/kubelet/device-plugins"}}
@@ -28,24 +29,24 @@ FEATURES = {
 }
 
 
-def plugin(name: str = PLUGIN, *, image: str = IMAGE, **spec: Any) -> DaemonSetWorkload:
+def plugin(name: str = PLUGIN, *, image: str = IMAGE, **spec: Any) -> DaemonSet:
     """NVIDIA's device plugin, which tolerates the taint of KAITO's claims unless `spec` says otherwise."""
     container = {"name": "ctr", "image": image, "env": [{"name": "FAIL_ON_INIT_ERROR", "value": "false"}]}
     made = {"containers": [container], "volumes": [SOCKETS], "tolerations": [SKU], **spec}
     return daemon_set(name, **made)
 
 
-def dra_driver(name: str = "dra-nvidia", *, image: str = DRA_IMAGE, **spec: Any) -> DaemonSetWorkload:
+def dra_driver(name: str = "dra-nvidia", *, image: str = DRA_IMAGE, **spec: Any) -> DaemonSet:
     """NVIDIA's DRA driver."""
     containers = [{"name": "compute-domains", "image": image}, {"name": "gpus", "image": image}]
     plugins = {"name": "plugins", "hostPath": {"path": "/var/lib/kubelet/plugins"}}
     return daemon_set(name, **{"containers": containers, "volumes": [plugins], "tolerations": [SKU], **spec})
 
 
-def daemon_set(name: str, *, namespace: str = "kube-system", **spec: Any) -> DaemonSetWorkload:
+def daemon_set(name: str, *, namespace: str = "kube-system", **spec: Any) -> DaemonSet:
     """A DaemonSet whose UID is its name."""
     meta = {"name": name, "namespace": namespace, "uid": name}
-    return msgspec.convert({"metadata": meta, "spec": {"template": {"spec": spec}}}, DaemonSetWorkload)
+    return msgspec.convert({"metadata": meta, "spec": {"template": {"spec": spec}}}, DaemonSet)
 
 
 def job(name: str, *, status: dict[str, Any] | None = None, labels: dict[str, str] | None = None, **spec: Any) -> Job:
@@ -55,7 +56,7 @@ def job(name: str, *, status: dict[str, Any] | None = None, labels: dict[str, st
     return msgspec.convert({"metadata": meta, "spec": {"template": {"spec": spec}}, "status": waiting}, Job)
 
 
-def pod(owner: str = PLUGIN, *, phase: str = "Running", on: str = NODE, meta: Any = None, **status: Any) -> WorkloadPod:
+def pod(owner: str = PLUGIN, *, phase: str = "Running", on: str = NODE, meta: Any = None, **status: Any) -> Pod:
     """A pod of that DaemonSet on the Node; "" is a pod without a Node, created for it."""
     reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner, "uid": owner, "controller": True}
     head = {"name": f"{owner}-x7k2p", "namespace": "kube-system", "uid": "p", "ownerReferences": [reference]}
@@ -66,7 +67,7 @@ def pod(owner: str = PLUGIN, *, phase: str = "Running", on: str = NODE, meta: An
         "spec": {"nodeName": on, "affinity": {"nodeAffinity": required}},
         "status": {"phase": phase, **status},
     }
-    return msgspec.convert(made, WorkloadPod)
+    return msgspec.convert(made, Pod)
 
 
 def waiting(reason: str, restarts: int = 0) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from controllers.provisioning.pods import PodDigest
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 REGION = "eastus"
 CLOUD = AksCloud()
@@ -24,7 +24,7 @@ FAILED = {"type": "Launched", "status": "False", "reason": "QuotaExceeded", "las
 PENDING = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
-def pod(name: str, *, gpus: int = 1, on: str = "", meta: dict[str, Any] | None = None, **spec: Any) -> SchedulablePod:
+def pod(name: str, *, gpus: int = 1, on: str = "", meta: dict[str, Any] | None = None, **spec: Any) -> Pod:
     requests = {"cpu": "1", "memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
     return PodDigest()(
         msgspec.convert(
@@ -33,7 +33,7 @@ def pod(name: str, *, gpus: int = 1, on: str = "", meta: dict[str, Any] | None =
                 "spec": {"nodeName": on, "containers": [{"resources": {"requests": requests}}], **spec},
                 "status": {} if on else PENDING,
             },
-            SchedulablePod,
+            Pod,
         )
     )
 

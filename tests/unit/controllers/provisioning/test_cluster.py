@@ -16,8 +16,8 @@ from provisioner.api.node import NodeStatus
 from provisioner.api.nodeclaim import NodeClaimSpec
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool, NodePoolStatus
+from provisioner.api.pod import Pod
 from provisioner.api.requirements import Requirement
-from provisioner.api.schedulable import SchedulablePod
 
 from .observed import CONTROLLED, T4, TOLERATES, claim, node, node_pool, observe, pod
 
@@ -138,14 +138,14 @@ SPOT_POD = pod("s", tolerations=[*TOLERATES, {"key": "kubernetes.azure.com/scale
     ],
     ids=["the NodePool does not name spot", "both", "the pod does not tolerate the taint of spot Nodes"],
 )
-def test_capacity_type(pool: NodePool, wanted: SchedulablePod, expected: set[str]) -> None:
+def test_capacity_type(pool: NodePool, wanted: Pod, expected: set[str]) -> None:
     """Spot machines are bought only if the NodePool names them and the pod tolerates the taint that AKS gives them."""
     (machine,) = decide(pods=[wanted], node_pools=(pool,)).machines
     assert machine.requirements[CAPACITY_TYPE].values == expected
 
 
 @pytest.mark.parametrize(("wanted", "taken"), [(SPOT_POD, True), (pod("p", tolerations=TOLERATES), False)])
-def test_a_claim_that_may_become_a_spot_machine(wanted: SchedulablePod, taken: bool) -> None:
+def test_a_claim_that_may_become_a_spot_machine(wanted: Pod, taken: bool) -> None:
     """It is no capacity for a pod that does not tolerate the taint of spot Nodes."""
     terms = Requirement(key=CAPACITY_TYPE, operator="In", values=("spot", "on-demand"))
     made = claim("c")

@@ -11,7 +11,7 @@ from controllers.provisioning.solver.comparisons import PER_DECISION, PER_POD, T
 from controllers.provisioning.solver.ports import ports_conflict
 from controllers.provisioning.solver.solver import solve
 from controllers.provisioning.solver.views import PodViews
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 from .cases import ZONE, bought, decide, given, instance_type, node_pool, pod, pods
 
@@ -21,7 +21,7 @@ MIB = 2**20
 
 
 def spec_of(**spec: Any) -> Any:
-    return podspec(msgspec.convert(pod("p", **spec), SchedulablePod))
+    return podspec(msgspec.convert(pod("p", **spec), Pod))
 
 
 def term(key: str) -> Json:
@@ -202,7 +202,7 @@ def test_pods_with_ten_thousand_host_ports_are_compared_as_sets() -> None:
     twin = pod("twin", cpu="100m")
     twin["spec"]["containers"][0]["ports"] = ports(5_000)
     # No cache keeps so large a pod.
-    specs = [(one["metadata"]["name"], podspec(msgspec.convert(one, SchedulablePod))) for one in (*wanted, twin)]
+    specs = [(one["metadata"]["name"], podspec(msgspec.convert(one, Pod))) for one in (*wanted, twin)]
     decision = solve(msgspec.structs.replace(given(), pods=interchangeable(specs, ())))
     first, *_ = (machine for machine in decision.machines if "twin" in machine.pods)
     assert "p00" not in first.pods

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
-from controllers.provisioning.daemons import DAEMON_SETS_MAX, daemon_specs, observed_daemon_sets
+from controllers.provisioning.daemons import DAEMON_SETS_MAX, daemon_specs, observed_daemon_sets, scheduled
 from controllers.provisioning.pods import PodDigest
 from provisioner.api.nodeclass import ObservedDaemonSet
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.pod import Pod
+from provisioner.api.workload import DaemonSet
 
 
 def containers(cpu: str) -> list[dict[str, Any]]:
@@ -21,17 +22,34 @@ def daemon_set(cpu: str, name: str = "agent") -> DaemonSet:
     return msgspec.convert({"metadata": meta, "spec": {"template": template}}, DaemonSet)
 
 
-def pod(cpu: str, created: str = "2026-03-01T00:00:00Z", owner: str = "agent") -> SchedulablePod:
+def pod(cpu: str, created: str = "2026-03-01T00:00:00Z", owner: str = "agent") -> Pod:
     reference = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": owner, "uid": owner, "controller": True}
     meta = {"name": f"{owner}-{created}", "namespace": "kube-system", "uid": created, "creationTimestamp": created}
     body = {"metadata": {**meta, "ownerReferences": [reference]}, "spec": {"containers": containers(cpu)}}
-    return PodDigest()(msgspec.convert(body, SchedulablePod))
+    return PodDigest()(msgspec.convert(body, Pod))
 
 
-def cpu_of(of: DaemonSet, *pods: SchedulablePod, known: tuple[ObservedDaemonSet, ...] = ()) -> int:
+def cpu_of(of: DaemonSet, *pods: Pod, known: tuple[ObservedDaemonSet, ...] = ()) -> int:
     (spec,) = daemon_specs((of,), pods, known)
     requests: Mapping[str, int] = spec.requests
     return requests["cpu"]
+
+
+def test_of_a_daemon_set_only_the_constraints_are_kept() -> None:
+    """Programs, volumes and status are dropped; requests, ports and selectors are the same."""
+    env = [{"name": f"v{number}", "value": "x" * 100} for number in range(100)]
+    program = {"image": "i", "command": ["c"], "args": ["a"], "env": env, "ports": [{"hostPort": 80}]}
+    spec = {
+        "containers": [{**containers("50m")[0], **program}],
+        "volumes": [{"name": "v", "hostPath": {"path": "/"}}],
+        "nodeSelector": {"x": "y"},
+    }
+    body = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"template": {"spec": spec}}}
+    found = msgspec.convert({**body, "status": {"numberReady": 1}}, DaemonSet)
+    kept = scheduled(found)
+    assert daemon_specs((kept,), ()) == daemon_specs((found,), ())
+    assert daemon_specs((kept,), ())[0].host_ports
+    assert len(msgspec.json.encode(kept, enc_hook=dict)) < 300
 
 
 def test_the_newest_pod_counts() -> None:

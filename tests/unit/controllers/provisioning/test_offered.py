@@ -8,7 +8,7 @@ import pytest
 from controllers.provisioning.offered import offered, offered_types
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.nodeclass import AgentPoolNodeClass
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 from .observed import CLOUD, GPU, T4, TOLERATES, TYPES, claim, node, node_pool, observe, pod
 
@@ -31,7 +31,7 @@ def node_class(**gpu: Any) -> AgentPoolNodeClass:
     return msgspec.convert({"metadata": {"name": "default"}, "spec": {"gpu": gpu}}, AgentPoolNodeClass)
 
 
-def asks(name: str, resource: str, count: int) -> SchedulablePod:
+def asks(name: str, resource: str, count: int) -> Pod:
     return pod(name, gpus=0, tolerations=TOLERATES, containers=[{"resources": {"requests": {resource: str(count)}}}])
 
 

@@ -8,9 +8,10 @@ import msgspec
 import pytest
 
 from controllers.provisioning.daemons import daemon_specs
-from controllers.provisioning.pods import CachedPod, PodDigest, bound, provisionable
+from controllers.provisioning.pods import NOT_CONSTRAINTS, CachedPod, PodDigest, bound, provisionable
 from provisioner.api.bounded_digest import BoundedDigest
-from provisioner.api.schedulable import DaemonSet, SchedulablePod
+from provisioner.api.pod import Pod, PodSpec, PodStatus
+from provisioner.api.workload import DaemonSet
 
 PENDING = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 ANTI = {
@@ -22,7 +23,7 @@ ANTI = {
 }
 
 
-def decoded(name: str, *, on: str = "", owner: str = "ReplicaSet", age: int = 0, **spec: Any) -> SchedulablePod:
+def decoded(name: str, *, on: str = "", owner: str = "ReplicaSet", age: int = 0, **spec: Any) -> Pod:
     body = {
         "metadata": {
             "name": name,
@@ -36,7 +37,7 @@ def decoded(name: str, *, on: str = "", owner: str = "ReplicaSet", age: int = 0,
         "spec": {"nodeName": on, "containers": [{"resources": {"requests": {"cpu": "1"}}}], **spec},
         "status": {} if on else PENDING,
     }
-    return msgspec.convert(body, SchedulablePod)
+    return msgspec.convert(body, Pod)
 
 
 def test_equal_pods_share_their_constraints() -> None:
@@ -51,6 +52,61 @@ def test_equal_pods_share_their_constraints() -> None:
     assert not one.spec.containers
     assert one.constraints.requests == {"cpu": 1000, "pods": 1000}
     assert one.constraints.labels == {"app": "a"}
+
+
+OF_SPEC: dict[str, Any] = {
+    "nodeName": "n1",
+    "schedulerName": "other",
+    "schedulingGates": [{"name": "g"}],
+    "nodeSelector": {"x": "y"},
+    "affinity": ANTI,
+    "tolerations": [{"operator": "Exists"}],
+    "topologySpreadConstraints": [{"topologyKey": "zone"}],
+    "containers": [{}],
+    "initContainers": [{}],
+    "resources": {"requests": {"cpu": "2"}},
+    "overhead": {"cpu": "1"},
+    "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
+    "priority": 1000,
+    "priorityClassName": "high",
+    "terminationGracePeriodSeconds": 900,
+    "resourceClaims": [{"name": "c", "resourceClaimName": "c"}],
+}
+
+
+@pytest.mark.parametrize("field", OF_SPEC)
+def test_what_is_a_pods_own_is_no_constraint(field: str) -> None:
+    """Every field of a spec is a constraint, which other pods do not share, or is left out of what is compared."""
+    assert PodSpec.__struct_encode_fields__ == tuple(OF_SPEC)
+    digest = PodDigest()
+    one, other = digest(decoded("a")), digest(decoded("b", **{field: OF_SPEC[field]}))
+    assert isinstance(one, CachedPod)
+    assert isinstance(other, CachedPod)
+    encoded = dict(zip(PodSpec.__struct_encode_fields__, PodSpec.__struct_fields__, strict=True))
+    assert (one.shared is other.shared) == (encoded[field] in NOT_CONSTRAINTS)
+
+
+def test_the_state_of_a_pod_is_no_constraint() -> None:
+    """Its phase, conditions, containers, Node and deletion change often, and pods of one workload differ in them."""
+    digest, made = PodDigest(), decoded("a")
+    status = {
+        "phase": "Running",
+        "reason": "r",
+        "message": "m",
+        "startTime": "2026-03-01T12:00:00Z",
+        "conditions": [{"type": "Ready", "status": "True", "message": "m"}],
+        "containerStatuses": [{"name": "c", "restartCount": 9}],
+        "initContainerStatuses": [{"name": "i", "restartCount": 9}],
+        "nominatedNodeName": "n2",
+        "resourceClaimStatuses": [{"name": "c", "resourceClaimName": "c"}],
+    }
+    assert PodStatus.__struct_encode_fields__ == tuple(status)
+    meta = msgspec.structs.replace(made.metadata, deletion_timestamp=made.metadata.creation_timestamp)
+    other = msgspec.structs.replace(made, metadata=meta, status=msgspec.convert(status, PodStatus))
+    first, second = digest(made), digest(other)
+    assert isinstance(first, CachedPod)
+    assert isinstance(second, CachedPod)
+    assert first.shared is second.shared
 
 
 def test_constraints_of_a_bound_pod() -> None:
@@ -100,7 +156,7 @@ def test_daemon_sets() -> None:
     assert (spec.namespace, spec.requests["cpu"]) == ("kube-system", 1000)
 
 
-def large(name: str, size: int, *, on: str = "", **meta: Any) -> SchedulablePod:
+def large(name: str, size: int, *, on: str = "", **meta: Any) -> Pod:
     """A pod whose node affinity has so many bytes."""
     values = [f"value-{number:04}" for number in range(size // 11)]
     term = {"matchExpressions": [{"key": "example.com/a", "operator": "NotIn", "values": values}]}
@@ -155,7 +211,7 @@ def test_large_pods_share_a_budget_and_small_ones_need_none() -> None:
     assert not again.too_large
 
 
-def ordinary() -> SchedulablePod:
+def ordinary() -> Pod:
     """A pod of another namespace with 83 sizes, some 2.8 KB."""
     sizes = [f"Standard_NC{n}ads_A100_v4" for n in (24, 48, 96)] + [f"Standard_ND{n}rs_v4" for n in range(80)]
     term = {"matchExpressions": [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": sizes}]}
@@ -202,7 +258,7 @@ def test_large_daemonsets_of_one_namespace_leave_room_for_those_of_another() -> 
     assert [one.name for one in digest.refusals.due(1)] == [next(o for o in own if o.metadata.unreadable).metadata.name]
 
 
-def with_volumes(name: str, count: int, *, on: str = "", owner: str = "Job") -> SchedulablePod:
+def with_volumes(name: str, count: int, *, on: str = "", owner: str = "Job") -> Pod:
     """A pod with so many volumes, whose claims have names of 250 characters."""
     volumes = [{"name": f"v{n}", "persistentVolumeClaim": {"claimName": f"{name}-{n:04}".ljust(250, "x")}}
                for n in range(count)]  # fmt: skip

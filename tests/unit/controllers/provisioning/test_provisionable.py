@@ -6,18 +6,18 @@ import msgspec
 import pytest
 
 from controllers.provisioning.provisionable import moves, why_not
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 
 UNSCHEDULABLE = {"conditions": [{"type": "PodScheduled", "status": "False", "reason": "Unschedulable"}]}
 
 
-def pod(*, meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **status: Any) -> SchedulablePod:
+def pod(*, meta: dict[str, Any] | None = None, spec: dict[str, Any] | None = None, **status: Any) -> Pod:
     found = {
         "metadata": {"name": "p", "namespace": "default", **(meta or {})},
         "spec": spec or {},
         "status": {**UNSCHEDULABLE, **status},
     }
-    return msgspec.convert(found, SchedulablePod)
+    return msgspec.convert(found, Pod)
 
 
 def owner(api_version: str, kind: str, **meta: Any) -> dict[str, Any]:
@@ -50,7 +50,7 @@ ROWS = [
 
 
 @pytest.mark.parametrize(("found", "expected"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
-def test_provisionable(found: SchedulablePod, expected: str) -> None:
+def test_provisionable(found: Pod, expected: str) -> None:
     """A machine is bought exactly for a pod that kube-scheduler found unschedulable and that a new Node could take."""
     why = why_not(found)
     assert (why == "") is (expected == "")
@@ -80,6 +80,6 @@ MOVES = [
 
 
 @pytest.mark.parametrize(("found", "expected"), [row[1:] for row in MOVES], ids=[row[0] for row in MOVES])
-def test_pods_that_move(found: SchedulablePod, expected: bool) -> None:
+def test_pods_that_move(found: Pod, expected: bool) -> None:
     """A pod whose controller creates it again needs another machine when its Node is removed."""
     assert moves(found) is expected

@@ -17,7 +17,7 @@ from controllers.provisioning.solver.solver import solve
 from provisioner.api.meta import ObjectMeta
 from provisioner.api.namespace import Namespace, NamespaceDigest, labels_of
 from provisioner.api.node import Node
-from provisioner.api.schedulable import SchedulablePod
+from provisioner.api.pod import Pod
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim
 
 from .cases import HOSTNAME, ZONE, bought, decide, node, pod, pods
@@ -257,8 +257,8 @@ def test_a_namespace_whose_labels_are_not_known(term: Json, apart: bool, near_th
 
     def selects(namespace: str, kind: str) -> bool:
         body = within("team-a", pod("p", affinity=near(ZONE, labels(app="a"), kind, **term)))
-        (one,) = podspec(msgspec.convert(body, SchedulablePod)).topology
-        other = podspec(msgspec.convert(within(namespace, pod("o")), SchedulablePod))
+        (one,) = podspec(msgspec.convert(body, Pod)).topology
+        other = podspec(msgspec.convert(within(namespace, pod("o")), Pod))
         return Selection(known).selects(one, other)
 
     assert (selects("team-b", "podAntiAffinity"), selects("team-b", "podAffinity")) == (apart, near_them)

@@ -12,8 +12,8 @@ from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.solver.comparisons import TooLargeError
 from controllers.provisioning.solver.solver import solve
 from controllers.provisioning.volumes import compatible, volume_requirements
+from provisioner.api.pod import Pod
 from provisioner.api.requirements import Requirements, excludes
-from provisioner.api.schedulable import SchedulablePod
 from provisioner.api.value_sets import ABSENT, one_of
 from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
 
@@ -291,6 +291,6 @@ def test_equal_pods_share_what_their_volumes_require() -> None:
 
 
 def cached(digest: PodDigest, body: dict[str, Any]) -> CachedPod:
-    found = digest(msgspec.convert({**body, "metadata": {"namespace": "default", **body["metadata"]}}, SchedulablePod))
+    found = digest(msgspec.convert({**body, "metadata": {"namespace": "default", **body["metadata"]}}, Pod))
     assert isinstance(found, CachedPod)
     return found
