@@ -18,7 +18,7 @@ from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api import labels, reasons
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim, NodeClaimSpec
-from provisioner.api.requirements import Requirement, allowed_values, allows, by_key, combine_key, conflicts, invalid
+from provisioner.api.requirements import Requirement, allowed, allowed_values, conflicting, invalid
 from provisioner.api.zones import REGIONAL
 
 from .instance_types import arch_of
@@ -73,27 +73,27 @@ def validate(claim: NodeClaim, location: str = "") -> Iterator[FieldError]:
         yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy=remedy)
         return
     unreadable = invalid(requirements)
-    for message in unreadable or conflicts(requirements):
+    conflicts = {} if unreadable else conflicting(requirements)
+    for message in unreadable or conflicts.values():
         remedy = "recreate the claim with valid requirements"
         yield FieldError("spec.requirements", reasons.REQUIREMENTS_INVALID, message, remedy=remedy)
     if unreadable:
         return
-    conflicting = {demand.key for demand in by_key(requirements) if not demand.satisfiable}
-    if labels.OS not in conflicting and not allows(requirements, labels.OS, "linux"):
+    if labels.OS not in conflicts and not allowed(requirements, labels.OS).allows("linux"):
         message = "linux is excluded, and nodes run Linux"
         yield FieldError(_field(labels.OS), reasons.OPERATING_SYSTEM_INVALID, message, remedy="allow linux")
-    if not conflicting & {labels.INSTANCE_TYPE, SKU_NAME}:
+    if conflicts.keys().isdisjoint({labels.INSTANCE_TYPE, SKU_NAME}):
         yield from _validate_sizes(claim)
-        if labels.ARCH not in conflicting:
+        if labels.ARCH not in conflicts:
             yield from _validate_arch(claim)
         yield from _validate_number(claim, location)
-    if location and labels.REGION not in conflicting and not allows(requirements, labels.REGION, location):
+    if location and labels.REGION not in conflicts and not allowed(requirements, labels.REGION).allows(location):
         message, value = f"the cluster is in {location}", ", ".join(allowed_values(requirements, labels.REGION) or ())
         remedy = f"allow {location}, or remove the requirement"
         yield FieldError(_field(labels.REGION), reasons.REQUIREMENTS_INVALID, message, value, remedy)
-    if labels.ZONE not in conflicting:
+    if labels.ZONE not in conflicts:
         yield from _validate_zones(claim, location)
-    if labels.CAPACITY_TYPE not in conflicting and not _capacity_types(claim):
+    if labels.CAPACITY_TYPE not in conflicts and not _capacity_types(claim):
         message, remedy = "neither on-demand nor spot is allowed", "allow one of them"
         value = ", ".join(allowed_values(requirements, labels.CAPACITY_TYPE) or ())
         yield FieldError(_field(labels.CAPACITY_TYPE), reasons.CAPACITY_TYPE_INVALID, message, value, remedy)
@@ -152,13 +152,13 @@ def _field(key: str) -> str:
 
 def _named_sizes(claim: NodeClaim) -> tuple[str, ...]:
     wanted = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
-    sku_name = combine_key(claim.spec.requirements, SKU_NAME)
+    sku_name = allowed(claim.spec.requirements, SKU_NAME)
     return tuple(size for size in wanted if sku_name.allows(size))
 
 
 def _sizes(claim: NodeClaim) -> tuple[str, ...]:
     """The named sizes with an allowed CPU architecture."""
-    arch = combine_key(claim.spec.requirements, labels.ARCH)
+    arch = allowed(claim.spec.requirements, labels.ARCH)
     return tuple(size for size in _named_sizes(claim) if arch.allows(arch_of(size)))
 
 
@@ -178,4 +178,5 @@ def _capacity_types(claim: NodeClaim) -> tuple[CapacityType, ...]:
     if listed is not None:
         return tuple(kind for value in listed for kind in (ON_DEMAND, SPOT) if value == kind)
     # Without a list, spot applies only if on-demand is excluded.
-    return tuple(k for k in (ON_DEMAND, SPOT) if allows(claim.spec.requirements, labels.CAPACITY_TYPE, k))[:1]
+    left = allowed(claim.spec.requirements, labels.CAPACITY_TYPE)
+    return tuple(kind for kind in (ON_DEMAND, SPOT) if left.allows(kind))[:1]

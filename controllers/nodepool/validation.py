@@ -9,7 +9,7 @@ from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
-from provisioner.api.requirements import Requirement, allowed_values, conflicts, invalid
+from provisioner.api.requirements import Requirement, allowed_values, conflicting, invalid
 from provisioner.api.restricted_labels import (
     grants_privileges,
     is_excluded,
@@ -61,7 +61,7 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
         Requirement(key=key, operator="In", values=(value,))
         for key, value in pool.spec.template.metadata.labels.items()
     ]
-    for text in conflicts([*fixed, *written]):
+    for text in conflicting([*fixed, *written]).values():
         remedy = "change one of the requirements or labels, so that a value satisfies all of them"
         yield FieldError(field, "FieldValueInvalid", f"no value satisfies all requirements: {text}", remedy=remedy)
     sizes = allowed_values(written, labels.INSTANCE_TYPE)

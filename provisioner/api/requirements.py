@@ -1,9 +1,9 @@
 """Requirements on the labels of a Node: what entries of manifests allow, combined key by key.
 
-Deprecated keys count as their stable names; a missing key is unrestricted. `Requirements` are sets of values, as
-scheduling compares them. `CombinedRequirement` keeps besides what a NodeClaim's own requirements need: the user's order
-of values, because offerings are tried in that order, and whether they conflict. It ignores `minValues`, which concerns
-the choice among offerings: a claim gets one machine. The work grows with the number of values, not with its square.
+Deprecated keys count as their stable names; a missing key is unrestricted. `Requirements` are sets of values. The order
+of values is in the entries only: offerings of a NodeClaim are tried in that order (`allowed_values`). A set without
+values means that the label must be absent; whether entries need the label as well, so that they conflict, is in them
+too. The work grows with the number of values, not with its square.
 
 Source: docs/references/karpenter.md#requirements, and the behaviour of Karpenter's scheduler v1.14.
 """
@@ -11,8 +11,6 @@ Source: docs/references/karpenter.md#requirements, and the behaviour of Karpente
 import re
 from collections.abc import Collection, Iterable, Mapping
 from functools import lru_cache
-
-import msgspec
 
 from .labels import BETA_KEYS
 from .meta import Struct
@@ -36,35 +34,6 @@ class Requirement(Struct, frozen=True, kw_only=True):
     operator: str
     values: tuple[str, ...] = ()
     min_values: int | None = None
-
-
-class CombinedRequirement(msgspec.Struct, frozen=True, kw_only=True):
-    """The intersection of all requirements on one key. `listed`: the values of the first list, None without a list.
-
-    `present` requires the key, `absent` forbids it: a set of values cannot distinguish a conflict from absence.
-    """
-
-    key: str
-    set: ValueSet = ANY
-    listed: tuple[str, ...] | None = None
-    present: bool = False
-    absent: bool = False
-
-    @property
-    def values(self) -> tuple[str, ...] | None:
-        """The remaining values in the user's order; None if there is no list, so that only `allows` decides."""
-        if self.absent:
-            return ()
-        return None if self.listed is None else tuple(v for v in self.listed if v in self.set.values)
-
-    @property
-    def satisfiable(self) -> bool:
-        """Whether any value, or the absence of the key, satisfies it."""
-        return not self.present if self.absent else self.set.operator != "DoesNotExist"
-
-    def allows(self, value: str) -> bool:
-        """Whether a label with this value satisfies it."""
-        return not self.absent and self.set.allows(value)
 
 
 def normalise_key(key: str) -> str:
@@ -146,42 +115,33 @@ def distinct(machines: Iterable[Requirements], keys: Iterable[str]) -> list[Requ
     return [dict(one) for one in found]
 
 
-def by_key(requirements: Iterable[Requirement]) -> tuple[CombinedRequirement, ...]:
-    """One per key, in order of first use. Raises ValueError for requirements that `invalid` reports."""
-    demands: dict[str, CombinedRequirement] = {}
-    for requirement in requirements:
-        key = normalise_key(requirement.key)
-        demands[key] = _intersect(demands.get(key) or CombinedRequirement(key=key), requirement)
-    return tuple(demands.values())
+def allowed(requirements: Iterable[Requirement], key: str) -> ValueSet:
+    """The values that all requirements on the key allow. Raises ValueError for an invalid one."""
+    return of_entries(_of_key(requirements, key)).get(normalise_key(key), ANY)
 
 
 def allowed_values(requirements: Iterable[Requirement], key: str) -> tuple[str, ...] | None:
-    """The values that all requirements on the key allow, in the user's order.
+    """The same values in the order of the first list of them, in which a NodeClaim states what it prefers.
 
     None: there is no list of values. An empty tuple: no value is allowed, or the key must be absent.
     """
-    demand = _combined(requirements, key)
-    return None if demand is None else demand.values
+    on_key = _of_key(requirements, key)
+    left = allowed(on_key, key)
+    if left.complement:
+        return None
+    listed = next((one.values for one in on_key if one.operator == "In"), ())
+    return tuple(value for value in dict.fromkeys(listed) if value in left.values)
 
 
-def allows(requirements: Iterable[Requirement], key: str, value: str) -> bool:
-    """Whether this value satisfies all requirements on the key."""
-    return combine_key(requirements, key).allows(value)
-
-
-def combine_key(requirements: Iterable[Requirement], key: str) -> CombinedRequirement:
-    """The intersection of the requirements on the key. Raises ValueError for requirements that `invalid` reports."""
-    return _combined(requirements, key) or CombinedRequirement(key=normalise_key(key))
-
-
-def conflicts(requirements: Iterable[Requirement]) -> tuple[str, ...]:
-    """A message for each key whose requirements conflict."""
+def conflicting(requirements: Iterable[Requirement]) -> dict[str, str]:
+    """A message for each key whose requirements conflict: they need the label, and no value satisfies them all."""
     grouped = tuple(requirements)
-    return tuple(
-        f"conflicting requirements on {demand.key}: {_formatted(grouped, demand.key)}"
-        for demand in by_key(grouped)
-        if not demand.satisfiable
-    )
+    needed = {normalise_key(one.key) for one in grouped if one.operator not in NEGATIVE}
+    return {
+        key: f"conflicting requirements on {key}: {', '.join(map(_formatted, _of_key(grouped, key)))}"
+        for key, left in of_entries(grouped).items()
+        if key in needed and left.operator == ABSENT.operator
+    }
 
 
 def invalid(requirements: Iterable[Requirement]) -> tuple[str, ...]:
@@ -189,22 +149,9 @@ def invalid(requirements: Iterable[Requirement]) -> tuple[str, ...]:
     return tuple(why for requirement in requirements if (why := _why_invalid(requirement)))
 
 
-def _combined(requirements: Iterable[Requirement], key: str) -> CombinedRequirement | None:
+def _of_key(requirements: Iterable[Requirement], key: str) -> tuple[Requirement, ...]:
     wanted = normalise_key(key)
-    return next((d for d in by_key(r for r in requirements if normalise_key(r.key) == wanted)), None)
-
-
-def _intersect(demand: CombinedRequirement, requirement: Requirement) -> CombinedRequirement:
-    operator, values = requirement.operator, requirement.values
-    if operator in BOUNDS and (why := _why_invalid(requirement)):
-        raise ValueError(why)
-    return CombinedRequirement(
-        key=demand.key,
-        set=demand.set.intersection(value_set(operator, values)),
-        listed=tuple(dict.fromkeys(values)) if operator == "In" and demand.listed is None else demand.listed,
-        present=demand.present or operator not in NEGATIVE,
-        absent=demand.absent or operator == "DoesNotExist",
-    )
+    return tuple(one for one in requirements if normalise_key(one.key) == wanted)
 
 
 def _why_invalid(requirement: Requirement) -> str:
@@ -223,6 +170,5 @@ def _why_invalid(requirement: Requirement) -> str:
     return ""
 
 
-def _formatted(requirements: Iterable[Requirement], key: str) -> str:
-    same_key = (r for r in requirements if normalise_key(r.key) == key)
-    return ", ".join(f"{r.operator} [{', '.join(r.values)}]" if r.values else r.operator for r in same_key)
+def _formatted(one: Requirement) -> str:
+    return f"{one.operator} [{', '.join(one.values)}]" if one.values else one.operator

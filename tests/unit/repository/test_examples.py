@@ -14,7 +14,7 @@ from provisioner.api import labels
 from provisioner.api.crd import nodeclaim_crd
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import as_gib_ceil
-from provisioner.api.requirements import allowed_values, conflicts, invalid
+from provisioner.api.requirements import allowed_values, conflicting, invalid
 from provisioner.cli.main import run_command
 
 EXAMPLES = sorted((Path(__file__).parents[3] / "examples").glob("*.yaml"))
@@ -84,7 +84,7 @@ def test_an_example_is_a_valid_claim(path: Path) -> None:
     sizes = allowed_values(example.spec.requirements, labels.INSTANCE_TYPE)
     assert sizes is not None
     assert len(sizes) == (3 if path.stem == "several-sizes" else 1)
-    assert conflicts(example.spec.requirements) == ()
+    assert conflicting(example.spec.requirements) == {}
     assert invalid(example.spec.requirements) == ()
     assert 30 <= as_gib_ceil(example.spec.resources.requests["storage"]) <= 2048
 
