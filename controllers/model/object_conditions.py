@@ -1,14 +1,14 @@
 """Conditions of NodePools and AgentPoolNodeClasses, whose root condition is Ready.
 
-A transition time moves only when the status changes. Each condition has a reason and the observed generation, as the
-CRDs require.
+Each is written as those of NodeClaims are. They keep their order, and Ready repeats the first cause; a NodeClaim orders
+them by time and counts in Ready what has not happened yet, as clients of Karpenter expect (`ConditionSet`).
 """
 
 from collections.abc import Iterable
 from datetime import datetime
 
-from provisioner.api import reasons
-from provisioner.api.conditions import READY, truncate
+from provisioner.api import conditions, reasons
+from provisioner.api.conditions import READY
 from provisioner.api.meta import Condition
 
 from .conditions import ConditionUpdate
@@ -16,20 +16,13 @@ from .steps import Event
 
 
 def updated(
-    conditions: Iterable[Condition], updates: dict[str, ConditionUpdate], *, generation: int, now: datetime
+    before: Iterable[Condition], updates: dict[str, ConditionUpdate], *, generation: int, now: datetime
 ) -> tuple[Condition, ...]:
     """The conditions after these updates; others stay."""
-    known = {condition.type: condition for condition in conditions}
-    for name, update in updates.items():
-        before = known.get(name)
-        same = before is not None and before.status == update.status
-        known[name] = Condition(
-            type=name,
-            status=update.status,
-            last_transition_time=before.last_transition_time if before is not None and same else now,
-            reason=update.reason,
-            message=truncate(update.message),
-            observed_generation=generation,
+    known = {condition.type: condition for condition in before}
+    for name, to in updates.items():
+        known[name] = conditions.after_write(
+            known.get(name), name, to.status, reason=to.reason, message=to.message, generation=generation, now=now
         )
     return tuple(known.values())
 

@@ -137,7 +137,7 @@ def _registration_health(f: NodePoolFacts) -> ConditionUpdate:
         return ConditionUpdate(status="False", reason=reasons.REGISTRATION_FAILED, message=message)
     if "registered" in recent:
         return ConditionUpdate(status="True", reason=reasons.REGISTRATION_HEALTHY)
-    current = next((c for c in f.node_pool.status.conditions if c.type == reasons.REGISTRATION_HEALTHY), None)
+    current = f.node_pool.condition(reasons.REGISTRATION_HEALTHY)
     seen = f.node_pool.status.node_class_observed_generation
     generation = f.node_class.metadata.generation if f.node_class is not None else 0
     kept = current is not None and current.observed_generation == f.node_pool.metadata.generation and seen == generation

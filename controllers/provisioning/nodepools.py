@@ -21,7 +21,7 @@ from .solver.resources import parse, total
 
 def provisions(pool: NodePool) -> bool:
     """Whether machines may be bought from a NodePool: it is dynamic, not being deleted, and not known to be unready."""
-    ready = next((c for c in pool.status.conditions if c.type == "Ready"), None)
+    ready = pool.condition(READY)
     return pool.spec.replicas is None and not pool.metadata.deleting and (ready is None or ready.status == "True")
 
 
@@ -29,12 +29,11 @@ def why_unusable(pool: NodePool) -> str:
     """Why no machine may be bought from a NodePool of this controller now; "" if it may."""
     if pool.metadata.deleting:
         return "it is being deleted"
-    known = {one.type: one for one in pool.status.conditions}
-    causes = (known.get(kind) for kind in (reasons.VALIDATION_SUCCEEDED, reasons.NODECLASS_READY, READY))
+    causes = map(pool.condition, (reasons.VALIDATION_SUCCEEDED, reasons.NODECLASS_READY, READY))
     wrong = next((one for one in causes if one is not None and one.status != "True"), None)
     if wrong is not None:
         return wrong.message or f"{wrong.type} is {wrong.status}"
-    return "" if READY in known else "it is not yet known whether it is Ready"
+    return "" if pool.condition(READY) is not None else "it is not yet known whether it is Ready"
 
 
 def node_pool(

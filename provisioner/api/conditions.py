@@ -1,4 +1,4 @@
-"""Status conditions of a claim: transition times, order, and the root condition `Ready`.
+"""Status conditions: how one is written (`after_write`), and those of a claim with their order and the root `Ready`.
 
 Behaves like Karpenter v1, because clients (KAITO, `kubectl wait`, dashboards) rely on the transition times. Every
 operation returns a new set. Times have whole seconds in UTC. A reason that the CRD rejects raises an error; messages
@@ -15,7 +15,7 @@ from typing import Literal
 import msgspec
 
 from . import reasons
-from .meta import Condition
+from .meta import Condition, condition_of
 from .nodeclaim import NodeClaim
 from .text import printable
 
@@ -53,6 +53,29 @@ def truncate(message: str, limit: int = MESSAGE_BYTES) -> str:
     return encoded[:room].decode("utf-8", "ignore") + _ELLIPSIS
 
 
+def after_write(
+    before: Condition | None, kind: str, status: Status, *, reason: str, message: str, generation: int, now: datetime
+) -> Condition:
+    """The condition of any object after a write; its transition time moves only with its status.
+
+    Raises ValueError for a reason that the CRD's pattern rejects, or for a `now` without a time zone.
+    """
+    if len(reason) > _REASON_LENGTH or _REASON.fullmatch(reason) is None:
+        raise ValueError(
+            f"invalid condition reason {reason!r}: use letters, digits, '_', ',' and ':', and begin with a letter"
+        )
+    return Condition(
+        type=kind,
+        status=status,
+        reason=reason,
+        message=truncate(message),
+        observed_generation=generation,
+        last_transition_time=(
+            before.last_transition_time if before is not None and before.status == status else _whole_seconds(now)
+        ),
+    )
+
+
 class ConditionSet(msgspec.Struct, frozen=True):
     """The conditions of one claim, in stored order: ascending by transition time, those that await their predecessors
     behind the others, `Ready` last. The first that is not True is the cause, which kubectl shows as REASON.
@@ -82,25 +105,24 @@ class ConditionSet(msgspec.Struct, frozen=True):
         return opened
 
     def get(self, condition_type: str) -> Condition | None:
-        return next((c for c in self.items if c.type == condition_type), None)
+        return condition_of(self.items, condition_type)
 
     def set(self, condition_type: str, status: Status, *, reason: str, message: str, now: datetime) -> "ConditionSet":
         """Set one condition and update `Ready`. Returns the same set if nothing changes.
 
         Raises ValueError for a reason that the CRD's pattern rejects, or for a `now` without a time zone.
         """
-        if len(reason) > _REASON_LENGTH or _REASON.fullmatch(reason) is None:
-            raise ValueError(
-                f"invalid condition reason {reason!r}: use letters, digits, '_', ',' and ':', and begin with a letter"
-            )
         old = self.get(condition_type)
-        new = Condition(
-            type=condition_type,
-            status=status,
+        # The first of these count as Unknown since the creation; deadlines begin then.
+        opened = old is None and (condition_type == READY or condition_type in DEPENDENTS)
+        new = after_write(
+            old,
+            condition_type,
+            status,
             reason=reason,
-            message=truncate(message),
-            observed_generation=self.generation,
-            last_transition_time=self._transition_time(condition_type, status, old, now),
+            message=message,
+            generation=self.generation,
+            now=self.created if opened else now,
         )
         if new == old:
             return self
@@ -129,14 +151,6 @@ class ConditionSet(msgspec.Struct, frozen=True):
     def changed(self, claim: NodeClaim) -> bool:
         """Whether this set differs from the claim's status."""
         return self.items != claim.status.conditions
-
-    def _transition_time(self, condition_type: str, status: Status, old: Condition | None, now: datetime) -> datetime:
-        if old is not None and old.status == status:
-            return old.last_transition_time
-        if old is None and (condition_type == READY or condition_type in DEPENDENTS):
-            # They count as Unknown since the creation; deadlines begin then.
-            return self.created
-        return _whole_seconds(now)
 
 
 def _update_ready(conditions: ConditionSet, now: datetime) -> ConditionSet:

@@ -7,10 +7,10 @@ Source: https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/o
 with whole seconds.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Annotated
+from typing import Annotated, Protocol, TypeVar
 
 import msgspec
 
@@ -89,6 +89,24 @@ class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
     reason: str = ""
     message: str = ""
     observed_generation: int = 0
+
+
+class _Condition(Protocol):
+    @property
+    def type(self) -> str: ...
+    @property
+    def status(self) -> str: ...
+
+
+C = TypeVar("C", bound=_Condition)
+
+
+def condition_of(conditions: Iterable[C], kind: str, *statuses: str) -> C | None:
+    """The condition of this type, if it has one of these statuses (any if none is given)."""
+    for one in conditions:
+        if one.type == kind:
+            return one if not statuses or one.status in statuses else None
+    return None
 
 
 class Taint(Struct, frozen=True, kw_only=True):

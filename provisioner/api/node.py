@@ -10,7 +10,7 @@ from collections.abc import Mapping
 import msgspec
 
 from . import labels
-from .meta import EMPTY, ObjectMeta, Struct, Taint, Time
+from .meta import EMPTY, ObjectMeta, Struct, Taint, Time, condition_of
 
 
 class NodeCondition(Struct, frozen=True, kw_only=True):
@@ -68,12 +68,11 @@ class Node(Struct, frozen=True, kw_only=True):
         """The Ready condition; None before the kubelet has posted a status."""
         return self.condition("Ready")
 
-    def condition(self, kind: str) -> NodeCondition | None:
-        """The condition of this type."""
-        return next((c for c in self.status.conditions if c.type == kind), None)
+    def condition(self, kind: str, *statuses: str) -> NodeCondition | None:
+        """The condition of this type, if it has one of these statuses (any if none is given)."""
+        return condition_of(self.status.conditions, kind, *statuses)
 
     @property
     def ready(self) -> bool:
         """Whether the Ready condition is True; False and Unknown both count as not ready."""
-        condition = self.ready_condition
-        return condition is not None and condition.status == "True"
+        return self.condition("Ready", "True") is not None

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 import msgspec
 
-from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
+from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint, condition_of
 from .requirements import Requirement
 
 
@@ -84,5 +84,4 @@ class NodeClaim(Struct, frozen=True, kw_only=True):
 
     def condition(self, kind: str, *statuses: str) -> Condition | None:
         """The condition of this type, if it has one of these statuses (any if none is given)."""
-        found = next((c for c in self.status.conditions if c.type == kind), None)
-        return found if found is None or not statuses or found.status in statuses else None
+        return condition_of(self.status.conditions, kind, *statuses)

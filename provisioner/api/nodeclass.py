@@ -13,7 +13,7 @@ import msgspec
 from provisioner.vendors import VENDORS
 
 from . import labels
-from .meta import EMPTY, ZERO_TIME, Condition, ObjectMeta, Struct, Time
+from .meta import EMPTY, ZERO_TIME, Condition, ObjectMeta, Struct, Time, condition_of
 from .nodeclaim import NodeClassReference
 from .readiness import ReadinessRule
 
@@ -141,9 +141,9 @@ class AgentPoolNodeClass(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         return self.metadata.name
 
-    def condition(self, kind: str) -> Condition | None:
-        """The condition of this type."""
-        return next((one for one in self.status.conditions if one.type == kind), None)
+    def condition(self, kind: str, *statuses: str) -> Condition | None:
+        """The condition of this type, if it has one of these statuses (any if none is given)."""
+        return condition_of(self.status.conditions, kind, *statuses)
 
 
 def is_own(reference: NodeClassReference) -> bool:

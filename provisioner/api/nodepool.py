@@ -5,7 +5,7 @@ Source: docs/references/karpenter.md#nodepool.
 
 from collections.abc import Mapping
 
-from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint
+from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint, condition_of
 from .nodeclaim import NodeClassReference
 from .requirements import Requirement
 
@@ -81,3 +81,7 @@ class NodePool(Struct, frozen=True, kw_only=True):
     @property
     def name(self) -> str:
         return self.metadata.name
+
+    def condition(self, kind: str, *statuses: str) -> Condition | None:
+        """The condition of this type, if it has one of these statuses (any if none is given)."""
+        return condition_of(self.status.conditions, kind, *statuses)

@@ -14,7 +14,7 @@ import msgspec
 
 from .affinity import Affinity, LabelSelector
 from .deviceclaim import ClaimName
-from .meta import EMPTY, ObjectMeta, Struct, Time
+from .meta import EMPTY, ObjectMeta, Struct, Time, condition_of
 
 TERMINAL_PHASES = frozenset({"Succeeded", "Failed"})
 Quantities = Mapping[str, str | int | float]
@@ -173,6 +173,10 @@ class Pod(Struct, frozen=True, kw_only=True):
     def name(self) -> str:
         """`namespace/name`, unique in the cluster at one time."""
         return f"{self.metadata.namespace or 'default'}/{self.metadata.name}"
+
+    def condition(self, kind: str, *statuses: str) -> PodCondition | None:
+        """The condition of this type, if it has one of these statuses (any if none is given)."""
+        return condition_of(self.status.conditions, kind, *statuses)
 
     @property
     def ended(self) -> bool:

@@ -10,7 +10,7 @@ docs/references/kubernetes.md#device-plugins-in-a-cluster.
 
 from enum import StrEnum
 
-from .meta import ObjectMeta, Struct, Time
+from .meta import ObjectMeta, Struct, Time, condition_of
 from .pod import Container, PodCondition, PodSpec, Volume
 
 
@@ -107,7 +107,7 @@ class Job(Struct, frozen=True, kw_only=True):
     @property
     def ended(self) -> bool:
         """Whether it is complete or has failed."""
-        return any(one.type in ("Complete", "Failed") and one.status == "True" for one in self.status.conditions)
+        return any(condition_of(self.status.conditions, kind, "True") for kind in ("Complete", "Failed"))
 
 
 Workload = DaemonSet | Job

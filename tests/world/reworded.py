@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from provisioner.api import conditions
+from provisioner.api.meta import Condition
 from provisioner.runtime import events
 
 from . import kaito_predicates, messages
@@ -75,7 +76,7 @@ class Read:
 def reword(monkeypatch: pytest.MonkeyPatch) -> Words:
     """Reword the messages of all simulations of a test."""
     words = Words()
-    set_condition, truncate, of_event = conditions.ConditionSet.set, conditions.truncate, events._message
+    after_write, of_event = conditions.after_write, events._message
     begin, condition = Sim.__init__, kaito_predicates.condition
     explained, explained_event = messages.explained, messages.explained_event
 
@@ -83,14 +84,11 @@ def reword(monkeypatch: pytest.MonkeyPatch) -> Words:
         begin(sim, *given)
         sim.store = Read(sim.world.store, words)  # type: ignore[assignment]
 
-    def reworded_set(self: conditions.ConditionSet, *given: Any, message: str, **more: Any) -> conditions.ConditionSet:
-        return set_condition(self, *given, message=words.replaced(truncate(message)), **more)
+    def reworded_condition(*given: Any, message: str, **more: Any) -> Condition:
+        return after_write(*given, message=words.replaced(conditions.truncate(message)), **more)
 
     monkeypatch.setattr(Sim, "__init__", with_reader)
-    monkeypatch.setattr(conditions.ConditionSet, "set", reworded_set)
-    monkeypatch.setattr(
-        "controllers.model.object_conditions.truncate", lambda text: words.replaced(conditions.truncate(text))
-    )
+    monkeypatch.setattr(conditions, "after_write", reworded_condition)
     monkeypatch.setattr(events, "_message", lambda text: words.replaced(of_event(text)))
     monkeypatch.setattr(kaito_predicates, "condition", lambda *given: words.original(condition(*given)))
     monkeypatch.setattr(messages, "explained", lambda *given: explained(*words.original(given)))

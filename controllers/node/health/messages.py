@@ -64,8 +64,8 @@ def _found(f: Facts, claim: NodeClaim, node: Node, unhealthy: Unhealthy) -> str:
 
 
 def _reason(node: Node, condition: str) -> str:
-    reason = next((c.reason for c in node.status.conditions if c.type == condition), "")
-    return f" ({reason})" if reason else ""
+    found = node.condition(condition)
+    return f" ({found.reason})" if found is not None and found.reason else ""
 
 
 def conditions(f: Facts, unhealthy: Unhealthy) -> str:

@@ -83,7 +83,7 @@ def failing_remedy(pod: Pod, broken: str) -> str:
 
 def unbound_because(pod: Pod) -> str:
     """What kube-scheduler says of a pod that it does not bind."""
-    scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
+    scheduled = pod.condition("PodScheduled")
     return "" if scheduled is None else scheduled.message or scheduled.reason
 
 

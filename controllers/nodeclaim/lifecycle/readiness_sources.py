@@ -44,7 +44,7 @@ def missing(f: Facts, applied: AppliedRule, node: Node) -> str:
 
 
 def _condition(until: UntilCondition, node: Node) -> str:
-    found = next((one for one in node.status.conditions if one.type == until.type), None)
+    found = node.condition(until.type)
     if found is None:
         return f"the Node has no condition {until.type}"
     if found.status == until.status:

@@ -293,7 +293,7 @@ def _usable(pool: NodePool) -> NodePool:
         spec = msgspec.structs.replace(spec, requirements=(*spec.requirements, both))
     template = msgspec.structs.replace(pool.spec.template, spec=spec)
     status = pool.status
-    if not any(one.type == READY for one in status.conditions):
+    if pool.condition(READY) is None:
         ready = Condition(type=READY, status="True", last_transition_time=EARLIEST)
         status = msgspec.structs.replace(status, conditions=(*status.conditions, ready))
     return msgspec.structs.replace(pool, spec=msgspec.structs.replace(pool.spec, template=template), status=status)
