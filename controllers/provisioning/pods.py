@@ -22,7 +22,7 @@ from provisioner.api.pod import Pod, PodSpec
 
 from .eviction import NO_EVICTION, Eviction, eviction
 from .podspecs import podspec, requests, shape_key, unconstrained
-from .provisionable import is_recreated, moves, nominated_node, why_not
+from .provisionable import is_recreated, nominated_node, runs_on, why_not
 from .solver import model
 from .solver.comparisons import REMEDY, TooLargeError
 
@@ -152,11 +152,11 @@ class PodDigest:
             daemon=pod.metadata.daemon_set is not None,
             # Of any API group: what such a controller puts on each Node is learned by its UID.
             daemon_set=next((one.uid[:UID_MAX] for one in meta.owner_references if one.kind == "DaemonSet"), ""),
-            moves=recreated and moves(pod),
+            moves=recreated and not runs_on(pod),
             recreated=recreated,
             claims=claims if whole else (),
             devices=devices if whole and not stays else (),
-            ready=any(one.type == "Ready" and one.status == "True" for one in pod.status.conditions),
+            ready=pod.condition("Ready", "True") is not None,
             eviction=evicted,
             shape="" if stays or shared.error else shape_of(shared.shape, pod.name, claims, devices),
             nominated_node=nominated_node(pod),

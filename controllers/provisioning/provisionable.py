@@ -17,7 +17,6 @@ NODE_NAME_MAX = 253
 
 def why_not(pod: Pod) -> str:
     """Why no machine is bought for a pod; "" for a provisionable pod."""
-    scheduled = next((one for one in pod.status.conditions if one.type == "PodScheduled"), None)
     if pod.spec.node_name:
         return "it is bound to a Node"
     if pod.ended:
@@ -34,7 +33,8 @@ def why_not(pod: Pod) -> str:
         return f"scheduler {pod.spec.scheduler_name} places it"
     if pod.status.nominated_node_name:
         return f"it preempts pods of Node {pod.status.nominated_node_name}"
-    if scheduled is None or scheduled.status != "False" or scheduled.reason != "Unschedulable":
+    scheduled = pod.condition("PodScheduled", "False")
+    if scheduled is None or scheduled.reason != "Unschedulable":
         return "kube-scheduler has not yet tried to place it"
     return ""
 
@@ -59,6 +59,6 @@ def is_recreated(pod: Pod) -> bool:
     return not meta.deleting or (owner.api_version, owner.kind) == ("apps/v1", "StatefulSet")
 
 
-def moves(pod: Pod) -> bool:
-    """Whether that happens when its Node is removed; a pod with do-not-disrupt runs on for now."""
-    return is_recreated(pod) and pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") == "false"
+def runs_on(pod: Pod) -> bool:
+    """Whether do-not-disrupt keeps it running for now when its Node is removed."""
+    return pod.metadata.annotations.get(labels.DO_NOT_DISRUPT, "false") != "false"
