@@ -24,7 +24,7 @@ from .doctor_workloads import AddedToleration, Missing, missing
 from .tables import counted, moment
 
 
-class Pod(msgspec.Struct, frozen=True, kw_only=True):
+class PluginPod(msgspec.Struct, frozen=True, kw_only=True):
     namespace: str
     name: str
 
@@ -39,7 +39,7 @@ class Finding(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     remedy: str
     since: datetime | None
     details: tuple[str, ...]
-    plugin_pod: Pod | None
+    plugin_pod: PluginPod | None
     tolerations: tuple[AddedToleration, ...] = ()
     add_to: str = ""
 
@@ -142,7 +142,7 @@ def _finding(found: Diagnosis, rest: Sequence[Missing]) -> Finding:
         remedy=found.remedy,
         since=found.since,
         details=found.details,
-        plugin_pod=Pod(namespace=pod.namespace, name=pod.name) if pod is not None else None,
+        plugin_pod=PluginPod(namespace=pod.namespace, name=pod.name) if pod is not None else None,
         tolerations=lacking.tolerations if lacking is not None else (),
         add_to=lacking.add_to if lacking is not None else "",
     )
