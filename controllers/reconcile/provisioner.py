@@ -193,10 +193,11 @@ class Provisioner:
         if not everything:
             await self._brake.learn()
             self._batch.close(collected)
-            self._retry_at = None
             self._observer.nothing_pending(self._ignored())
+            self._retry_at = _now() + RETRY_SECONDS  # of a deletion that is not sent or not answered
             await self._delete(failed, "no pod waits for it", errors)
             errors.raise_first()
+            self._retry_at = None
             return None
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:

@@ -360,3 +360,19 @@ async def test_a_claim_that_is_refused_for_an_hour_is_overdue_once(sim: Sim) -> 
 def launched(sim: Sim) -> str:
     found = (sim.store.get(CLAIMS, "ws") or {}).get("status") or {}
     return next((one["message"] for one in found.get("conditions", ()) if one["type"] == "Launched"), "")
+
+
+@simulated()
+async def test_a_deletion_that_fails_is_repeated_without_pods(sim: Sim) -> None:
+    """A webhook fails for a minute while no pod waits: the NodeClaim that cannot be launched is deleted after it."""
+    sim.cloud.faults.append(refused(SUBNET))
+    await with_node_pool(sim, requirements=[ONLY_T4])
+    await pending(sim, pod("p"))
+    await sim.until(lambda: claims_of(sim), 60.0, "a NodeClaim")
+    await asyncio.sleep(60.0)
+    mend = refuse(sim, lambda call: call.verb == "DELETE" and call.target.kind == "nodeclaims", 500, "InternalError")
+    sim.store.delete("pods", "p", "default", grace=0)
+    await asyncio.sleep(60.0)
+    assert claims_of(sim)
+    mend()
+    await sim.until(lambda: not claims_of(sim), 60.0, "the NodeClaim is deleted")
