@@ -24,8 +24,12 @@ from provisioner.runtime.fence import RETRY_SECONDS, LeaseExpires
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 
+from .request_errors import RequestErrors
+
 STALE_SECONDS = 1.0
 NOT_FOUND = 404
+# A webhook can fail for one NodeClaim only.
+SERVER_ERROR = 500
 
 Refused = Callable[[NewMachine, NodePool, str], None]
 
@@ -33,7 +37,7 @@ log = structlog.get_logger("provisioner")
 
 
 class Created(NamedTuple):
-    """`claims`: the names of the new NodeClaims. `names`: the same by pod. `refused`: why the API server refused some.
+    """`claims`: the names of the new NodeClaims. `names`: the same by pod. `refused`: why others do not exist, by pod.
 
     `again_seconds`: when to decide again, because not all were created; None if all were, or were refused. `denied`:
     the reasons of all refusals, also of machines without pods.
@@ -89,11 +93,14 @@ class ClaimCreator:
         well_known: frozenset[str],
         decided: Sequence[NodePool],
         annotations: Callable[[NewMachine], Mapping[str, str]] = lambda _: EMPTY,
+        *,
+        errors: RequestErrors | None = None,
     ) -> Created:
         """Write the NodeClaims in this order. Those whose NodePool has gone or changed since the decision are left out.
 
         `seen`: the NodeClaims that the decision has seen, `decided`: the NodePools. `annotations`: further ones of a
-        NodeClaim. Raises KubeError for a request that can be repeated.
+        NodeClaim. The error of a request that can be repeated is kept in `errors`; without them it is raised as a
+        KubeError.
         """
         before = {pool.metadata.uid: pool.spec for pool in decided}
         pools = {
@@ -103,7 +110,6 @@ class ClaimCreator:
         }
         taken = {claim.name for claim in seen}
         claims, created, refused, denied = list[str](), dict[str, str](), dict[str, str](), list[str]()
-        failed: KubeError | None = None
         for machine in machines:
             pool = pools.get(machine.node_pool)
             if pool is None:
@@ -125,10 +131,14 @@ class ClaimCreator:
                     denied.append(f"the API server refuses its NodeClaim: {error}")
                     self._refused(machine, pool, denied[-1])
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")
-                elif error.status >= 500:
-                    failed = failed or error  # a webhook can fail for this NodeClaim only
-                else:
+                elif errors is None:
                     raise
+                else:
+                    errors.keep(error)
+                    why = f"NodePool {pool.name}: its NodeClaim cannot be created: {error}"
+                    refused |= dict.fromkeys(machine.pods, why)
+                    if error.status < SERVER_ERROR:
+                        break
                 continue
             taken.add(name)
             claims.append(name)
@@ -137,8 +147,6 @@ class ClaimCreator:
             if machine.price is None:
                 event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
                 self._actuator.record_event(pool, event)
-        if failed is not None:
-            raise failed
         return Created(tuple(claims), created, refused, denied=tuple(denied))
 
 

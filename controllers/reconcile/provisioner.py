@@ -223,7 +223,7 @@ class Provisioner:
         with self._launches.held():
             named, wanted = {pod.name: pod for pod in pods}, self._wanted(decision, pods)
             written = await self._creator.create(
-                wanted, claims, types.well_known, pools, lambda machine: annotation(machine, named)
+                wanted, claims, types.well_known, pools, lambda machine: annotation(machine, named), errors=errors
             )
         if written.again_seconds is not None:
             self._retry_at = _now() + written.again_seconds

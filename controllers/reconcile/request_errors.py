@@ -18,7 +18,11 @@ class RequestErrors:
         try:
             yield
         except KubeError as error:
-            self._first = self._first or error
+            self.keep(error)
+
+    def keep(self, error: KubeError) -> None:
+        """Raise this one at the end, unless there was one before."""
+        self._first = self._first or error
 
     @property
     def any(self) -> bool:

@@ -1,6 +1,7 @@
 """Bad input of users: each has a cause where the user looks, and a pod beside it gets its machine."""
 
 import asyncio
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -179,6 +180,33 @@ async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim, status: int) ->
     assert cause[0] == "FailedScheduling"
     assert "NodePool bad: its NodeClaim is refused" in cause[1]
     assert "no money" in cause[1]
+
+
+@simulated()
+async def test_what_is_known_of_other_pods_while_a_nodeclaim_cannot_be_created(sim: Sim) -> None:
+    """A webhook fails for the NodeClaims of one NodePool: pods of all have an Event that states their cause."""
+    await sim.apply(node_class())
+    for name in ("bad", "gpu"):
+        await sim.apply(node_pool(name))
+    await sim.start_controller()
+
+    async def fail(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.verb != "POST" or call.target.kind != "nodeclaims" or b'"bad-1"' not in await request.read():
+            return None
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500}
+        return web.json_response({**body, "message": "no endpoints"}, status=500)
+
+    sim.world.before.append(fail)
+    own = {name: pod(name, nodeSelector={POOL: pool}) for name, pool in (("a", "bad"), ("b", "gpu"), ("c", "none"))}
+    await pending(sim, *own.values())
+    for name, reason, text in (
+        ("a", "FailedScheduling", "no endpoints"),
+        ("b", "Nominated", "nodeclaim/gpu-1"),
+        ("c", "FailedScheduling", "none"),
+    ):
+        found = await sim.until(partial(pod_events, sim, name), 30.0, f"an Event of pod {name}")
+        assert found[0][0] == reason
+        assert text in found[0][1]
 
 
 @simulated()

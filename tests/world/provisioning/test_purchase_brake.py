@@ -8,8 +8,10 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.api.time import rfc3339
-from tests.world.demand import T4, claims_of, node_pool, pending, pod, pod_events, with_node_pool, workload
+from provisioner.simulator.audit_log import Call
+from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, with_node_pool, workload
 from tests.world.harness import Json, Sim, simulated
+from tests.world.transcript import refuse
 
 from .common import EVERYTHING, HOURS, machines, misfits, on_each_node, phase, taint_nodes, with_cpu
 
@@ -372,7 +374,7 @@ async def test_requests_that_change_each_minute(sim: Sim) -> None:
     assert machines(sim) <= 8
 
 
-def refuse(sim: Sim, node: str) -> None:
+def refuse_node(sim: Sim, node: str) -> None:
     """A plugin of kube-scheduler places no pod on a Node that has room."""
     scheduler: Any = sim.world.scheduler
     place = scheduler._place
@@ -386,7 +388,7 @@ async def test_a_node_that_kube_scheduler_refuses(sim: Sim) -> None:
     await pending(sim, small("first", 100))
     await sim.until(lambda: phase(sim, "first") == "Running", HOURS, "the first pod runs")
     (old,) = sim.store.list("nodes", labels=f"{labels.NODEPOOL}=gpu")
-    refuse(sim, old["metadata"]["name"])
+    refuse_node(sim, old["metadata"]["name"])
     await pending(sim, small("a", 200), small("b", 200))
     await asyncio.sleep(300.0)
     assert machines(sim) == 1
@@ -467,3 +469,36 @@ async def test_the_machine_of_a_statefulset_is_removed(sim: Sim) -> None:
     await sim.delete_claim(claims_of(sim)[0]["metadata"]["name"])
     await asyncio.sleep(HOURS)
     assert machines(sim) - 1 <= 2
+
+
+def class_of(body: Json, name: str) -> Json:
+    """The NodePool with another node class."""
+    body["spec"]["template"]["spec"]["nodeClassRef"]["name"] = name
+    return body
+
+
+def is_write_of_class(call: Call, name: str = "default") -> bool:
+    """Whether the call writes this node class."""
+    return call.verb == "PATCH" and call.target.kind == "agentpoolnodeclasses" and call.target.name == name
+
+
+@pytest.mark.matrix(quick=1)
+@simulated()
+async def test_a_node_class_that_cannot_be_written_stops_no_other(sim: Sim) -> None:
+    """A webhook fails for one node class: its NodePool buys nothing after a misfit, that of another class goes on."""
+    taint_nodes(sim)
+    await sim.apply(node_class("other"))
+    await sim.apply(class_of(node_pool("other"), "other"))
+    await with_node_pool(sim, disruption={"consolidateAfter": "Never"})
+    await pending(sim, pod("p", nodeSelector={labels.NODEPOOL: "gpu"}))
+    await sim.until(lambda: claims_of(sim), 60.0, "a NodeClaim")
+    mend = refuse(sim, is_write_of_class, 500, "InternalError")
+    await asyncio.sleep(HOURS / 2)
+    assert machines(sim) == 1
+    await pending(sim, pod("q", tolerations=EVERYTHING, nodeSelector={labels.NODEPOOL: "other"}))
+    await sim.until(lambda: phase(sim, "q") == "Running", HOURS, "the pod of the other NodePool runs")
+    assert len(claims_of(sim)) == 1
+    assert "its node class cannot be written" in pod_events(sim, "p")[-1][1]
+    mend()
+    await sim.until(lambda: len(claims_of(sim)) == 2, HOURS, "the second machine")
+    assert len(misfits(sim)) == 1
