@@ -20,6 +20,7 @@ from .pods import CachedPod
 from .solver import model
 
 OLD_CRD = "its node class does not store what was bought: upgrade the chart gpu-provisioner-crd"
+NOT_WRITTEN = "its node class cannot be written, so that a restart would lose what was bought"
 
 
 class Brake(NamedTuple):
@@ -28,7 +29,7 @@ class Brake(NamedTuple):
     `scopes`: what they state together for a namespace, where new shapes may have to wait; "": for many namespaces.
     `unproven`: the machines of each NodePool that are not initialized, with the shapes they were bought for.
     `learned`: what Nodes of each node class offered. `refusing`: Nodes on which kube-scheduler does not place a pod for
-    which they seem to have room, by the UID of the pod. `unstored`: NodePools whose records the API server drops.
+    which they seem to have room, by the UID of the pod. `unstored`: why records of these NodePools are not stored.
     """
 
     records: Index
@@ -38,7 +39,7 @@ class Brake(NamedTuple):
     unproven: Mapping[str, Mapping[str, frozenset[str]]] = {}
     learned: Mapping[str, tuple[ObservedType, ...]] = {}
     refusing: Mapping[str, frozenset[str]] = {}
-    unstored: frozenset[str] = frozenset()
+    unstored: Mapping[str, str] = {}
 
     def misfits(self, pod: CachedPod) -> model.Misfits:
         """What the decision must not count on for a pod."""
@@ -91,7 +92,7 @@ class Brake(NamedTuple):
 
     def _paused(self, pod: CachedPod) -> Iterator[tuple[str, str]]:
         """The NodePools that buy nothing for a pod of an unknown shape, or whose records are lost, with the cause."""
-        yield from ((name, OLD_CRD) for name in self.unstored)
+        yield from self.unstored.items()
         scopes = [one for name in {pod.metadata.namespace, ""} for one in self.scopes.get(name, ())]
         known = {one.node_pool for one in self._records(pod)} if scopes else set()
         for one in scopes:

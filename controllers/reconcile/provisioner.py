@@ -191,7 +191,7 @@ class Provisioner:
         launchless = [claim for claim in claims if self._obstacles.launchless(claim)]
         failed = [claim for claim in launchless if removable(claim, pools)]
         if not everything:
-            await self._brake.learn()
+            await self._brake.learn(errors)
             self._batch.close(collected)
             self._observer.nothing_pending(self._ignored())
             self._retry_at = _now() + RETRY_SECONDS  # of a deletion that is not sent or not answered
@@ -202,7 +202,7 @@ class Provisioner:
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
-        brake = await self._brake.assess(pods, types, storage)
+        brake = await self._brake.assess(pods, types, storage, errors)
         without_machine = {claim.uid for claim in launchless}
         kept = [claim for claim in claims if claim.uid not in without_machine]
         observed = self._observed(kept, max_new + len(failed), storage, types, brake)
@@ -250,7 +250,7 @@ class Provisioner:
         launchless = {claim.uid: claim for claim in claims if self._obstacles.launchless(claim)}
         room = None if max_new is None else max_new + sum(removable(one, pools) for one in launchless.values())
         kept = [claim for claim in claims if claim.uid not in launchless]
-        brake = await self._brake.assess(pods, types, storage, record=False)
+        brake = await self._brake.assess(pods, types, storage, None)
         found = cluster_snapshot(self._observed(kept, room, storage, types, brake), types)
         return found, solve(found.snapshot)
 

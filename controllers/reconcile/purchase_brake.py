@@ -1,8 +1,8 @@
 """The purchase brake in one pass of provisioning: assesses machines, records those that did not take their pods.
 
-Nothing is bought before a new record is written, so that no restart loses one. A record that the API server refuses for
-good counts as long as the process runs. If the API server drops records, nothing is bought for the NodePools concerned:
-each restart would forget what was bought in vain.
+Nothing is bought before a new record is written, so that no restart loses one: for the NodePools of a node class that
+cannot be written, or whose records the API server drops. A record that the API server refuses for good counts as long
+as the process runs.
 
 Source: docs/adr/0063-purchase-brake.md.
 """
@@ -20,7 +20,7 @@ from controllers.model.steps import Event
 from controllers.model.storage import Storage
 from controllers.provisioning.assessment import Assessment, assess_machines, ran_of
 from controllers.provisioning.bought_machine import Machine, Waiting
-from controllers.provisioning.brake import Brake, scopes_of
+from controllers.provisioning.brake import NOT_WRITTEN, OLD_CRD, Brake, scopes_of
 from controllers.provisioning.brake_folding import with_strikes
 from controllers.provisioning.brake_records import Index, Strike, current, pruned, revision
 from controllers.provisioning.daemons import observed_daemon_sets
@@ -40,6 +40,7 @@ from provisioner.runtime.kube_errors import KubeError
 from .bought_machines import BoughtMachines
 from .demand_caches import DemandCaches
 from .refusals import RefusedPods
+from .request_errors import RequestErrors
 
 Record = Callable[[NodePool | NodeClaim | Pod, Event], bool]
 
@@ -85,17 +86,17 @@ class PurchaseBrake:
         self._types: dict[str, tuple[ObservedType, ...]] = {}
         self._daemons: dict[str, tuple[ObservedDaemonSet, ...]] = {}
         self._seen: dict[str, float] = {}
-        self._unstored: set[str] = set()
+        self._unstored: dict[str, str] = {}
         self._turn = 0
         self.machines = BoughtMachines(caches)
         self.refused = RefusedPods()
 
     async def assess(
-        self, pods: Sequence[CachedPod], types: InstanceTypes, storage: Storage, *, record: bool = True
+        self, pods: Sequence[CachedPod], types: InstanceTypes, storage: Storage, errors: RequestErrors | None
     ) -> Brake:
-        """The brake of the next decision. `record` False: nothing is written or reported, as for a preview.
+        """The brake of the next decision.
 
-        Raises KubeError for a write that can succeed when it is repeated.
+        `errors`: keeps those of writes that can be repeated; None: nothing is written or reported, as for a preview.
         """
         now, time = self._clock.now(), asyncio.get_running_loop().time()
         self._seen = {pod.metadata.uid: self._seen.get(pod.metadata.uid, time) for pod in pods if not pod.moves}
@@ -123,28 +124,29 @@ class PurchaseBrake:
             kept = pruned(known[uid], uids=uids, ran=ran, now=now)
             wanted = with_strikes(kept, strikes, revisions, now)
             learned[found.name] = self._learned(found)
-            if record:
-                await self._save(found, wanted, learned[found.name], due=bool(strikes))
             known[uid] = wanted
-            if record:
-                self._report(strikes, pools, bought, pods)
+            if errors is None:
+                continue
+            await self._save(found, wanted, learned[found.name], errors, added=bool(strikes))
+            self._report(strikes, pools, bought, pods)
         records = [one for found in known.values() for one in found]
         unproven = self.machines.unproven() if records else {}
-        unstored = frozenset(name for name, one in classes.items() if one.metadata.uid in self._unstored)
+        unstored = {
+            name: self._unstored[one.metadata.uid]
+            for name, one in classes.items()
+            if one.metadata.uid in self._unstored
+        }
         brake = Brake(
             Index(records), scopes_of(records), assessed, now, unproven, learned, self.refused.refusing, unstored
         )
         self._observer.braked(sum(brake.braked(pod) for pod in pods) if records else 0)
         return brake
 
-    async def learn(self) -> None:
-        """Record what machines offer while nothing is to be bought.
-
-        Raises KubeError for a write that can succeed when it is repeated.
-        """
+    async def learn(self, errors: RequestErrors) -> None:
+        """Record what machines offer while nothing is to be bought. `errors`: keeps those of writes to repeat."""
         for found in {one.metadata.uid: one for one in self._classes(self._caches.node_pools()).values()}.values():
             records = self._records.get(found.metadata.uid, found.status.misfits)
-            await self._save(found, records, self._learned(found), due=False)
+            await self._save(found, records, self._learned(found), errors, added=False)
 
     def _classes(self, pools: Iterable[NodePool]) -> dict[str, AgentPoolNodeClass]:
         """The node class of each NodePool, if it is known."""
@@ -179,17 +181,21 @@ class PurchaseBrake:
         found: AgentPoolNodeClass,
         wanted: Sequence[Misfit],
         types: tuple[ObservedType, ...],
+        errors: RequestErrors,
         *,
-        due: bool,
+        added: bool,
     ) -> None:
-        """Write what is recorded if some of it is new or over."""
+        """Write what is recorded if some of it is new or over.
+
+        `added`: a machine was added, without which nothing may be bought.
+        """
         uid = found.metadata.uid
         before = self._records.get(uid, found.status.misfits)
         stored = self._types.get(uid, found.status.observed_types)
         daemons = self._requested()
         changed = self._daemons.get(uid, found.status.observed_daemon_sets) != daemons
-        # A CRD can be upgraded: what was dropped is written again until it is stored.
-        due = due or changed or uid in self._unstored or _offers(stored) != _offers(types)
+        # A CRD can be upgraded, a webhook repaired: what is not stored is written again.
+        due = added or changed or uid in self._unstored or _offers(stored) != _offers(types)
         if not due and _scopes(before) == _scopes(wanted):
             return
         try:
@@ -199,13 +205,18 @@ class PurchaseBrake:
                 )
             )
         except KubeError as error:
-            if error.reason == NOT_STORED:
-                self._unstored.add(uid)
-            elif not error.refused and not error.not_found and not error.conflict:
-                raise
             log.warning("cannot record machines that did not take their pods", node_class=found.name, error=str(error))
+            if error.reason == NOT_STORED:
+                self._unstored[uid] = OLD_CRD
+            elif not error.refused and not error.not_found and not error.conflict:
+                errors.keep(error)
+                if added:
+                    self._records[uid], self._unstored[uid] = wanted, NOT_WRITTEN
+                return
+            elif self._unstored.get(uid) == NOT_WRITTEN:
+                del self._unstored[uid]
         else:
-            self._unstored.discard(uid)
+            self._unstored.pop(uid, None)
         self._records[uid] = wanted
         self._types[uid] = types
         self._daemons[uid] = daemons
