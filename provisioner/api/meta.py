@@ -80,6 +80,13 @@ class ObjectMeta(Struct, frozen=True, kw_only=True):
         return msgspec.structs.replace(bare, unreadable=(*self.unreadable, *unreadable)) if unreadable else bare
 
 
+class TemplateMetadata(Struct, frozen=True, kw_only=True):
+    """What objects that are made from a template get. Before Kubernetes 1.34 its creationTimestamp is null."""
+
+    labels: Mapping[str, str] = EMPTY
+    annotations: Mapping[str, str] = EMPTY
+
+
 class Condition(Struct, frozen=True, kw_only=True, omit_defaults=False):
     """One status condition. `last_transition_time` moves only when `status` changes."""
 

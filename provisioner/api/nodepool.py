@@ -5,14 +5,9 @@ Source: docs/references/karpenter.md#nodepool.
 
 from collections.abc import Mapping
 
-from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint, condition_of
+from .meta import EMPTY, Condition, ObjectMeta, Struct, Taint, TemplateMetadata, condition_of
 from .nodeclaim import NodeClassReference
 from .requirements import Requirement
-
-
-class TemplateMetadata(Struct, frozen=True, kw_only=True):
-    labels: Mapping[str, str] = EMPTY
-    annotations: Mapping[str, str] = EMPTY
 
 
 class TemplateSpec(Struct, frozen=True, kw_only=True):

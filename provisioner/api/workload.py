@@ -10,7 +10,7 @@ docs/references/kubernetes.md#device-plugins-in-a-cluster.
 
 from enum import StrEnum
 
-from .meta import ObjectMeta, Struct, Time, condition_of
+from .meta import ObjectMeta, Struct, TemplateMetadata, Time, condition_of
 from .pod import Container, PodCondition, PodSpec, Volume
 
 
@@ -58,7 +58,7 @@ class TemplateSpec(PodSpec, frozen=True, kw_only=True):
 
 
 class PodTemplate(Struct, frozen=True, kw_only=True):
-    metadata: ObjectMeta = ObjectMeta()
+    metadata: TemplateMetadata = TemplateMetadata()
     spec: TemplateSpec = TemplateSpec()
 
 

@@ -8,7 +8,7 @@ import pytest
 from provisioner.api.meta import Taint
 from provisioner.runtime.decoding import decoded, page
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODES, PODS, Resource
+from provisioner.runtime.resources import DAEMONSETS, JOBS, NODECLAIMS, NODES, PODS, Resource
 
 from .kube_server import obj
 
@@ -86,6 +86,14 @@ def test_the_time_of_a_taint_is_text(resource: Resource[Any], kind: str, time: s
     assert found.metadata.unreadable == ()
     assert found.spec.taints == (Taint(key="a", effect="NoSchedule", time_added=time),)
     assert msgspec.to_builtins(found.spec.taints) == (taint(time),)
+
+
+@pytest.mark.parametrize(("resource", "kind"), [(DAEMONSETS, "DaemonSet"), (JOBS, "Job")])
+def test_the_metadata_of_a_template(resource: Resource[Any], kind: str) -> None:
+    """API servers before Kubernetes 1.34 state that it has no creationTimestamp."""
+    template = {"metadata": {"creationTimestamp": None, "labels": {"app": "a"}}}
+    found = decoded(msgspec.json.encode(obj(kind, "x", spec={"template": template})), resource, "get")
+    assert found.metadata.unreadable == ()
 
 
 def test_one_object_does_not_cost_a_list() -> None:
