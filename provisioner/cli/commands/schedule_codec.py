@@ -1,8 +1,8 @@
 """Scenarios and decisions of `schedule` as JSON.
 
 A scenario is read into what the caches of the controller hold, so that the controller's own decisions are made about
-it. NodePools whose state is not known are used, pods without a Node are pending, and volumes and devices do not count.
-The condition Consolidatable stands for the time since the last pod event.
+it. NodePools whose state is not known are used, kube-scheduler has tried to place all pods, and volumes and devices do
+not count. The condition Consolidatable stands for the time since the last pod event.
 
 Source: docs/references/karpenter.md#scheduling, docs/references/karpenter.md#disruption-budgets,
 docs/references/karpenter.md#consolidation.
@@ -38,7 +38,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
-from provisioner.api.pod import Pod, Quantities
+from provisioner.api.pod import Pod, PodCondition, Quantities
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.requirements import Requirement, Requirements, combine, normalise_key, of_entries
 from provisioner.api.time import EARLIEST
@@ -148,7 +148,9 @@ def snapshot(scenario: Scenario, types: InstanceTypes) -> ClusterSnapshot:
     found = cluster_snapshot(msgspec.structs.replace(observed, node_pools=provisioning), types)
     if wrong := (*found.unusable.values(), *(why for _, why in found.unreadable)):
         raise ValueError(wrong[0])
-    return found
+    waiting = (one for one in observed.pods if isinstance(one, CachedPod) and one.waits_for)
+    errors = {one.name: f"no machine is bought for it: {one.waits_for}" for one in waiting}
+    return msgspec.structs.replace(found, errors={**found.errors, **errors})
 
 
 def output(decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
@@ -271,7 +273,7 @@ def _read(scenario: Scenario) -> tuple[list[NodeInput], dict[str, tuple[CachedPo
     """The machines, the pods on them by the name of their Node, and what the caches of a controller would hold."""
     entries, digest = [_joined(one) for one in scenario.nodes or ()], PodDigest()
     bound = {one.node.name: _cached(one.pods, digest) for one in entries if one.node is not None}
-    pending = (_pending(one) for one in _cached(scenario.pods or (), digest))
+    pending = _cached((_tried(one) for one in scenario.pods or () if not one.metadata.deleting), digest)
     observed = Observed(
         node_pools=tuple(_usable(one) for one in scenario.node_pools or ()),
         nodes=tuple(one.node for one in entries if one.node is not None),
@@ -318,9 +320,10 @@ def _cached(pods: Iterable[Pod], digest: PodDigest) -> tuple[CachedPod, ...]:
     return tuple(msgspec.structs.replace(one, claims=(), devices=()) for one in made if isinstance(one, CachedPod))
 
 
-def _pending(pod: CachedPod) -> CachedPod:
-    """A pod without a Node is pending, whatever its conditions are."""
-    return msgspec.structs.replace(pod, waits_for="")
+def _tried(pod: Pod) -> Pod:
+    """The pod as one that kube-scheduler found unschedulable, which no manifest states."""
+    conditions = (PodCondition(type="PodScheduled", status="False", reason="Unschedulable"),)
+    return msgspec.structs.replace(pod, status=msgspec.structs.replace(pod.status, conditions=conditions))
 
 
 def _machine(

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 
 from provisioner.cli.main import run_command
+from tests.world.demand import node_pool, pod
+from tests.world.harness import Json
 
 MANUAL = Path(__file__).parents[3] / "docs" / "how-to" / "schedule.md"
 
@@ -15,6 +17,13 @@ def _run(*words: str) -> tuple[int, str, str]:
     out, err = io.StringIO(), io.StringIO()
     code = run_command(["schedule", *words], {}, out, err)
     return code, out.getvalue(), err.getvalue()
+
+
+def written(folder: Path, *items: Json) -> str:
+    """A file with these objects, as kubectl prints them."""
+    file = folder / "cluster.json"
+    file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+    return str(file)
 
 
 @pytest.fixture
@@ -294,3 +303,25 @@ def test_machines_offer_what_their_node_class_states(fleet: str) -> None:
     assert "nvidia.com/gpu 1 requested, at most 0 on one machine" in decided["errors"]["default/trainer"]
     file.write_text(text.replace("MIG1g", "MIG9g"), encoding="utf-8")
     assert "NodePool gpu is not used: AgentPoolNodeClass default: spec.gpu.migProfile" in _run("-f", fleet)[2]
+
+
+WAITING = [
+    ({"spec": {"schedulingGates": [{"name": "quota"}]}}, "scheduling gate quota"),
+    ({"spec": {"schedulerName": "volcano"}}, "scheduler volcano places it"),
+    ({"status": {"nominatedNodeName": "n"}}, "it preempts pods of Node n"),
+    ({"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}, None),
+]
+
+
+@pytest.mark.parametrize(("changed", "why"), WAITING)
+def test_a_pod_for_which_the_controller_buys_nothing(
+    changed: dict[str, dict[str, object]], why: str | None, tmp_path: Path
+) -> None:
+    """It stays pending with the cause that explain states; one that is being deleted needs nothing."""
+    body = pod("train")
+    body |= {part: {**body.get(part, {}), **fields} for part, fields in changed.items()}
+    code, out, _ = _run("-f", written(tmp_path, node_pool(), body), "-o", "json")
+    decided = json.loads(out)
+    assert decided["newNodeClaims"] == []
+    assert decided["errors"] == ({"default/train": f"no machine is bought for it: {why}"} if why else {})
+    assert code == (1 if why else 0)
