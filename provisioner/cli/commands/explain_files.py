@@ -17,7 +17,7 @@ from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import KubeObject
 from provisioner.runtime.resources import Resource
 
-from .manifests import Document, documents
+from .manifests import Document, converted, documents
 from .refusal import USAGE, Refused
 from .schedule_input import REMEDY
 
@@ -75,7 +75,7 @@ class Files(Kube):
         for one in self._documents:
             if one.body.get("kind") == resource.kind:
                 try:
-                    yield one.body, msgspec.convert(one.body, resource.type)
+                    yield one.body, converted(one.body, resource.type)
                 except msgspec.ValidationError as error:
                     raise Refused(f"{one.source}: {error}", REMEDY, USAGE) from None
 
@@ -100,7 +100,7 @@ def _as_served(one: Document, now: datetime) -> Document:
             added = {"type": "Ready", "status": "True", "lastTransitionTime": rfc3339(now)}
         case _:
             added = {}
-    body = {**body, "metadata": {**own, **meta}}
+    body = {**body, "metadata": own | {key: value for key, value in meta.items() if value is not None}}
     status = body.get("status") or {}
     known = status.get("conditions") or []
     if added and not any(condition.get("type") == added["type"] for condition in known):

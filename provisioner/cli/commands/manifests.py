@@ -9,7 +9,7 @@ parses become text again, as the API server receives them.
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, TextIO, TypeVar
 
 import msgspec
 import yaml
@@ -23,6 +23,7 @@ SUFFIXES = (".yaml", ".yml", ".json")
 # Some 50,000 pods.
 JSON_CHARACTERS_MAX = 2**28
 STDIN = "-"
+T = TypeVar("T")
 
 
 class Document(msgspec.Struct, frozen=True):
@@ -36,6 +37,26 @@ class Document(msgspec.Struct, frozen=True):
 def documents(names: Sequence[str], typed: TextIO) -> tuple[Document, ...]:
     """The documents of files and directories, without subdirectories. Raises Refused if one cannot be opened."""
     return tuple(document for name in names for source, text in _texts(name, typed) for document in _read(source, text))
+
+
+def converted(body: Any, wanted: type[T]) -> T:
+    """The object of a document. Raises msgspec.ValidationError.
+
+    A field that is null is unset, as for the API server; one pass over most objects is enough to know that none is.
+    """
+    try:
+        return msgspec.convert(body, wanted)
+    except msgspec.ValidationError:
+        return msgspec.convert(_without_nulls(body), wanted)
+
+
+def _without_nulls(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _without_nulls(below) for key, below in value.items() if below is not None}
+        case list():
+            return [_without_nulls(below) for below in value]
+    return value
 
 
 def _texts(name: str, typed: TextIO) -> Iterator[tuple[str, str]]:

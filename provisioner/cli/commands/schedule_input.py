@@ -22,7 +22,7 @@ from provisioner.api.workload import DaemonSet
 from provisioner.cli.output import encoded
 
 from .console import Console
-from .manifests import documents
+from .manifests import converted, documents
 from .refusal import USAGE, Refused
 from .schedule_codec import NodeInput, Scenario, types_of
 
@@ -107,23 +107,23 @@ def _add(found: Objects, body: Any) -> None:
     kind = body.get("kind", "") if isinstance(body, dict) else ""
     match kind:
         case "NodePool":
-            found.pools.append(msgspec.convert(body, NodePool))
+            found.pools.append(converted(body, NodePool))
         case labels.NODECLASS_KIND:
-            node_class = msgspec.convert(body, AgentPoolNodeClass)
+            node_class = converted(body, AgentPoolNodeClass)
             found.classes[node_class.name] = node_class
         case "Pod":
-            found.pods.append(msgspec.convert(body, Pod))
+            found.pods.append(converted(body, Pod))
         case "DaemonSet":
-            found.daemon_sets.append(msgspec.convert(body, DaemonSet))
+            found.daemon_sets.append(converted(body, DaemonSet))
         case "Namespace":
-            found.namespaces.append(msgspec.convert(body, Namespace))
+            found.namespaces.append(converted(body, Namespace))
         case "PodDisruptionBudget":
-            found.budgets.append(msgspec.convert(body, PodDisruptionBudget))
+            found.budgets.append(converted(body, PodDisruptionBudget))
         case "Node":
-            node = msgspec.convert(body, Node)
+            node = converted(body, Node)
             found.machines.setdefault(node.name, {})["node"] = node
         case "NodeClaim":
-            claim = msgspec.convert(body, NodeClaim)
+            claim = converted(body, NodeClaim)
             found.machines.setdefault(claim.status.node_name or claim.name, {})["node_claim"] = claim
         case _:
             found.ignored.add(kind or "no kind")

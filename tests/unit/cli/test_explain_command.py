@@ -253,3 +253,12 @@ def test_a_namespace_that_cannot_exist() -> None:
     """It would change the path of a request."""
     with pytest.raises(Refused, match="does not name an object"):
         target("pod/../train", "team")
+
+
+def test_fields_that_are_null(explained: Any) -> None:
+    """They are unset, as the API server stores them: kubectl writes a creationTimestamp that is null."""
+    body = pod("train", affinity=None, nodeSelector=None)
+    body["metadata"]["creationTimestamp"] = body["status"] = None
+    code, out, err = explained("train", items=[*POOLS, body])
+    assert (code, err) == (0, "")
+    assert out.startswith(f"Pod default/train: would run on a new {T4}")

@@ -325,3 +325,12 @@ def test_a_pod_for_which_the_controller_buys_nothing(
     assert decided["newNodeClaims"] == []
     assert decided["errors"] == ({"default/train": f"no machine is bought for it: {why}"} if why else {})
     assert code == (1 if why else 0)
+
+
+def test_fields_that_are_null(tmp_path: Path) -> None:
+    """They are unset, as the API server stores them: kubectl writes a creationTimestamp that is null."""
+    body = pod("train", affinity=None, nodeSelector=None)
+    body["metadata"]["creationTimestamp"] = body["status"] = body["spec"]["containers"][0]["ports"] = None
+    code, out, err = _run("-f", written(tmp_path, node_pool(limits=None), body), "-o", "json")
+    assert (code, err) == (0, "")
+    assert [one["pods"] for one in json.loads(out)["newNodeClaims"]] == [["default/train"]]
