@@ -2,7 +2,7 @@
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TextIO, TypeVar
 
 import msgspec
@@ -20,6 +20,7 @@ from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.workload import DaemonSet
 from provisioner.cli.output import encoded
+from provisioner.runtime.objects import KubeObject, key_of
 
 from .console import Console
 from .manifests import converted, documents
@@ -68,17 +69,45 @@ class Objects(msgspec.Struct, kw_only=True):
         )
 
 
+KINDS: Mapping[str, type[KubeObject]] = {
+    "NodePool": NodePool,
+    labels.NODECLASS_KIND: AgentPoolNodeClass,
+    "Pod": Pod,
+    "DaemonSet": DaemonSet,
+    "Namespace": Namespace,
+    "PodDisruptionBudget": PodDisruptionBudget,
+    "Node": Node,
+    "NodeClaim": NodeClaim,
+}
+
+
 def _read(names: Sequence[str], typed: TextIO) -> Objects:
-    """The objects of files and directories. Raises Refused for one that cannot be read."""
-    found = Objects()
+    """The objects of files and directories; the last one of a name counts. Raises Refused for an unreadable one."""
+    found, objects = Objects(), dict[tuple[str, str], KubeObject]()
     for document in documents(names, typed):
         if document.error:
             raise Refused(f"{document.source}: {document.error}", REMEDY, USAGE)
+        kind = str(document.body.get("kind") or "") if isinstance(document.body, dict) else ""
+        if kind not in KINDS:
+            found.ignored.add(kind or "no kind")
+            continue
         try:
-            _add(found, document.body)
+            one = _in_namespace(converted(document.body, KINDS[kind]))
         except msgspec.ValidationError as error:
             raise Refused(f"{document.source}: {error}", REMEDY, USAGE) from None
+        if not one.metadata.name:
+            raise Refused(f"{document.source}: it is no object with a name", REMEDY, USAGE)
+        objects[kind, key_of(one)] = one
+    for one in objects.values():
+        _add(found, one)
     return found
+
+
+def _in_namespace(found: KubeObject) -> KubeObject:
+    """The object in the namespace in which kubectl creates it."""
+    if found.metadata.namespace or not isinstance(found, Pod | DaemonSet | PodDisruptionBudget):
+        return found
+    return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
 
 
 def _check_region(region: str | None) -> None:
@@ -103,30 +132,24 @@ def _region_of(scenario: Scenario) -> str:
     return found.pop() if len(found) == 1 else DEFAULT_REGION
 
 
-def _add(found: Objects, body: Any) -> None:
-    kind = body.get("kind", "") if isinstance(body, dict) else ""
-    match kind:
-        case "NodePool":
-            found.pools.append(converted(body, NodePool))
-        case labels.NODECLASS_KIND:
-            node_class = converted(body, AgentPoolNodeClass)
-            found.classes[node_class.name] = node_class
-        case "Pod":
-            found.pods.append(converted(body, Pod))
-        case "DaemonSet":
-            found.daemon_sets.append(converted(body, DaemonSet))
-        case "Namespace":
-            found.namespaces.append(converted(body, Namespace))
-        case "PodDisruptionBudget":
-            found.budgets.append(converted(body, PodDisruptionBudget))
-        case "Node":
-            node = converted(body, Node)
-            found.machines.setdefault(node.name, {})["node"] = node
-        case "NodeClaim":
-            claim = converted(body, NodeClaim)
-            found.machines.setdefault(claim.status.node_name or claim.name, {})["node_claim"] = claim
-        case _:
-            found.ignored.add(kind or "no kind")
+def _add(found: Objects, one: KubeObject) -> None:
+    match one:
+        case NodePool():
+            found.pools.append(one)
+        case AgentPoolNodeClass():
+            found.classes[one.name] = one
+        case Pod():
+            found.pods.append(one)
+        case DaemonSet():
+            found.daemon_sets.append(one)
+        case Namespace():
+            found.namespaces.append(one)
+        case PodDisruptionBudget():
+            found.budgets.append(one)
+        case Node():
+            found.machines.setdefault(one.name, {})["node"] = one
+        case NodeClaim():
+            found.machines.setdefault(one.status.node_name or one.name, {})["node_claim"] = one
 
 
 def answer(

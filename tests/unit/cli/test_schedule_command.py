@@ -334,3 +334,19 @@ def test_fields_that_are_null(tmp_path: Path) -> None:
     code, out, err = _run("-f", written(tmp_path, node_pool(limits=None), body), "-o", "json")
     assert (code, err) == (0, "")
     assert [one["pods"] for one in json.loads(out)["newNodeClaims"]] == [["default/train"]]
+
+
+def test_an_object_that_is_named_twice(tmp_path: Path) -> None:
+    """The last one counts, as after kubectl apply: one machine for the pod, and the later NodePool."""
+    before = node_pool(limits={"nvidia.com/gpu": "0"})
+    code, out, _ = _run("-f", written(tmp_path, before, node_pool(), pod("train", gpus=4), pod("train")), "-o", "json")
+    (claim,) = json.loads(out)["newNodeClaims"]
+    assert (code, claim["pods"], claim["requests"]["nvidia.com/gpu"]) == (0, ["default/train"], "1")
+
+
+def test_an_object_without_a_name(tmp_path: Path) -> None:
+    """No API server has it."""
+    body = pod("")
+    code, out, err = _run("-f", written(tmp_path, node_pool(), body))
+    assert (code, out) == (2, "")
+    assert "item 2: it is no object with a name" in err

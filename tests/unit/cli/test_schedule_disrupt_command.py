@@ -168,3 +168,16 @@ def test_nodepools_of_other_controllers_are_left_out(write: Any) -> None:
     code, out, err = _run("-f", write(_objects(Fleet(theirs).add("large", D16), _pod("web", "large", "2"))))
     assert (code, out) == (0, "No machine would be disrupted now.\n")
     assert err.startswith("warning: NodePool gpu is not used: another controller serves its node class AKSNodeClass")
+
+
+def test_a_budget_without_a_namespace(write: Any) -> None:
+    """It is one of the namespace default, as after kubectl apply."""
+    fleet = Fleet(pool(disruption={"consolidateAfter": "1m"})).add("large", D16)
+    web = _pod("web", "large", "2", labels={"app": "web"})
+    budget = {
+        "kind": "PodDisruptionBudget",
+        "metadata": {"name": "web"},
+        "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": "web"}}},
+    }
+    _, out, _ = _run("-f", write(_objects(fleet, web, budget)))
+    assert "large is kept: Pdb prevents pod evictions (PodDisruptionBudget=[default/web])" in out
