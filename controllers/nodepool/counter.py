@@ -1,8 +1,11 @@
-"""The counter of a NodePool: its machines and their resources, of NodeClaims with and without a Node."""
+"""The counter of a NodePool: its machines and their resources, of NodeClaims with and without a Node.
+
+Amounts are rounded up to thousandths, so that sums of any number of machines are exact.
+"""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from decimal import ROUND_CEILING, Decimal
 
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -10,6 +13,7 @@ from provisioner.api.quantity import parse_quantity
 
 ALWAYS = ("cpu", "ephemeral-storage", "memory", "nodes", "pods")
 KIBI = 1024
+THOUSANDTH = Decimal("0.001")
 
 
 class Usage:
@@ -60,9 +64,10 @@ def _amounts(claim: NodeClaim, node: Node | None) -> dict[str, Decimal]:
     found = {"nodes": Decimal(1)}
     for resource, amount in {**claim.status.capacity, **shown}.items():
         try:
-            found[resource] = found.get(resource, Decimal(0)) + parse_quantity(amount)
+            rounded = parse_quantity(amount).quantize(THOUSANDTH, ROUND_CEILING)
         except ValueError:
             continue
+        found[resource] = found.get(resource, Decimal(0)) + rounded
     return found
 
 
