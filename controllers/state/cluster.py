@@ -19,6 +19,7 @@ from controllers.model.policy import Policy
 from controllers.model.recent_removals import RecentRemoval
 from provisioner.api.causes import CAUSES, Cause
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import owner_of
 
 from .gc_candidates import GCCandidates
 from .indexes import Indexes
@@ -75,14 +76,14 @@ class ClusterState:
         self._candidates.all_changed()
 
     def claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        """A claim appeared, changed or went. The queue changes only if the claim joins or leaves it."""
+        """A claim appeared, changed or went. The queue changes if it joins or leaves it, or has another owner."""
         if self._without_pool is None:
             return
         left = self._without_pool.pop(old.uid, None) if old is not None else None
         joins = new is not None and self._is_queued(new)
         if new is not None and joins:
             self._without_pool[new.uid] = new
-        if joins != (left is not None):
+        if joins != (left is not None) or (left is not None and new is not None and owner_of(left) != owner_of(new)):
             self._queue = None
 
     def evaluated(self, key: str, candidate: Candidate | None) -> None:
@@ -93,6 +94,7 @@ class ClusterState:
         """A PUT for this claim is about to be sent: its owner has had its turn."""
         self._queued_claims()
         self._queue_order.served(claim, wall)
+        self._queue = None
         self._creates.append(now)
         self._creates_in_flight[key] = now
         self.pool_changed(key)

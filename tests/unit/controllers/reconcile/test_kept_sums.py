@@ -1,15 +1,20 @@
 """What is kept as objects change equals what is computed from all objects, whatever the watch delivers."""
 
+from copy import deepcopy
+from functools import partial
 from random import Random
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from controllers.model.conditions import launched, was_usable
 from controllers.model.ownership import managed
+from controllers.model.policy import Policy
 from controllers.nodepool.counter import Usage
 from controllers.reconcile.nodepool_usage import NodePoolUsage
-from controllers.state.indexes import DELETING, STATE, claim_indexes
+from controllers.state.cluster import ClusterState, Rules
+from controllers.state.indexes import DELETING, POOL, STATE, claim_indexes
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED, LAUNCHED, REGISTERED
 from provisioner.api.meta import Condition, ObjectMeta
@@ -109,3 +114,37 @@ def test_drawn_events(seed: int) -> None:
             going = {one.uid for one in found if one.uid in of and one.deleting}
             assert claims.cache.count(STATE, state) == len(of)
             assert {one.uid for one in claims.cache.by_index(STATE, f"{DELETING}{state}")} == going
+
+
+def is_unlaunched(claim: NodeClaim) -> bool:
+    return claim.condition(LAUNCHED, "True") is None
+
+
+@pytest.mark.matrix(quick=5)
+@pytest.mark.parametrize("seed", range(40))
+def test_the_queue_for_room(seed: int) -> None:
+    """NodeClaims that change their owner, agent pools that come and go, and requests: the order is as if made anew."""
+    rng, pools = Random(seed), dict[str, object]()
+    claims = Drawn(rng, NODECLAIMS, claim_indexes(lambda one: one.name))
+    caches: Any = SimpleNamespace(
+        claims=claims.cache.items, claims_of=partial(claims.cache.by_index, POOL), key_of=lambda one: one.name
+    )
+    inventory: Any = SimpleNamespace(get=pools.get, cluster=None)
+    candidates: Any = SimpleNamespace(key_changed=lambda _: None)
+    rules = Rules(queued=is_unlaunched, tripped=lambda *_, **__: False)
+    state = ClusterState(indexes=caches, inventory=inventory, policy=Policy(), candidates=candidates, rules=rules)
+    claims.cache.add_event_handler(state.claim_changed)
+    for _ in range(STEPS):
+        key, kind = rng.choice(NAMES), rng.choice(("claim", "claim", "claim", "pool", "create", "created"))
+        if kind == "claim":
+            claims.step(lambda: draw_claim(rng, claims))
+        elif kind == "pool":
+            pools.pop(key) if key in pools else pools.update({key: key})
+            state.pool_changed(key)
+        elif kind == "create" and (heads := claims.cache.by_index(POOL, key)):
+            state.create_started(key, heads[0], NOW, 0.0)
+        else:
+            state.create_finished(key)
+        kept, order = state._queued_claims(), deepcopy(state._queue_order)
+        expected = order.order(one for one in claims.cache.items() if state._is_queued(one))
+        assert [one.uid for one in kept] == [one.uid for one in expected]
