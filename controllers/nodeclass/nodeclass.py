@@ -35,7 +35,7 @@ def concerned(found: AgentPoolNodeClass, old: NodeClaim | None, new: NodeClaim |
     if any(one is not None and _is_behind(one) for one in (old, new)):
         return True
     first = labels.NODECLASS_FINALIZER not in found.metadata.finalizers
-    return (old is None and first) or (new is None and found.metadata.deleting)
+    return (old is None and first) or ((old is None or new is None) and found.metadata.deleting)
 
 
 def plan(f: NodeClassFacts) -> PoolStep | None:

@@ -2,6 +2,7 @@
 
 import hashlib
 from datetime import UTC, datetime
+from random import Random
 from typing import Any
 
 import msgspec
@@ -9,7 +10,8 @@ import pytest
 
 from controllers.model.pool_steps import AnnotateNodeClaim, PatchNodeClassStatus, PoolStep, SetNodeClassFinalizers
 from controllers.nodeclass.hash import HASH_VERSION, hash_annotations, spec_hash
-from controllers.nodeclass.nodeclass import NodeClassFacts, plan
+from controllers.nodeclass.nodeclass import NodeClassFacts, concerned, plan
+from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 
@@ -169,3 +171,48 @@ def test_a_new_field_does_not_change_the_hash() -> None:
     plugin = {"migStrategy": "Mixed", "sharedReplicas": 4, "sharedResource": "nvidia.com/gpu.shared"}
     assert {spec_hash(node_class(spec={"gpu": gpu})) for gpu in (written, plugin)} == {empty}
     assert spec_hash(node_class(spec={"gpu": {"migProfile": "MIG1g"}})) != empty
+
+
+def settled(found: AgentPoolNodeClass, claims: dict[str, NodeClaim]) -> AgentPoolNodeClass:
+    """The node class after all writes about it, and its claims, in place."""
+    for _ in range(20):
+        match plan(NodeClassFacts(node_class=found, now=NOW, claims=tuple(claims[name] for name in sorted(claims)))):
+            case SetNodeClassFinalizers(finalizers=finalizers):
+                meta = msgspec.structs.replace(found.metadata, finalizers=finalizers)
+                found = msgspec.structs.replace(found, metadata=meta)
+            case PatchNodeClassStatus(conditions=conditions):
+                status = msgspec.structs.replace(found.status, conditions=tuple(conditions))
+                found = msgspec.structs.replace(found, status=status)
+            case AnnotateNodeClaim(claim=claim, annotations=annotations):
+                known = {**claim.metadata.annotations, **annotations}
+                claims[claim.name] = with_annotations(claim, known)
+            case _:
+                return found
+    raise AssertionError("its writes do not end")
+
+
+def with_annotations(claim: NodeClaim, annotations: dict[str, str]) -> NodeClaim:
+    return msgspec.structs.replace(claim, metadata=msgspec.structs.replace(claim.metadata, annotations=annotations))
+
+
+@pytest.mark.parametrize("seed", range(50))
+def test_a_change_of_a_claim_that_leads_to_a_step(seed: int) -> None:
+    """Drawn claims come, change and go: a change after which the node class is as it should be may be left out only."""
+    rng = Random(seed)
+    claims: dict[str, NodeClaim] = {}
+    found = settled(node_class(*rng.choice(((), (OURS,), (OTHERS,))), **rng.choice(({}, GONE))), claims)
+    for _ in range(100):
+        name, new = rng.choice("abcde"), None
+        old = claims.pop(name, None)
+        if rng.random() < 0.7:
+            version = rng.choice((HASH_VERSION, "old", None))
+            annotations = {} if version is None else {labels.NODECLASS_HASH_VERSION: version}
+            body = {"metadata": {"name": name, "annotations": annotations, **rng.choice(({}, {}, GONE))}}
+            new = claims[name] = msgspec.convert(body, NodeClaim)
+        if rng.random() < 0.05:
+            meta = msgspec.structs.replace(found.metadata, deletion_timestamp=NOW)
+            found = settled(msgspec.structs.replace(found, metadata=meta), claims)
+        elif (old or new) and not concerned(found, old, new):
+            facts = NodeClassFacts(node_class=found, now=NOW, claims=tuple(claims[one] for one in sorted(claims)))
+            assert plan(facts) is None
+        found = settled(found, claims)
