@@ -62,7 +62,8 @@ class ExpirationController:
         self._caches.claims.add_event_handler(self._claim_changed)
 
     def _claim_changed(self, old: NodeClaim | None, new: NodeClaim | None) -> None:
-        if old is None and new is not None and not why_foreign(new):
+        """One is a machine of a NodePool from now on."""
+        if new is not None and not why_foreign(new) and (old is None or why_foreign(old)):
             self._wake(new.name)
 
     async def reconcile(self, name: str) -> float | None:

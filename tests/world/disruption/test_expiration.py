@@ -1,11 +1,12 @@
 """NodeClaims of NodePools are replaced when they expire; others never expire."""
 
+from provisioner.api import labels
 from provisioner.simulator.azure import faults
 from tests.world.claims import ready
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, workload
 from tests.world.harness import Sim, node_claim, simulated
 
-from .common import SIZES, drift, live, passes, phase, running, tainted
+from .common import CLAIMS, SIZES, drift, live, passes, phase, running, tainted
 from .common import ready as ready_claims
 
 
@@ -64,3 +65,20 @@ async def test_a_machine_expires_when_its_replacement_failed(sim: Sim) -> None:
     fault.skip = 1
     await drifted_before_it_expires(sim)
     await sim.until(lambda: "gpu-1" not in live(sim), 900.0, "it is deleted")
+
+
+@simulated()
+async def test_a_machine_that_left_its_nodepool_for_a_while(sim: Sim) -> None:
+    """Its label names another NodePool when it expires: it is deleted once the label names its own one again."""
+    await sim.apply(node_class())
+    body = node_pool(requirements=SIZES, disruption={"consolidateAfter": "Never"})
+    body["spec"]["template"]["spec"]["expireAfter"] = "1h"
+    await sim.apply(body)
+    await sim.start_controller()
+    workload(sim, "ReplicaSet", "serving")
+    await sim.until(lambda: ready_claims(sim) == ["gpu-1"], 1800.0, "the machine")
+    sim.store.patch(CLAIMS, "gpu-1", {"metadata": {"labels": {labels.NODEPOOL: "other"}}})
+    await passes(sim, 4000.0)
+    assert "deletionTimestamp" not in sim.claim("gpu-1")["metadata"]
+    sim.store.patch(CLAIMS, "gpu-1", {"metadata": {"labels": {labels.NODEPOOL: "gpu"}}})
+    await sim.until(lambda: "gpu-1" not in live(sim), 60.0, "it is deleted")
