@@ -28,8 +28,6 @@ from .request_errors import RequestErrors
 
 STALE_SECONDS = 1.0
 NOT_FOUND = 404
-# A webhook can fail for one NodeClaim only.
-SERVER_ERROR = 500
 
 Refused = Callable[[NewMachine, NodePool, str], None]
 
@@ -137,8 +135,8 @@ class ClaimCreator:
                     errors.keep(error)
                     why = f"NodePool {pool.name}: its NodeClaim cannot be created: {error}"
                     refused |= dict.fromkeys(machine.pods, why)
-                    if error.status < SERVER_ERROR:
-                        break
+                    if not error.server_error:
+                        break  # it would fail for the others as well
                 continue
             taken.add(name)
             claims.append(name)

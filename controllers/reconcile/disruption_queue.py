@@ -109,10 +109,17 @@ class DisruptionQueue:
     async def begin(self, command: Command, well_known: frozenset[str]) -> float | None:
         """Carry out a command that was decided in this step of the event loop; seconds to wait if that failed.
 
-        Raises KubeError for a request that can succeed when it is repeated; what was written is then undone.
+        Raises KubeError for a request that can succeed when it is repeated; what was written is then undone. After an
+        error of the server, which can be one of a webhook for these machines, others have their turn.
         """
-        with self._machines.leaving.reserved(machine.claim for machine in command.machines):
-            return await (self._replace(command, well_known) if command.replacements else self._remove(command))
+        old = tuple(machine.claim for machine in command.machines)
+        with self._machines.leaving.reserved(old):
+            try:
+                return await (self._replace(command, well_known) if command.replacements else self._remove(command))
+            except KubeError as error:
+                if error.server_error:
+                    self._ended(Replacement(id="", old=old, decided=command.reason), f"it failed: {error}")
+                raise
 
     async def advance(self, claims: Iterable[NodeClaim], errors: RequestErrors) -> float | None:
         """The next step of each command under way. Returns the seconds until the next one, None without a command.

@@ -18,6 +18,7 @@ from .redaction import redact
 RETRYABLE = frozenset({0, 401, 408, 429, 500, 502, 503, 504})
 # 400 is the code of a webhook that denies a request and names none.
 REFUSED = frozenset({400, 403, 413, 422})
+SERVER_ERROR = 500
 QUOTED_CHARACTERS = 160
 MESSAGE_CHARACTERS = 1024
 # A longer Retry-After is cut to this.
@@ -83,6 +84,11 @@ class KubeError(Exception):
     def refused(self) -> bool:
         """Whether the request fails until the object, a permission or an admission policy changes."""
         return self.status in REFUSED
+
+    @property
+    def server_error(self) -> bool:
+        """Whether the API server failed, or a webhook that it calls, which may be for one object only."""
+        return self.status >= SERVER_ERROR
 
     @property
     def unexpected(self) -> bool:

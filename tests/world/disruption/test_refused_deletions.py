@@ -6,6 +6,7 @@ Nothing is bought for it: the API server is asked before, by a dry run of the de
 from collections.abc import Awaitable, Callable
 
 import pytest
+from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
 from tests.world.demand import T4, claims_of, node_pool
@@ -193,3 +194,40 @@ def test_a_refusal_with_any_code(status: int) -> None:
         assert deletions(sim, "gpu-1", dry_run=True) <= 10
 
     simulate(story)
+
+
+@simulated()
+async def test_a_machine_that_cannot_be_marked_stops_no_other(sim: Sim) -> None:
+    """A webhook fails for the NodeClaim that is to be replaced first."""
+    await dynamic(sim, "web", "api")
+
+    def marks(call: Call) -> bool:
+        return call.verb == "PATCH" and call.target.name == "gpu-1" and not call.target.subresource
+
+    refuse(sim, marks, 500, "InternalError")
+    drift(sim, "gpu-1")
+    await passes(sim, 60.0)
+    drift(sim, "gpu-2")
+    await sim.until(lambda: "gpu-2" not in live(sim), 3600.0, "the other machine is replaced")
+    assert "gpu-1" in live(sim)
+
+
+@simulated()
+async def test_a_replacement_that_cannot_be_created_stops_no_other(sim: Sim) -> None:
+    """A webhook fails for the NodeClaims of one NodePool: machines of another one are replaced."""
+    await static(sim, 1)
+    await sim.apply(node_pool("second", replicas=1, requirements=SIZES, disruption=budget("1")))
+    await sim.until(lambda: sim.claim("second-1") and sim.condition("second-1", "Ready") == "True", 1800.0, "another")
+
+    async def fail(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.verb != "POST" or call.target.kind != "nodeclaims" or b'"gpu-2"' not in await request.read():
+            return None
+        body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "InternalError", "code": 500}
+        return web.json_response(body, status=500)
+
+    sim.world.before.append(fail)
+    drift(sim, "gpu-1")
+    await passes(sim, 60.0)
+    drift(sim, "second-1")
+    await sim.until(lambda: sim.claim("second-2") is not None, 3600.0, "the replacement of the other one")
+    assert live(sim) == ["gpu-1"]
