@@ -12,7 +12,7 @@ Source: docs/references/karpenter.md#emptiness.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -39,6 +39,7 @@ from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.isolation import Isolation
+from provisioner.runtime.kube_errors import KubeError
 
 from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion
@@ -53,7 +54,7 @@ from .volumes import volumes_of
 # Schedules of budgets begin and end without an event.
 RESYNC_SECONDS = 60.0
 BUSY_SECONDS = 1.0
-# How long a machine is kept whose pods have no place.
+# How long a machine is kept whose pods have no place, or whose deletion failed.
 KEPT_SECONDS = 30.0
 
 
@@ -93,8 +94,9 @@ class EmptinessController:
         self._wake = wake
         self._clock = clock
         self._compute = compute
-        # Why machines are kept, and until when (loop times), by the UID of the NodeClaim.
+        # Why machines are kept, and until when (loop times), by the UID of the NodeClaim: with pods, or in any case.
         self._kept: dict[str, tuple[str, float]] = {}
+        self._failed: dict[str, tuple[str, float]] = {}
 
     def add_event_handlers(self) -> None:
         """Subscribe to the caches."""
@@ -197,15 +199,14 @@ class EmptinessController:
         return msgspec.structs.replace(found, command=command)
 
     def _of(self, pool: NodePool) -> tuple[Machine, ...]:
-        """The machines; those whose pods had no place shortly before are blocked."""
-        now = _now()
-        self._kept = {uid: (why, until) for uid, (why, until) in self._kept.items() if until > now}
-        return tuple(
-            msgspec.structs.replace(one, blocked=self._kept[one.claim.uid][0])
-            if one.claim.uid in self._kept and left_over(one) and not one.blocked
-            else one
-            for one in self._machines.of(pool)
-        )
+        """The machines; those whose pods had no place, or whose deletion failed, shortly before are blocked."""
+        self._kept, self._failed = _current(self._kept), _current(self._failed)
+        found = list[Machine]()
+        for one in self._machines.of(pool):
+            kept = self._failed.get(one.claim.uid) or (self._kept.get(one.claim.uid) if left_over(one) else None)
+            why = one.blocked or (kept[0] if kept is not None else "")
+            found.append(one if why == one.blocked else msgspec.structs.replace(one, blocked=why))
+        return tuple(found)
 
     async def _remove(self, command: Command) -> float | None:
         """Remove the machines one by one; seconds to wait if that was not possible."""
@@ -218,7 +219,7 @@ class EmptinessController:
                         if await self._removals.is_used(machine):
                             self._observer.rejected(Command(reason="Empty", machines=(machine,)))
                             continue
-                        match await self._removals.delete(machine.claim, "Empty"):
+                        match await self._delete(machine):
                             case Deletion.DELETED:
                                 removed.append(machine)
                             case Deletion.REFUSED:
@@ -228,6 +229,19 @@ class EmptinessController:
                 if removed:
                     self._observer.decided(msgspec.structs.replace(command, machines=tuple(removed)))
         return again
+
+    async def _delete(self, machine: Machine) -> Deletion:
+        """Raises KubeError for a request that can succeed when it is repeated; others have their turn before."""
+        try:
+            return await self._removals.delete(machine.claim, "Empty")
+        except KubeError as error:
+            self._failed[machine.claim.uid] = f"failed to delete: {error}", _now() + KEPT_SECONDS
+            raise
+
+
+def _current(kept: Mapping[str, tuple[str, float]]) -> dict[str, tuple[str, float]]:
+    now = _now()
+    return {uid: (why, until) for uid, (why, until) in kept.items() if until > now}
 
 
 def _now() -> float:

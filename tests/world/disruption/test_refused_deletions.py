@@ -231,3 +231,17 @@ async def test_a_replacement_that_cannot_be_created_stops_no_other(sim: Sim) -> 
     drift(sim, "second-1")
     await sim.until(lambda: sim.claim("second-2") is not None, 3600.0, "the replacement of the other one")
     assert live(sim) == ["gpu-1"]
+
+
+@simulated()
+async def test_an_empty_machine_that_cannot_be_deleted_uses_no_budget(sim: Sim) -> None:
+    """A webhook fails for the NodeClaim that is empty the longest; one machine at a time may be removed."""
+    await one_pod_each(sim, 3, budget={"nodes": "1"})
+    first, *others = names(3)
+    node = (sim.store.get("pods", first, "default") or {})["spec"]["nodeName"]
+    (claim,) = [one["metadata"]["name"] for one in claims_of(sim) if one["status"]["nodeName"] == node]
+    refuse_deletion(sim, claim, 500)
+    for name in (first, *others):
+        sim.store.delete("pods", name, "default")
+        await passes(sim, 10.0)
+    await sim.until(lambda: live(sim) == [claim], 3600.0, "the others are deleted")
