@@ -72,6 +72,18 @@ class ClusterFacts(msgspec.Struct, frozen=True, kw_only=True):
 UNKNOWN_CLUSTER = ClusterFacts()
 
 
+class PriceList(msgspec.Struct, frozen=True, kw_only=True):
+    """The list prices of a region.
+
+    `on_demand`: USD an hour, by the name of the size in lower case; empty where none are known. `has_spot`: whether
+    spot machines have prices of their own. `date`: of the prices, in ISO form.
+    """
+
+    on_demand: Mapping[str, float] = {}
+    has_spot: bool = False
+    date: str = ""
+
+
 class DeviceTemplate(msgspec.Struct, frozen=True, kw_only=True):
     """A GPU of a VM size as its driver will publish it. `product` and `memory` (bytes) are None if not known."""
 
@@ -104,6 +116,13 @@ class Cloud(Protocol):
     def failure_reasons(self) -> frozenset[str]:
         """The reasons and codes of its failures, of which metrics have labels."""
 
+    @property
+    def default_region(self) -> str:
+        """The region whose prices are used where none is known."""
+
+    def region_of(self, zone: str) -> str:
+        """The region of the value of a zone label, "" if it is not one of this cloud."""
+
     def pool_name(self, claim: NodeClaim) -> str:
         """The name of the instance of this claim, a function of the claim alone."""
 
@@ -112,6 +131,9 @@ class Cloud(Protocol):
 
         It must not depend on what the holder of a kubelet's credential can change, such as most labels.
         """
+
+    def resource_group_of(self, node: Node) -> str:
+        """Where this Node's machine is, as `Cluster.node_resource_group` states it; "" if that is not known."""
 
     def is_known_size(self, name: str) -> bool:
         """Whether the cloud has a size of this name."""
@@ -155,8 +177,8 @@ class Cloud(Protocol):
     def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
         """Offerings, cheapest first; those without a price come last."""
 
-    def list_prices(self, location: str) -> Mapping[str, float]:
-        """The prices on demand in USD an hour, by the name of the size in lower case; empty where none are known."""
+    def list_prices(self, location: str) -> PriceList:
+        """The list prices of a region."""
 
     def excluded(self, skus: Mapping[str, ResourceSku], offering: Offering, location: str) -> str:
         """Why the subscription cannot use an offering; "" if it can."""

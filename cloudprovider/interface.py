@@ -5,7 +5,7 @@ which are also the keys of the controllers. Ages are in seconds; times are loop 
 wall times (aware datetimes in UTC), as the field states.
 """
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal, Protocol
@@ -211,6 +211,19 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True):
     kubernetes_version: str = ""
     max_pods: int = 110
     node_resource_group: str = ""
+
+
+class Identity(StrEnum):
+    SAME = "same"
+    OTHER = "other"
+    UNKNOWN = "unknown"
+
+
+def identify(of_nodes: Collection[str], of_cluster: str) -> Identity:
+    """Compare the resource groups of all Nodes with the managed cluster's, "" if that is not known yet."""
+    if of_cluster in of_nodes:
+        return Identity.SAME
+    return Identity.OTHER if of_cluster and of_nodes else Identity.UNKNOWN
 
 
 class Newest(msgspec.Struct, frozen=True):

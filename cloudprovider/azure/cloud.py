@@ -20,6 +20,7 @@ from . import (
     offerings,
     pricing,
     quota,
+    regions,
     skus,
 )
 
@@ -32,8 +33,11 @@ class AksCloud:
 
     failure_reasons = error_table.REASONS
 
+    default_region = regions.DEFAULT
+    region_of = staticmethod(regions.region_of)
     pool_name = staticmethod(agentpool.pool_name)
     pool_of = staticmethod(aks_names.pool_of)
+    resource_group_of = staticmethod(aks_names.resource_group_of)
     is_known_size = staticmethod(pricing.is_known_size)
     canonical_name = staticmethod(pricing.canonical_name)
     gpus_of = staticmethod(instance_types.gpus_of)

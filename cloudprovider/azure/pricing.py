@@ -1,8 +1,8 @@
 """List prices of VM sizes by region.
 
-Prices are retail prices of Linux VMs in USD an hour, as of `DATE`; `prices.csv` is written by `python -m tools.prices`.
-Discounts and reservations are not part of them. A spot machine without a price counts with the price on demand, which
-is the most that it costs.
+Prices are retail prices of Linux VMs in USD an hour, as of the date in `prices.csv`, which `python -m tools.prices`
+writes. Discounts and reservations are not part of them. A spot machine without a price counts with the price on demand,
+which is the most that it costs.
 
 Sources: https://learn.microsoft.com/en-us/rest/api/cost-management/retail-prices/azure-retail-prices,
 https://learn.microsoft.com/en-us/azure/virtual-machines/spot-vms#pricing (a spot machine costs at most its price on
@@ -18,6 +18,7 @@ from importlib.resources import files
 
 import msgspec
 
+from cloudprovider.cloud import PriceList
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 
 from .instance_types import lookup
@@ -89,12 +90,6 @@ def is_priced(name: str) -> bool:
     return row is not None and bool(row.prices)
 
 
-@cache
-def has_spot_prices(region: str) -> bool:
-    """Whether the table has a spot price in this region."""
-    return any(size.spot_price is not None for size in sizes(region))
-
-
 def size_of(name: str) -> Size | None:
     """The data of a size, without a price; None for an unknown one. The case of the name is ignored."""
     row = _by_name().get((name.casefold(), ON_DEMAND))
@@ -116,9 +111,14 @@ def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]
 
 
 @cache
-def list_prices(region: str) -> Mapping[str, float]:
-    """The prices on demand of a region, by the name of the size in lower case; empty for an unknown region."""
-    return {size.name.lower(): size.price for size in sizes(region) if size.price is not None}
+def list_prices(region: str) -> PriceList:
+    """The list prices of a region."""
+    found = sizes(region)
+    return PriceList(
+        on_demand={size.name.lower(): size.price for size in found if size.price is not None},
+        has_spot=any(size.spot_price is not None for size in found),
+        date=_table().date,
+    )
 
 
 def is_known_size(name: str) -> bool:
@@ -212,7 +212,3 @@ def _size(row: Row, price: float | None, spot_price: float | None = None, order_
         spot_price=spot_price,
         order_price=order_price,
     )
-
-
-# The date of the prices, in ISO form.
-DATE = _table().date

@@ -10,7 +10,6 @@ from controllers.model.conditions import launched, was_usable
 from controllers.model.crd_deletion import CRD_NAMES, Crds
 from controllers.model.devices import gpus_of, pools_of
 from controllers.model.ownership import managed
-from provisioner.api.aks_names import resource_group_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
@@ -41,8 +40,9 @@ NODE = "node"
 Versions = Mapping[str, str]
 
 PoolName = Callable[[NodeClaim], str]
-# The name of the instance whose machine a Node is; "" if it is none of the cloud.
+# As in `Cloud`.
 PoolOf = Callable[[Node], str]
+ResourceGroupOf = Callable[[Node], str]
 
 
 def claim_indexes(pool_name: PoolName) -> Mapping[str, Callable[[NodeClaim], tuple[str, ...]]]:
@@ -66,7 +66,9 @@ def _states(claim: NodeClaim) -> tuple[str, ...]:
     return (*reached, *(f"{DELETING}{one}" for one in reached)) if claim.deleting else reached
 
 
-def node_indexes(pool_of: PoolOf) -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
+def node_indexes(
+    pool_of: PoolOf, resource_group_of: ResourceGroupOf
+) -> Mapping[str, Callable[[Node], tuple[str, ...]]]:
     """The indexes that a cache of Nodes must have to be viewed here."""
     return {
         POOL: lambda node: (pool,) if (pool := pool_of(node)) else (),

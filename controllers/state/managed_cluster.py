@@ -8,24 +8,8 @@ without a machine in Azure prove nothing.
 Source: docs/references/agent-pools.md#names-and-ids.
 """
 
-from collections.abc import Collection
-from enum import StrEnum
-
 from controllers.model.failures import CloudFailure
 from provisioner.api import reasons
-
-
-class Identity(StrEnum):
-    SAME = "same"
-    OTHER = "other"
-    UNKNOWN = "unknown"
-
-
-def identify(of_nodes: Collection[str], of_cluster: str) -> Identity:
-    """Compare the resource groups of all Nodes with the managed cluster's, "" if that is not known yet."""
-    if of_cluster in of_nodes:
-        return Identity.SAME
-    return Identity.OTHER if of_cluster and of_nodes else Identity.UNKNOWN
 
 
 def failure(of_cluster: str) -> CloudFailure:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from datetime import datetime
 
 from cloudprovider.errors import CloudError
-from cloudprovider.interface import Gpus, Instance
+from cloudprovider.interface import Gpus, Identity, Instance, identify
 from cloudprovider.inventory import Inventory
 from controllers.model import adoption
 from controllers.model.crd_deletion import CRD_NAMES, NODECLAIM_CRD, Crds, deleted_with
@@ -42,8 +42,8 @@ def observe(
     """
     # The pools of another cluster say nothing about the machines of this one.
     group = inventory.node_resource_group
-    identity = managed_cluster.identify(indexes.resource_groups(), group)
-    other = identity is managed_cluster.Identity.OTHER
+    identity = identify(indexes.resource_groups(), group)
+    other = identity is Identity.OTHER
     instance, nodes = None if other else with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
     claims, adoption_refused = _claims(key, indexes, instance, nodes)
     slices, slices_error = indexes.slices_of(key)
@@ -79,7 +79,7 @@ def observe(
         nodes_read_age=age(memory.nodes_read_at, now),
         nodes_read=memory.nodes_read,
         cluster=inventory.cluster,
-        cluster_confirmed=identity is managed_cluster.Identity.SAME,
+        cluster_confirmed=identity is Identity.SAME,
         cluster_age=inventory.cluster_age(),
         deleted_with_crd=_deleted_with(claim, indexes.crds, read),
         crd_known=claim is None or not claim.deleting or read is not None,

@@ -74,7 +74,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         kube, NODECLAIMS, rng=rng, indexes=claim_indexes(cloud.pool_name), metrics=metrics.reflector("nodeclaims")
     )
     nodes: Reflector[Node] = Reflector(
-        kube, NODES, rng=rng, indexes=node_indexes(cloud.pool_of), metrics=metrics.reflector("nodes")
+        kube,
+        NODES,
+        rng=rng,
+        indexes=node_indexes(cloud.pool_of, cloud.resource_group_of),
+        metrics=metrics.reflector("nodes"),
     )
     optional_kinds = (NODECLASSES,) if node_pools else ()
     crds = NamedReflectors(

@@ -6,20 +6,15 @@ and never to the API server.
 
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from functools import partial
 from random import SystemRandom  # noqa: TID251 - the only source of randomness in the program
 
-from cloudprovider.azure.client import AzureConfig, build_arm
-from cloudprovider.azure.cloud import AksCloud
-from cloudprovider.azure.provider import AzureProvider
-from cloudprovider.azure.subscription import SubscriptionClient
 from cloudprovider.interface import CloudProvider
 from cloudprovider.metering import InstrumentedProvider
 from cloudprovider.rate_limits import BUCKETS, RateLimitedProvider
 from provisioner.api.field_error import FieldError
 from provisioner.metrics.definitions import LABELS, own
-from provisioner.runtime.clock import Clock, SystemClock
+from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.compute import ThreadCompute
 from provisioner.runtime.connection import build_api_client
 from provisioner.runtime.kube import Kube
@@ -27,7 +22,8 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.settings import Settings, SettingsError
 from provisioner.version import own_version
 
-from .config import Clients, azure_config
+from .azure import CLOUD, build_provider
+from .config import Clients
 
 LEASE_TIMEOUT_SECONDS = 4.0
 
@@ -43,7 +39,7 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
         kube = await _open_kube(settings, stack, metrics)
         lease_kube = await _open_kube(settings, stack, metrics, timeout_seconds=LEASE_TIMEOUT_SECONDS)
         try:
-            provider = build_provider(azure_config(settings), clock, metrics)
+            provider = decorate(build_provider(settings, clock), metrics)
         except OSError as error:  # ssl.SSLError is one
             why, remedy = f"it cannot be used: {error.strerror or error}", "Set it to a file of PEM certificates."
             invalid = FieldError("SSL_CERT_FILE", "FieldValueInvalid", why, settings.ssl_cert_file, remedy)
@@ -53,7 +49,7 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
             kube=kube,
             lease_kube=lease_kube,
             provider=provider,
-            cloud=AksCloud(),
+            cloud=CLOUD,
             clock=clock,
             rng=SystemRandom(),
             metrics=metrics,
@@ -66,33 +62,6 @@ async def open_kube(settings: Settings) -> AsyncIterator[Kube]:
     """A client of the API server alone. Raises ConfigException without a usable kubeconfig."""
     async with AsyncExitStack() as stack:
         yield await _open_kube(settings, stack, Metrics())
-
-
-@dataclass(frozen=True, slots=True)
-class Azure:
-    """The controller's provider, and an inspector of the subscription with the same credential."""
-
-    provider: CloudProvider
-    inspector: SubscriptionClient
-
-
-@asynccontextmanager
-async def open_arm(settings: Settings) -> AsyncIterator[Azure]:
-    """Clients of ARM alone. Raises OSError for unusable certificates, ValueError for an invalid identity."""
-    config = azure_config(settings)
-    arm = build_arm(config, version=own_version())
-    provider = AzureProvider(arm.client, config, clock=SystemClock(), owned=(arm.credential, arm.session))
-    try:
-        yield Azure(provider, SubscriptionClient(arm.client, arm.credential, config))
-    finally:
-        await provider.close()
-
-
-def build_provider(config: AzureConfig, clock: Clock, metrics: Metrics) -> CloudProvider:
-    """The AKS provider on the Azure SDK, with metrics and client-side rate limits."""
-    arm = build_arm(config, version=own_version())
-    provider = AzureProvider(arm.client, config, clock=clock, owned=(arm.credential, arm.session))
-    return decorate(provider, metrics)
 
 
 def decorate(provider: CloudProvider, metrics: Metrics) -> CloudProvider:

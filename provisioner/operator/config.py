@@ -13,7 +13,6 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 
 import yaml
 
-from cloudprovider.azure.client import API_VERSION, AzureConfig
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
@@ -34,8 +33,6 @@ LEASE_NAMESPACE = "kube-system"
 DEFAULT_KUBECONFIG = "~/.kube/config"
 # The kubelet and Prometheus connect from outside the pod.
 ALL_INTERFACES = "0.0.0.0"  # noqa: S104
-# An ARM endpoint on loopback is the simulator, which requires a bearer token and does not check it.
-SIMULATOR_TOKEN = "simulator"  # noqa: S105
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -116,30 +113,6 @@ def policy_from(settings: Settings) -> Policy:
     """What the rules read of the settings."""
     rules = {name: getattr(settings, name) for name in RuleSettings.__struct_fields__}
     return Policy(node_repair=settings.node_repair, **rules)
-
-
-def azure_config(settings: Settings) -> AzureConfig:
-    """The cluster in ARM, the endpoint and the identity."""
-    return AzureConfig(
-        subscription_id=settings.subscription_id,
-        resource_group=settings.resource_group,
-        cluster_name=settings.cluster_name,
-        location=settings.location,
-        arm_endpoint=settings.arm_endpoint,
-        arm_scope=settings.arm_scope,
-        api_version=settings.arm_api_version or API_VERSION,
-        authority_host=settings.authority_host,
-        tenant_id=settings.tenant_id,
-        client_id=settings.client_id,
-        federated_token_file=settings.federated_token_file,
-        managed=settings.deployment_mode == "managed",
-        azure_cli=settings.azure_cli,
-        https_proxy=settings.https_proxy,
-        no_proxy=settings.no_proxy,
-        ca_file=settings.ssl_cert_file,
-        static_token=SIMULATOR_TOKEN if settings.plain_arm else "",
-        tags=settings.agent_pool_tags,
-    )
 
 
 def _own_namespace(service_account: Path) -> str:

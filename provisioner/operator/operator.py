@@ -10,6 +10,7 @@ from functools import partial
 
 import structlog
 
+from cloudprovider.interface import Identity, identify
 from cloudprovider.inventory import Inventory
 from controllers.model import confirmation, recent_removals, recent_repairs
 from controllers.nodeclaim.lifecycle import dra
@@ -140,9 +141,7 @@ class Operator:
     def _wrong_cluster(self) -> str | None:
         """Why this API server is not that of the managed cluster; None if it is, or if that is not known."""
         group = self._inventory.node_resource_group
-        other = (
-            managed_cluster.identify(self._caches.indexes.resource_groups(), group) is managed_cluster.Identity.OTHER
-        )
+        other = identify(self._caches.indexes.resource_groups(), group) is Identity.OTHER
         return managed_cluster.message(group) if other else None
 
     def _restore_removals(self, annotations: Mapping[str, str]) -> None:

@@ -10,8 +10,8 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
-from cloudprovider.azure.instance_types import gpus_of
 from provisioner.api import labels
+from provisioner.operator.azure import CLOUD
 from provisioner.simulator.snapshot import allocatable, conditions
 
 from .client import Client, RequestFailed, connected
@@ -128,7 +128,7 @@ async def not_ready(client: Client, names: Sequence[str]) -> list[str]:
             continue
         if claim["metadata"].get("annotations", {}).get(labels.GPU_READINESS) == "report":
             continue
-        expected = gpus_of(node["metadata"]["labels"].get(labels.INSTANCE_TYPE, ""))
+        expected = CLOUD.gpus_of(node["metadata"]["labels"].get(labels.INSTANCE_TYPE, ""))
         count = allocatable(node, expected.resource)
         if expected.count and count < expected.count:
             missing.append(f"{name}: {count} of {expected.count} GPUs are allocatable")

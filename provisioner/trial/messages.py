@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from cloudprovider.azure import pricing
+from provisioner.operator.azure import CLOUD
 from provisioner.simulator.azure.settings import AzureSettings
 
 from .pods import PodStory
@@ -70,11 +70,12 @@ def pod_commands(kubeconfig: Path, paths: Sequence[Path]) -> str:
 def pods_result(story: PodStory, *, calls: int, lists: int) -> str:
     """The summary of a successful run with pods. `calls`: to ARM for single agent pools."""
     sizes, total = ", ".join(size for size, _ in story.prices), sum(price for _, price in story.prices)
+    date = CLOUD.list_prices(story.region).date
     machines = "1 machine was" if len(story.prices) == 1 else f"{len(story.prices)} machines were"
     return "\n".join(
         (
             f"{machines} created for the pending pod ({sizes}, {total:.3f} USD an hour at the list prices of"
-            f" {story.region}, {pricing.DATE}), and removed empty, in the order instance, Node, NodeClaim.",
+            f" {story.region}, {date}), and removed empty, in the order instance, Node, NodeClaim.",
             f"The other pod stayed Pending: {story.intruder}",
             "Remaining: 0 agent pools, 0 Nodes, 0 NodeClaims (listed from ARM and the API server).",
             f"ARM requests: {calls / max(1, len(story.prices)):g} per claim, and {lists} shared LISTs.",

@@ -4,13 +4,13 @@ One pod tolerates the taint of the NodePool and must run on a machine that was c
 and must stay Pending, with an Event that names the taint. The checks read the API server and ARM over HTTP.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cloudprovider.azure import pricing
 from provisioner.api import labels
 from provisioner.api.reasons import FAILED_SCHEDULING
+from provisioner.operator.azure import CLOUD
 
 from .client import Client, connected
 from .end_to_end import busy, not_ready, remaining, until, wrong_order
@@ -37,11 +37,6 @@ class PodStory:
         return not self.missing
 
 
-def list_prices(region: str) -> dict[str, float]:
-    """The price of each size in USD an hour, as `schedule` uses it."""
-    return {size.name: size.price for size in pricing.sizes(region) if size.price is not None}
-
-
 async def run_pods(
     session: Session, recorder: EventRecorder, objects: Sequence[Json], *, timeout_seconds: float
 ) -> PodStory:
@@ -59,7 +54,7 @@ async def run_pods(
             if missing := await until(check, timeout_seconds):
                 return PodStory(region=region, missing=tuple(missing))
         claims = await client.claims()
-        prices = _prices(claims, list_prices(region))
+        prices = _prices(claims, CLOUD.list_prices(region).on_demand)
         recorder.user("deletes the pods that run")
         for pod in play.tolerant:
             await client.delete(pod, "Pod")
@@ -118,6 +113,6 @@ class _Play:
         ]
 
 
-def _prices(claims: dict[str, Json], prices: dict[str, float]) -> tuple[tuple[str, float], ...]:
+def _prices(claims: dict[str, Json], prices: Mapping[str, float]) -> tuple[tuple[str, float], ...]:
     sizes = [claim["metadata"]["labels"][labels.INSTANCE_TYPE] for claim in claims.values()]
-    return tuple((size, prices.get(size, 0.0)) for size in sizes)
+    return tuple((size, prices.get(size.lower(), 0.0)) for size in sizes)

@@ -123,7 +123,7 @@ class EventRecorder:
 class RowTracker:
     """Keeps the rows of one world, and the times to Ready of all claims.
 
-    `prices`: of each size in USD an hour, for runs that show them.
+    `prices`: in USD an hour, by the name of the size in lower case, for runs that show them.
     `show` gets the rows, with the seconds since the start, on changes and on every tick.
     """
 

@@ -12,13 +12,13 @@ from typing import Any
 
 import msgspec
 
-from cloudprovider.azure.instance_types import gpus_of
 from controllers.planner.plan import phase_of
 from provisioner.api import labels
 from provisioner.api.conditions import READY
 from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.api.reasons import AWAITING
 from provisioner.api.text import printable
+from provisioner.operator.azure import CLOUD
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.snapshot import allocatable, labels_of, pool_mark
 
@@ -73,7 +73,7 @@ def rows(
     for claim in claims:
         uid = claim["metadata"]["uid"]
         row = _row(claim, node_of.get(uid), pool_of.get(uid), known.get(uid), events=events, now=now)
-        found[uid] = replace(row, price=prices.get(row.size))
+        found[uid] = replace(row, price=prices.get(row.size.lower()))
     names = {row.name for row in found.values()}
     deleted = [row for uid, row in known.items() if uid not in found and row.name not in names]
     terminated = [_terminated(row, events, now) for row in deleted]
@@ -91,7 +91,7 @@ def _row(
     now: Moment,
 ) -> Row:
     size = _size(claim, node, pool)
-    expected = gpus_of(size)
+    expected = CLOUD.gpus_of(size)
     gpus = allocatable(node, expected.resource)
     read = msgspec.convert(claim, NodeClaim)
     phase = phase_of(read)

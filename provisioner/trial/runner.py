@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from provisioner.operator.azure import CLOUD
 from provisioner.runtime.clock import SystemClock
 from provisioner.simulator.invariants import InvariantError
 
@@ -15,7 +16,7 @@ from . import messages
 from .end_to_end import run_once
 from .manifests import read_objects
 from .output.renderer import LogLine, Renderer, Result, Started
-from .pods import list_prices, run_pods
+from .pods import run_pods
 from .recorder import CONTROLLER, EventRecorder, RowTracker
 from .session import Session, SessionSettings, open_session
 
@@ -53,7 +54,7 @@ async def run(settings: SessionSettings, plan: Plan, renderer: Renderer) -> int:
 async def _run(running: Session, plan: Plan, renderer: Renderer) -> Result:
     time = asyncio.get_running_loop().time
     region = running.world.settings.azure.location
-    prices = list_prices(region) if plan.pods else {}
+    prices = CLOUD.list_prices(region).on_demand if plan.pods else {}
     tracker = RowTracker(running.world, time, SystemClock(), renderer.rows, prices=prices)
 
     def emit(line: LogLine) -> None:

@@ -15,6 +15,7 @@ from controllers.model.steps import Event
 from provisioner.api import labels
 from provisioner.cli.commands import doctor
 from provisioner.cli.commands.console import Console
+from provisioner.operator.azure import CLOUD
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.events import EventRecorder
 from tests.world.harness import node_claim
@@ -89,7 +90,7 @@ async def a_plugin_is_kept_away(made: Pod, hand: Hand) -> None:
     await made.until(lambda: why in made.describe(), "the claim names the taint")
     out, err = io.StringIO(), io.StringIO()
     wanted = Namespace(name="kept", output="table")
-    code = await doctor.run(made.kube, IMPATIENT, SystemClock(), wanted, Console(out, err))
+    code = await doctor.run(made.kube, IMPATIENT, SystemClock(), wanted, Console(out, err), cloud=CLOUD)
     assert (code, err.getvalue()) == (doctor.CLOSED, "")
     added = '    tolerations:\n    - key: "sku"\n      operator: Equal\n      value: "gpu"\n      effect: NoSchedule\n'
     assert f"  cause: PluginKeptAway: {why}\n" in out.getvalue()

@@ -19,8 +19,9 @@ import pytest
 from aiohttp import web
 from structlog.testing import capture_logs
 
-from cloudprovider.azure.client import AzureConfig
+from cloudprovider.azure.client import AzureConfig, build_arm
 from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.azure.provider import AzureProvider
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.facts import Facts
 from controllers.model.policy import Policy
@@ -150,7 +151,9 @@ class Pod:
                 arm_endpoint=self.arm_url,
                 static_token="simulator",
             )
-            provider = clients.build_provider(config, clock, metrics)
+            arm = build_arm(config, version="test")
+            made = AzureProvider(arm.client, config, clock=clock, owned=(arm.credential, arm.session))
+            provider = clients.decorate(made, metrics)
             life.push_async_callback(provider.close)
             self.lives += 1
             self.app = Operator(

@@ -16,15 +16,16 @@ import aiohttp
 import msgspec
 from aiohttp import web
 
+from cloudprovider.azure.checks import AzureChecks
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
+from cloudprovider.checks import Subject
 from controllers.model.policy import Policy
 from provisioner.cli.command import Act
 from provisioner.cli.commands import adopt, gc, release, uninstall
 from provisioner.cli.commands.check import print_results
-from provisioner.cli.commands.check_azure import azure
 from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.console import Console
@@ -36,6 +37,7 @@ from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.commands.values import print_values
 from provisioner.cli.parser import parse
 from provisioner.operator import clients
+from provisioner.operator.azure import Azure
 from provisioner.operator.config import Clients, Config
 from provisioner.runtime.compute import inline
 from provisioner.runtime.kube import Kube
@@ -49,6 +51,7 @@ from provisioner.simulator.kube.reviews import KINDS, Caller
 from .azure_role import QUOTA_ACTIONS, READER_ACTIONS
 from .harness import EPOCH, Sim
 from .program import kube_client
+from .vms import Vms
 
 WHO = "admin"
 ACTS: dict[str, Act] = {"gc": gc.run, "adopt": adopt.run, "release": release.run, "uninstall": uninstall.run}
@@ -76,8 +79,12 @@ async def command(
     answer: str | None = None,
     policy: Policy | None = None,
     node_pools: bool = True,
+    vms: Vms | None = None,
 ) -> Ended:
-    """Run a command to its end. `answer` is the input at a prompt; None: there is no terminal."""
+    """Run a command to its end. `answer` is the input at a prompt; None: there is no terminal.
+
+    `vms`: the cloud, in place of Azure.
+    """
     out, err, questions = io.StringIO(), io.StringIO(), list[str]()
 
     async def ask(question: str) -> str:
@@ -86,7 +93,7 @@ async def command(
 
     wanted = parse([name, *words]).arguments
     async with AsyncExitStack() as sessions:
-        tools = await _tools(sim, sessions, policy or Policy(), node_pools=node_pools)
+        tools = await _tools(sim, sessions, policy or Policy(), node_pools=node_pools, vms=vms)
         try:
             code = await ACTS[name](tools, wanted, Console(out, err, None if answer is None else ask))
         except Refused as refused:
@@ -95,27 +102,36 @@ async def command(
     return Ended(code, out.getvalue(), err.getvalue(), tuple(questions))
 
 
-async def doctor(sim: Sim, *words: str) -> Ended:
-    """`gpu-provisioner doctor` with these words."""
+async def doctor(sim: Sim, *words: str, vms: Vms | None = None) -> Ended:
+    """`gpu-provisioner doctor` with these words. `vms`: the cloud, in place of Azure."""
     out, err = io.StringIO(), io.StringIO()
     console, wanted = Console(out, err), parse(["doctor", *words]).arguments
     async with AsyncExitStack() as sessions:
-        clients = (await _tools(sim, sessions, Policy())).clients
+        clients = (await _tools(sim, sessions, Policy(), vms=vms)).clients
         try:
-            code = await run_doctor(clients.kube, Policy(), clients.clock, wanted, console)
+            code = await run_doctor(clients.kube, Policy(), clients.clock, wanted, console, cloud=clients.cloud)
         except Refused as refused:
             err.write(f"{refused.cause}\n{refused.remedy}\n")
             code = refused.code
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
 
-async def explain(sim: Sim, *words: str, without_azure: str = "", actions: frozenset[str] = QUOTA_ACTIONS) -> Ended:
-    """`gpu-provisioner explain` with these words. `without_azure`: why Azure is not read. `actions`: more rights."""
+async def explain(
+    sim: Sim,
+    *words: str,
+    without_azure: str = "",
+    actions: frozenset[str] = QUOTA_ACTIONS,
+    vms: Vms | None = None,
+) -> Ended:
+    """`gpu-provisioner explain` with these words.
+
+    `without_azure`: why Azure is not read. `actions`: more rights. `vms`: the cloud, in place of Azure.
+    """
     out, err = io.StringIO(), io.StringIO()
     console, wanted = Console(out, err), parse(["explain", *words]).arguments
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, actions))
-        tools = await _tools(sim, sessions, Policy())
+        tools = await _tools(sim, sessions, Policy(), vms=vms)
         try:
             about = target(wanted.name, wanted.namespace)
             answer = await run_explain(tools, about, without_azure=without_azure, location="")
@@ -142,14 +158,16 @@ async def check(
         sessions.enter_context(_allowed(sim, besides))
         tools = await _tools(sim, sessions, policy or Policy())
         config = dataclasses.replace(tools.config, elect=elect)
-        section, seen = await kubernetes(tools.clients.kube, config, tools.clients.clock)
+        section, seen = await kubernetes(tools.clients.kube, tools.clients.cloud, config, tools.clients.clock)
         provider, inspector = await _azure(sim, sessions)
-        azure_side = await azure(
-            clients.Azure(provider, inspector),
-            config.policy,
-            config=msgspec.structs.replace(_config(sim.world.settings.azure), location=location),
-            seen=seen,
-            sizes=wanted.size,
+        named = msgspec.structs.replace(_config(sim.world.settings.azure), location=location)
+        azure_side = await AzureChecks(provider, inspector, named).run(
+            Subject(
+                claims=seen.claims or (),
+                resource_groups=seen.resource_groups,
+                sizes=wanted.size,
+                max_pools=config.policy.max_agent_pools,
+            )
         )
         code = print_results([*section.items, *azure_side.items], wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
@@ -169,7 +187,8 @@ async def values(sim: Sim, *words: str, **env: Any) -> Ended:
     async with AsyncExitStack() as sessions:
         sessions.enter_context(_allowed(sim, READER_ACTIONS))
         named = dataclasses.replace(azure, subscription=settings.subscription_id, cluster=settings.cluster_name)
-        arm = clients.Azure(*await _azure(sim, sessions, named))
+        provider, inspector = await _azure(sim, sessions, named)
+        arm = Azure(AzureChecks(provider, inspector, _config(named)), inspector)
         code = await print_values(arm, settings, wanted, Console(out, err))
     return Ended(code, out.getvalue(), err.getvalue(), ())
 
@@ -206,19 +225,21 @@ def _config(settings: AzureSettings) -> AzureConfig:
     )
 
 
-async def _tools(sim: Sim, sessions: AsyncExitStack, policy: Policy, *, node_pools: bool = True) -> Tools:
+async def _tools(
+    sim: Sim, sessions: AsyncExitStack, policy: Policy, *, node_pools: bool = True, vms: Vms | None = None
+) -> Tools:
     settings = sim.world.settings.azure
     loop, metrics = asyncio.get_running_loop(), Metrics()
     clock = sim_loop.VirtualClock(loop, EPOCH)
     cluster = await sessions.enter_async_context(_session(sim))
     kube = Kube(kube_client(cluster, sim.world.settings.token))
-    provider = clients.decorate((await _azure(sim, sessions))[0], metrics)
+    provider = clients.decorate(vms or (await _azure(sim, sessions))[0], metrics)
     return Tools(
         clients=Clients(
             kube=kube,
             lease_kube=kube,
             provider=provider,
-            cloud=AksCloud(),
+            cloud=vms or AksCloud(),
             clock=clock,
             rng=Random(WHO),
             metrics=metrics,

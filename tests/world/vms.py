@@ -20,6 +20,7 @@ from cloudprovider.cloud import (
     InstanceType,
     Obstacle,
     OfNodeClass,
+    PriceList,
     Skus,
 )
 from cloudprovider.errors import NotFound, Rejected, Retryable
@@ -117,13 +118,13 @@ class Vms:
         return None
 
     async def cluster(self) -> Cluster:
-        return Cluster(running=True, location=REGION)
+        return Cluster(running=True, location=REGION, node_resource_group=REGION)
 
     async def usages(self) -> Mapping[str, Usage]:
         return {}
 
     async def skus(self) -> Mapping[str, ResourceSku]:
-        return {}
+        return {name: ResourceSku(name=name, family="", vcpus=size.cpus) for name, size in SIZES.items()}
 
     async def latest_image(self, name: str) -> str:
         return ""
@@ -135,8 +136,16 @@ class Vms:
         self.vms[name] = msgspec.structs.replace(self.vms[name], state=state)
 
     def _turn_off(self, name: str) -> None:
-        if self.vms.pop(name, None) is not None:
-            self._gone(name)
+        if self.vms.pop(name, None) is None:
+            return
+        if self._store.get("nodes", _host(name)) is not None:  # the node controller: its kubelet is silent
+            status = {"conditions": [self._condition("Unknown", "NodeStatusUnknown")]}
+            self._store.patch("nodes", _host(name), {"status": status}, subresource="status")
+        self._gone(name)
+
+    def _condition(self, status: str, reason: str) -> dict[str, str]:
+        moment = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {"type": "Ready", "status": status, "reason": reason, "lastTransitionTime": moment}
 
     def _boot(self, name: str) -> None:
         """The Node that the kubelet of this VM registers."""
@@ -144,7 +153,7 @@ class Vms:
             return
         self._change(name, InstanceState.RUNNING)
         vm = self.vms[name]
-        size, moment = SIZES[vm.size], self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
+        size = SIZES[vm.size]
         amounts = {"cpu": str(size.cpus), "memory": f"{size.memory_gib}Gi", "pods": "110", "ephemeral-storage": "100Gi"}
         amounts |= {GPU: str(size.gpus)} if size.gpus else {}
         self._store.create(
@@ -167,7 +176,7 @@ class Vms:
                 "status": {
                     "capacity": amounts,
                     "allocatable": amounts,
-                    "conditions": [{"type": "Ready", "status": "True", "reason": "Up", "lastTransitionTime": moment}],
+                    "conditions": [self._condition("True", "Up")],
                     "nodeInfo": {"kubeletVersion": "v1.33.0"},
                 },
             },
@@ -180,12 +189,20 @@ class Vms:
     gpu_model_label = MODEL
     failure_reasons = frozenset({"NameTaken", "NoSize"})
 
+    default_region = REGION
+
+    def region_of(self, zone: str) -> str:
+        return zone if zone == REGION else ""
+
     def pool_name(self, claim: NodeClaim) -> str:
         return f"vm-{claim.name}"
 
     def pool_of(self, node: Node) -> str:
         name = node.spec.provider_id.removeprefix("vms://")
         return name if node.name == _host(name) else ""
+
+    def resource_group_of(self, node: Node) -> str:
+        return REGION if node.spec.provider_id.startswith("vms://") else ""
 
     def is_known_size(self, name: str) -> bool:
         return name in SIZES
@@ -244,8 +261,8 @@ class Vms:
     def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
         return tuple(sorted(offerings, key=lambda one: SIZES[one.size].price))
 
-    def list_prices(self, location: str) -> Mapping[str, float]:
-        return {name: size.price for name, size in SIZES.items()}
+    def list_prices(self, location: str) -> PriceList:
+        return PriceList(on_demand={name: size.price for name, size in SIZES.items()}, date="2026-01-01")
 
     def excluded(self, skus: Mapping[str, ResourceSku], offering: Offering, location: str) -> str:
         return ""

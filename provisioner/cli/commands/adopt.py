@@ -9,7 +9,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import Instance, InstanceState
 from controllers.model.adoption import refusal, without
@@ -60,7 +59,7 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     claim = next((claim for claim in claims if claim.name == wanted.name), None)
     if claim is None:
         raise no_such_claim(wanted.name)
-    adoption = evaluate(claim, claims, pools)
+    adoption = evaluate(claim, tools.clients.cloud.pool_name(claim), claims, pools)
     await _annotate(tools, adoption)
     instance = adoption.instance
     if wanted.output != "table":
@@ -96,10 +95,11 @@ async def _all(
 ) -> int:
     found: list[Adoption] = []
     for claim in sorted(claims, key=lambda claim: claim.name):
+        key = tools.clients.cloud.pool_name(claim)
         try:
-            found.append(evaluate(claim, claims, pools))
+            found.append(evaluate(claim, key, claims, pools))
         except Refused as refused:
-            if _elsewhere(claim, claims, pools) is not None:
+            if _elsewhere(claim, key, claims, pools) is not None:
                 console.err.write(f"{refused.cause}\n    {refused.remedy}\n")
     for_people = wanted.output == "table"
     if not found:
@@ -140,13 +140,12 @@ def _adopted(adoption: Adoption, error: str = "") -> Adopted:
     )
 
 
-def evaluate(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
-    """The agent pool that this NodeClaim may adopt. Raises Refused."""
+def evaluate(claim: NodeClaim, key: str, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Adoption:
+    """The agent pool that this NodeClaim may adopt. `key`: the name of its own. Raises Refused."""
     _may_ask(claim)
-    key = pool_name(claim)
     instance = next((pool for pool in pools if pool.name == key), None)
     if instance is None:
-        raise _nothing_there(claim, claims, pools)
+        raise _nothing_there(claim, key, claims, pools)
     by_uid = {other.uid: other for other in claims}
     if refusal(claim, instance=instance, nodes=(), living=by_uid.get):
         claim = without(claim)  # an invalid annotation has no effect
@@ -202,26 +201,24 @@ def _dead_mark(claim: NodeClaim, instance: Instance) -> frozenset[str]:
             )
 
 
-def _nothing_there(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Refused:
-    former = _elsewhere(claim, claims, pools)
+def _nothing_there(claim: NodeClaim, key: str, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Refused:
+    former = _elsewhere(claim, key, claims, pools)
     if former is None:
         return Refused(
-            f"agent pool {pool_name(claim)} not found, nor another agent pool of nodeclaim/{claim.name}",
+            f"agent pool {key} not found, nor another agent pool of nodeclaim/{claim.name}",
             "There is nothing to adopt: the controller creates a new machine for the NodeClaim.",
         )
     return Refused(
         f"agent pool {former.name} of nodeclaim/{claim.name} is named after its old UID;"
-        f" with its new UID {claim.uid} the name is {pool_name(claim)}",
+        f" with its new UID {claim.uid} the name is {key}",
         "Agent pools cannot be renamed: move its Pods; garbage collection removes it (gpu-provisioner gc).",
     )
 
 
-def _elsewhere(claim: NodeClaim, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Instance | None:
+def _elsewhere(claim: NodeClaim, key: str, claims: Sequence[NodeClaim], pools: Sequence[Instance]) -> Instance | None:
     """An agent pool of a former NodeClaim of this name, with another name: such names are derived from UIDs."""
     living = {other.uid for other in claims}
-    return next(
-        (p for p in pools if p.claim_name == claim.name and p.name != pool_name(claim) and not p.marks & living), None
-    )
+    return next((p for p in pools if p.claim_name == claim.name and p.name != key and not p.marks & living), None)
 
 
 async def _annotate(tools: Tools, adoption: Adoption) -> None:

@@ -8,16 +8,16 @@ import argparse
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 
+from cloudprovider.checks import CheckResult, CheckResults, State, Subject, passed
 from provisioner.cli.output import encoded
-from provisioner.operator.clients import open_arm, open_kube
-from provisioner.operator.config import Config, azure_config, check_files, config_from
+from provisioner.operator.azure import CLOUD, open_azure
+from provisioner.operator.clients import open_kube
+from provisioner.operator.config import Config, check_files, config_from
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.kubernetes_sdk import ConfigException
 from provisioner.settings import Settings, SettingsError, assignment
 
-from .check_azure import azure
 from .check_kubernetes import Seen, kubernetes
-from .check_results import MARKS, STYLES, CheckResult, CheckResults, passed
 from .console import Console
 from .refusal import OK
 from .tables import counted
@@ -25,6 +25,8 @@ from .terminal import Terminal
 
 FAILED_CHECK = 3
 KUBECONFIG = "KUBECONFIG"
+MARKS: dict[State, str] = {"ok": "✓", "failed": "✗", "unknown": "-"}
+STYLES: dict[State, str] = {"ok": "green", "failed": "red", "unknown": "yellow"}
 
 
 async def run(
@@ -73,7 +75,7 @@ def _skipped(section: str) -> list[CheckResult]:
 async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults, Seen]:
     try:
         async with open_kube(settings) as kube:
-            return await kubernetes(kube, config, SystemClock())
+            return await kubernetes(kube, CLOUD, config, SystemClock())
     except ConfigException as error:
         found = CheckResults("kubernetes")
         found.failed("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
@@ -83,14 +85,19 @@ async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults,
 async def _azure(settings: Settings, config: Config, seen: Seen, sizes: Sequence[str]) -> list[CheckResult]:
     async with AsyncExitStack() as open_until_then:
         try:
-            arm = await open_until_then.enter_async_context(open_arm(settings))
+            arm = await open_until_then.enter_async_context(open_azure(settings))
         except (OSError, ValueError) as error:
             found, why = CheckResults("azure"), getattr(error, "strerror", None) or type(error).__name__
             remedy = "Check SSL_CERT_FILE and the settings of the identity."
             found.failed("credential", f"connection failed: {why}", remedy)
             return found.items
-        found = await azure(arm, config.policy, config=azure_config(settings), seen=seen, sizes=sizes)
-    return found.items
+        subject = Subject(
+            claims=seen.claims or (),
+            resource_groups=seen.resource_groups,
+            sizes=sizes,
+            max_pools=config.policy.max_agent_pools,
+        )
+        return (await arm.checks.run(subject)).items
 
 
 def print_results(found: Sequence[CheckResult], wanted: argparse.Namespace, console: Console) -> int:

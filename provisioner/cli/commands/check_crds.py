@@ -6,6 +6,7 @@ The CRDs of NodePools and node classes may be missing: then there are no NodePoo
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from cloudprovider.checks import CheckResults
 from provisioner.api.crd import nodeclaim_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.meta import ObjectMeta, Struct
@@ -15,7 +16,6 @@ from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import CRDS, Resource
 
-from .check_results import CheckResults
 from .refusal import by_api_server
 
 SHOWN_DIFFERENCES = 3

@@ -6,13 +6,13 @@ checks are skipped.
 
 from typing import NamedTuple
 
-from cloudprovider.azure.offerings import allowed_offerings
+from cloudprovider.checks import CheckResults
+from cloudprovider.cloud import Cloud
 from controllers.model.ownership import managed
 from controllers.model.reported import reported
 from controllers.nodepool.nodepool import is_ours
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.readiness_rules import watched_by
-from provisioner.api.aks_names import resource_group_of
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.operator.config import Config
@@ -34,7 +34,6 @@ from provisioner.runtime.watched_objects import discover
 
 from .check_crds import definitions
 from .check_lease import lease
-from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import counted, moment
 
@@ -52,7 +51,7 @@ class Seen(NamedTuple):
     resource_groups: frozenset[str] | None = None
 
 
-async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckResults, Seen]:
+async def kubernetes(kube: Kube, cloud: Cloud, config: Config, clock: Clock) -> tuple[CheckResults, Seen]:
     """The results, and what other sections compare."""
     found = CheckResults("kubernetes")
     if not await _answers(kube, found):
@@ -64,12 +63,13 @@ async def kubernetes(kube: Kube, config: Config, clock: Clock) -> tuple[CheckRes
     await lease(kube, config, clock, found)
     if config.node_pools:
         await _node_pools(kube, found)
-    return found, Seen(await _claims(kube, found), await _resource_groups(kube))
+    return found, Seen(await _claims(kube, cloud, found), await _resource_groups(kube, cloud))
 
 
-async def _resource_groups(kube: Kube) -> frozenset[str] | None:
+async def _resource_groups(kube: Kube, cloud: Cloud) -> frozenset[str] | None:
     try:
-        return frozenset(filter(None, map(resource_group_of, (await kube.list(NODES, digest=whole)).items)))
+        nodes = (await kube.list(NODES, digest=whole)).items
+        return frozenset(filter(None, map(cloud.resource_group_of, nodes)))
     except KubeError:
         return None  # reported with the permissions
 
@@ -163,7 +163,7 @@ async def _node_pools(kube: Kube, found: CheckResults) -> None:
         found.ok("NodePools", f"{counted(len(pools), 'NodePool')}, all Ready" if pools else "none of this controller")
 
 
-async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | None:
+async def _claims(kube: Kube, cloud: Cloud, found: CheckResults) -> tuple[NodeClaim, ...] | None:
     try:
         claims = tuple(claim for claim in (await kube.list(NODECLAIMS, digest=whole)).items if managed(claim))
     except KubeError as error:
@@ -175,7 +175,7 @@ async def _claims(kube: Kube, found: CheckResults) -> tuple[NodeClaim, ...] | No
         if launched is None or claim.deleting:
             continue
         failed += 1
-        tried = dict.fromkeys(str(offering) for offering in allowed_offerings(claim))
+        tried = dict.fromkeys(str(offering) for offering in cloud.allowed_offerings(claim, ""))
         failure = reported(claim).failure
         none_left = failure is not None and failure.exhausted
         cause = f"none of {', '.join(tried)} is available" if none_left else "not launched"

@@ -5,6 +5,7 @@ Of another namespace only Leases that somebody renews count: what an uninstalled
 
 from datetime import datetime
 
+from cloudprovider.checks import CheckResults
 from provisioner.operator.config import Config
 from provisioner.operator.holders import another_release
 from provisioner.runtime.clock import Clock
@@ -14,7 +15,6 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease
 from provisioner.runtime.resources import LEASES
 
-from .check_results import CheckResults
 from .refusal import by_api_server
 from .tables import moment
 

@@ -73,7 +73,9 @@ async def read_state(tools: Tools) -> State:
     """Read everything once. Raises Refused."""
     kube, rng, cloud = tools.clients.kube, tools.clients.rng, tools.clients.cloud
     claims: Reflector[NodeClaim] = Reflector(kube, NODECLAIMS, rng=rng, indexes=claim_indexes(cloud.pool_name))
-    nodes: Reflector[Node] = Reflector(kube, NODES, rng=rng, indexes=node_indexes(cloud.pool_of))
+    nodes: Reflector[Node] = Reflector(
+        kube, NODES, rng=rng, indexes=node_indexes(cloud.pool_of, cloud.resource_group_of)
+    )
     crds = NamedReflectors(kube, CRDS, CRD_NAMES, rng=rng)
     inventory = Inventory(tools.clients.provider, rng=rng, on_change=_ignore, on_resync=_ignore)
     try:

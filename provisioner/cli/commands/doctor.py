@@ -9,8 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
-from cloudprovider.azure.agentpool import pool_name
-from cloudprovider.azure.instance_types import gpus_of
+from cloudprovider.cloud import Cloud
 from controllers.actuator.kept import on_node, unbound
 from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Facts
@@ -53,16 +52,18 @@ SEPARATE_READS = 5
 SCHEDULED = "spec.nodeName!="
 
 
-async def connect(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
+async def connect(settings: Settings, cloud: Cloud, wanted: argparse.Namespace, console: Console) -> int:
     """Report on the cluster of the settings, which need nothing of Azure; returns the exit code. Raises Refused."""
     async with open_kube(settings) as kube:
-        return await run(kube, policy_from(settings), SystemClock(), wanted, console)
+        return await run(kube, policy_from(settings), SystemClock(), wanted, console, cloud=cloud)
 
 
-async def run(kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespace, console: Console) -> int:
+async def run(
+    kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespace, console: Console, *, cloud: Cloud
+) -> int:
     """Print the report; returns the exit code. Raises Refused."""
     try:
-        found = await _report(kube, policy, clock, wanted.name, console)
+        found = await _report(kube, policy, clock, wanted.name, console, cloud=cloud)
     except KubeError as error:
         raise by_api_server(error) from None
     if wanted.output == "table":
@@ -72,14 +73,14 @@ async def run(kube: Kube, policy: Policy, clock: Clock, wanted: argparse.Namespa
     return OK if all(one.ready for one in found.machines) else CLOSED
 
 
-async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: Console) -> Report:
+async def _report(kube: Kube, policy: Policy, clock: Clock, name: str, console: Console, *, cloud: Cloud) -> Report:
     claims = tuple(
         one for one in (await kube.list(NODECLAIMS, digest=whole)).items if managed(one) and not one.deleting
     )
     nodes = (await kube.list(NODES, digest=whole)).items
     classes = await _classes(kube, claims)
     slices = await _slices(kube, claims, classes)
-    known = (_facts(one, nodes, classes, policy, clock) for one in claims)
+    known = (_facts(one, nodes, classes, policy, clock, cloud=cloud) for one in claims)
     machines = [msgspec.structs.replace(one, slices=slices) for one in known]
     chosen = [_named(name, machines)] if name else [one for one in machines if one.node and not is_open(one)]
     pods = await _pods(kube, [node.name for one in chosen if (node := one.node) is not None])
@@ -114,16 +115,18 @@ def _facts(
     classes: Mapping[str, AgentPoolNodeClass],
     policy: Policy,
     clock: Clock,
+    *,
+    cloud: Cloud,
 ) -> Facts:
     own, reference = tuple(one for one in nodes if belongs(one, claim)), claim.spec.node_class_ref
     sizes = (meta.labels.get(labels.INSTANCE_TYPE, "") for meta in (*(one.metadata for one in own), claim.metadata))
     return Facts(
-        key=pool_name(claim),
+        key=cloud.pool_name(claim),
         now=clock.now(),
         policy=policy,
         claims=(claim,),
         nodes=own,
-        gpus=gpus_of(next(filter(None, sizes), "")),
+        gpus=cloud.gpus_of(next(filter(None, sizes), "")),
         node_class=classes.get(reference.name) if is_own(reference) else None,
     )
 

@@ -10,14 +10,14 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from random import SystemRandom  # noqa: TID251 - of a process that writes nothing
 from typing import Any, NamedTuple, TextIO
 
-from cloudprovider.azure.cloud import AksCloud
 from controllers.model.ownership import managed
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
-from provisioner.operator.clients import build_provider, open_kube
-from provisioner.operator.config import Clients, azure_config, config_from
+from provisioner.operator.azure import CLOUD, build_provider
+from provisioner.operator.clients import decorate, open_kube
+from provisioner.operator.config import Clients, config_from
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.compute import inline
 from provisioner.runtime.kept import whole
@@ -164,7 +164,7 @@ async def _open(settings: Settings, wanted: argparse.Namespace, typed: TextIO) -
             else await stack.enter_async_context(open_kube(settings))
         )
         try:
-            provider = build_provider(azure_config(settings), clock, metrics)
+            provider = decorate(build_provider(settings, clock), metrics)
         except (OSError, ValueError) as error:
             raise Refused(f"failed to connect to Azure: {error}", "Check SSL_CERT_FILE and the proxy.", USAGE) from None
         stack.push_async_callback(provider.close)
@@ -173,7 +173,7 @@ async def _open(settings: Settings, wanted: argparse.Namespace, typed: TextIO) -
                 kube=kube,
                 lease_kube=kube,
                 provider=provider,
-                cloud=AksCloud(),
+                cloud=CLOUD,
                 clock=clock,
                 rng=SystemRandom(),
                 metrics=metrics,

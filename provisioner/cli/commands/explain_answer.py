@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from cloudprovider.azure import pricing
+from cloudprovider.cloud import Cloud
 from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
@@ -51,9 +51,10 @@ def usd(price: float | None) -> str:
     return "price unknown" if price is None else f"{price:.3f} USD/h"
 
 
-def prices_of(region: str) -> str:
+def prices_of(region: str, cloud: Cloud) -> str:
     """Where prices come from."""
-    return f"list prices of {region}, {pricing.DATE}" if region in pricing.regions() else f"no list prices of {region}"
+    prices = cloud.list_prices(region)
+    return f"list prices of {region}, {prices.date}" if prices.on_demand else f"no list prices of {region}"
 
 
 def _lines(found: Answer) -> Iterator[str]:

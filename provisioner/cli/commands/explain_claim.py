@@ -9,7 +9,6 @@ from datetime import timedelta
 
 import msgspec
 
-from cloudprovider.azure import pricing
 from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine
 from controllers.model.conditions import launched
@@ -174,13 +173,12 @@ def _price(world: World, f: Facts, claim: NodeClaim) -> float | str:
 
 def _offerings(world: World, f: Facts, known: str) -> Iterator[Entry]:
     """What the claim may request, in order, and what failed. `known`: a text whose causes are not repeated."""
-    sizes = {one.name: one for one in pricing.sizes(world.region)}
+    prices = {(kind.name, one.capacity_type): one.price for kind in world.types.types for one in kind.offerings}
     for one in f.offers:
         requested = f.instance is not None and f.instance.offering == one.offering
         when = f"again in {format_duration(one.available_in)} at the latest" if one.available_in > 0 else ""
         state = "requested" if requested else when or ("tried" if one.tried else "not requested yet")
         why = f"{one.reason}: {one.message}" if one.reason and one.message not in known else ""
         known += why
-        size = sizes.get(one.offering.size)
-        price = size.price_as(one.offering.capacity_type) if size is not None else None
+        price = prices.get((one.offering.size, one.offering.capacity_type))
         yield Entry(name=str(one.offering), answer=state, price=price, why=why)

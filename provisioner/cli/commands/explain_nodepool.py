@@ -67,7 +67,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
                 f"{reason} {one.used} of {'any number' if one.allowed is None else one.allowed} used"
                 for reason, one in budgets.items()
             ),
-            "prices": prices_of(world.region),
+            "prices": prices_of(world.region, world.types.cloud),
         },
         parts={"disruptionNow": tuple(map(_command, own)), "machines": tuple(rows.values())},
         unknown=(*world.unread, *filter(None, [failed]), MEMORY),

@@ -30,7 +30,6 @@ from provisioner.runtime.reflector import Reflector
 from .clients import Tools
 from .confirmation import LeaseState, current
 from .refusal import Refused
-from .schedule_input import DEFAULT_REGION
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,9 +67,10 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
     now, loop_now = clients.clock.now(), asyncio.get_running_loop().time()
     controllers.cluster_state.restore_removals(lease.removals, now, loop_now)
     if inventory.cluster is None:
+        default = clients.cloud.default_region
         region, provisioning.sku_watch.done = location or _region(caches), True
-        inventory.record_cluster(Cluster(running=True, location=region or DEFAULT_REGION), loop_now)
-        unread += [] if region else [f"the region, which no Node names: prices are those of {DEFAULT_REGION}"]
+        inventory.record_cluster(Cluster(running=True, location=region or default), loop_now)
+        unread += [] if region else [f"the region, which no Node names: prices are those of {default}"]
     for key in (*caches.indexes.keys(),):  # what conditions report of offerings is restored, as by a new leader
         controllers.reconciler.observe(key, Memory())
     types = provisioning.instance_types()

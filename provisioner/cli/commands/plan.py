@@ -10,7 +10,6 @@ from typing import TextIO
 
 import msgspec
 
-from cloudprovider.azure.client import API_VERSION
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.text import printable
@@ -18,7 +17,7 @@ from provisioner.cli.output import encoded
 
 from .console import Console
 from .manifests import Document, documents
-from .planning import ExpectedNode, Plan, plan, read_node_class
+from .planning import ExpectedNode, Plan, plan, read_node_class, request_of
 from .refusal import FAILED, OK, USAGE, Refused
 from .tables import counted
 
@@ -73,7 +72,7 @@ def _lines(one: Plan) -> Iterator[str]:
         for number, offering in enumerate(one.offerings, start=1):
             yield _line("offerings" if number == 1 else "", f"{number}. {offering}")
     if one.agent_pool is not None:
-        yield _line("PUT", f".../agentPools/{one.pool_name}?api-version={API_VERSION}   If-None-Match: *")
+        yield _line("PUT", request_of(one))
         body = msgspec.json.format(msgspec.json.encode(one.agent_pool), indent=2).decode()
         yield from (f"{'':{GAP}}  {line}" for line in body.splitlines())
     if one.node is not None:

@@ -11,11 +11,11 @@ from typing import Any
 import msgspec
 
 from cloudprovider.azure import agentpool, class_properties, offerings
+from cloudprovider.azure.client import API_VERSION
 from cloudprovider.azure.instance_types import gpus_of, is_gpu_size, lookup
 from cloudprovider.interface import SPOT, Offering
 from controllers.model.gpu_devices import expected_devices
 from controllers.model.ownership import managed
-from controllers.nodeclaim.lifecycle.initialization import NOT_ON_NODES
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.meta import ZERO_TIME, Taint
@@ -74,6 +74,11 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     offerings: tuple[Offering, ...] = ()
     agent_pool: Mapping[str, Any] | None = None
     node: ExpectedNode | None = None
+
+
+def request_of(one: Plan) -> str:
+    """The address and the condition of the request that creates the agent pool."""
+    return f".../agentPools/{one.pool_name}?api-version={API_VERSION}   If-None-Match: *"
 
 
 def read_node_class(body: Any) -> AgentPoolNodeClass | None:
@@ -258,7 +263,7 @@ def _size_notes(claim: NodeClaim, size: str) -> Iterator[str]:
             " request nvidia.com/gpu there"
         )
     for resource, written in claim.spec.resources.requests.items():
-        if sku is None or resource in NOT_ON_NODES or resource != sku.resource:
+        if sku is None or resource != sku.resource:
             continue
         try:
             wanted = parse_quantity(written)

@@ -11,14 +11,12 @@ docs/references/rules.md#field-ownership.
 import argparse
 from typing import Any
 
-from cloudprovider.azure.agentpool import pool_name
 from cloudprovider.errors import CloudError, NotFound
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
 from controllers.model.ownership import belongs, held_by, holds_finalizer, managed
 from controllers.model.steps import Event, ReleaseFinalizer
 from provisioner.api import labels, reasons
-from provisioner.api.aks_names import pool_of
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.cli.arguments import RELEASE_FLAG
@@ -100,7 +98,7 @@ def _must_be_stuck(tools: Tools, claim: NodeClaim) -> None:
 
 async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
     """Why the agent pool cannot exist, according to ARM. Raises Refused if it exists or may exist."""
-    key = pool_name(claim)
+    key = tools.clients.cloud.pool_name(claim)
     try:
         instance = await tools.clients.provider.get(key)
     except NotFound:
@@ -120,16 +118,14 @@ async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
 
 async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
     """The Nodes of the NodeClaim that have the finalizer."""
+    cloud = tools.clients.cloud
+    key = cloud.pool_name(claim)
     try:
-        found = await tools.clients.kube.list(
-            NODES, digest=whole, label_selector=f"{labels.AKS_AGENTPOOL}={pool_name(claim)}"
-        )
+        found = await tools.clients.kube.list(NODES, digest=whole)
     except KubeError as error:
         raise by_api_server(error) from None
     return [
-        node
-        for node in found.items
-        if pool_of(node) == pool_name(claim) and belongs(node, claim) and holds_finalizer(node)
+        node for node in found.items if cloud.pool_of(node) == key and belongs(node, claim) and holds_finalizer(node)
     ]
 
 

@@ -13,7 +13,6 @@ import msgspec
 from cloudprovider.interface import Instance
 from controllers.model.conditions import clock_text
 from controllers.model.ownership import Verdict, belongs, held_by, holds_finalizer, managed, marked, verdict
-from provisioner.api.aks_names import pool_of
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, VOLUMES_DETACHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
@@ -93,7 +92,8 @@ def remains(
     by_key: dict[str, list[NodeClaim]] = {}
     for claim in claims:
         by_key.setdefault(state.indexes.key_of(claim), []).append(claim)
-    nodes = [node for node in state.nodes if _is_ours(node, others)]
+    pool_of = state.indexes.pool_of
+    nodes = [node for node in state.nodes if pool_of(node) and _is_ours(node, others)]
     pools = [pool for pool in state.inventory.items() if not pool.foreign]
     of_claims = [_claim(claim, deleted) for claim in sorted(claims, key=lambda claim: claim.name)]
     of_demand = items_of(
@@ -110,7 +110,7 @@ def remains(
         items=(
             *of_demand,
             *of_claims,
-            *(_node(node, by_key, inferred) for node in sorted(nodes, key=lambda node: node.name)),
+            *(_node(node, pool_of(node), by_key, inferred) for node in sorted(nodes, key=lambda node: node.name)),
             *(_pool(pool, by_key, inferred, tools) for pool in sorted(pools, key=lambda pool: pool.name)),
         ),
     )
@@ -137,9 +137,9 @@ def _lease_waits_for(lease: Lease, controller: Controller) -> str:
 
 
 def _is_ours(node: Node, others: frozenset[str]) -> bool:
-    """Whether this Node was created for a NodeClaim of ours; `others` are the UIDs of other NodeClaims."""
+    """Whether this machine was created for a NodeClaim of ours; `others` are the UIDs of other NodeClaims."""
     owners = {owner.uid for owner in node.metadata.owner_references}
-    return bool(pool_of(node)) and marked(node) and not owners & others
+    return marked(node) and not owners & others
 
 
 def _claim(claim: NodeClaim, deleted: Collection[str] | None) -> Item:
@@ -176,8 +176,7 @@ def _termination(claim: NodeClaim) -> str:
     return "the controller"
 
 
-def _node(node: Node, by_key: Mapping[str, Sequence[NodeClaim]], inferred: Mapping[str, Inferred]) -> Item:
-    key = pool_of(node)
+def _node(node: Node, key: str, by_key: Mapping[str, Sequence[NodeClaim]], inferred: Mapping[str, Inferred]) -> Item:
     claim = next((claim for claim in by_key.get(key, ()) if belongs(node, claim)), None)
     action, waits_for, blocked = _how(claim, inferred.get(key), default="the controller of AKS")
     return Item(

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
-from cloudprovider.azure import pricing
-from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.cloud import Cloud, PriceList
 from cloudprovider.interface import SPOT
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
@@ -28,16 +27,16 @@ from .tables import counted, table
 from .usable_pools import unusable
 
 
-def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:
     """Place the pods and print the result; returns the exit code. Raises Refused."""
     if wanted.disrupt:
-        return schedule_disrupt.run(wanted, typed, console)
+        return schedule_disrupt.run(wanted, cloud, typed, console)
     decided = answer(
         wanted,
         typed,
         console,
-        AksCloud(),
-        scenario=partial(_scenario, wanted, console),
+        cloud,
+        scenario=partial(_scenario, wanted, cloud, console),
         decide=_decide,
         report=_report,
     )
@@ -51,12 +50,12 @@ def _decide(scenario: Scenario, types: InstanceTypes) -> DecisionOutput:
     return output(decision, found.errors, int((time.perf_counter() - start) * 1_000_000))
 
 
-def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> Scenario:
+def _scenario(wanted: argparse.Namespace, cloud: Cloud, console: Console, found: Objects) -> Scenario:
     """The objects of the manifests, without instance types; the console shows which NodePools are not used."""
     if not found.pods:
         kinds = f" ({', '.join(sorted(found.ignored))} read)" if found.ignored else ""
         raise Refused(f"{', '.join(wanted.filename)}: no Pod found{kinds}", "Name manifests of kind Pod.", USAGE)
-    left_out = {pool.name: why for pool, why in unusable(found.pools, found.classes)}
+    left_out = {pool.name: why for pool, why in unusable(found.pools, found.classes, cloud)}
     console.err.writelines(f"warning: NodePool {name} is not used: {why}\n" for name, why in left_out.items())
     return Scenario(
         node_pools=tuple(with_capacity_type(pool) for pool in found.pools if pool.name not in left_out),
@@ -68,7 +67,7 @@ def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> S
     )
 
 
-def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
+def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator[str]:
     claims = decided.new_node_claims
     rows = [
         (
@@ -85,12 +84,12 @@ def _report(decided: DecisionOutput, region: str) -> Iterator[str]:
         yield from table(("NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"), rows)
         known = sum(claim.price or 0.0 for claim in claims)
         yield ""
-        if region in pricing.regions():
-            source = f"list prices of {region}, {pricing.DATE}"
+        if prices.on_demand:
+            source = f"list prices of {region}, {prices.date}"
             yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
         else:
             yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
-        if known and any(SPOT in _capacity_types(claim) for claim in claims) and not pricing.has_spot_prices(region):
+        if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.has_spot:
             yield "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
     for node, pods in sorted(decided.existing.items()):
         yield f"{node} has room for {_listed(pods)}"

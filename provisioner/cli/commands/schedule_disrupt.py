@@ -13,8 +13,7 @@ from typing import TextIO
 
 import msgspec
 
-from cloudprovider.azure import pricing
-from cloudprovider.azure.cloud import AksCloud
+from cloudprovider.cloud import Cloud, PriceList
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from provisioner.runtime.clock import SystemClock
@@ -27,13 +26,13 @@ from .tables import counted, table
 from .usable_pools import foreign
 
 
-def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
+def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:
     """Decide one pass and print it; returns the exit code. Raises Refused."""
     answer(
         wanted,
         typed,
         console,
-        AksCloud(),
+        cloud,
         scenario=partial(_scenario, wanted, console),
         decide=_decide,
         report=_report,
@@ -64,7 +63,7 @@ def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> S
     )
 
 
-def _report(decided: PassOutput, region: str) -> Iterator[str]:
+def _report(decided: PassOutput, region: str, prices: PriceList) -> Iterator[str]:
     rows = [
         (one.reason, one.decision, ",".join(one.nodes), ",".join(map(_new, one.replacements)), f"{one.saving:.3f}")
         for one in decided.commands
@@ -73,9 +72,9 @@ def _report(decided: PassOutput, region: str) -> Iterator[str]:
         yield from table(("REASON", "DECISION", "NODES", "REPLACEMENTS", "USD/H"), rows)
         yield ""
         count = counted(sum(len(one.nodes) for one in decided.commands), "machine")
-        if region in pricing.regions():
+        if prices.on_demand:
             saved = sum(one.saving for one in decided.commands)
-            source = f"list prices of {region}, {pricing.DATE}"
+            source = f"list prices of {region}, {prices.date}"
             yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
         else:
             yield f"{count} would be disrupted now ({region} has no list prices)"

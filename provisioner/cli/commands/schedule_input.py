@@ -7,8 +7,7 @@ from typing import Any, TextIO, TypeVar
 
 import msgspec
 
-from cloudprovider.azure import pricing
-from cloudprovider.cloud import Cloud
+from cloudprovider.cloud import Cloud, PriceList
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from provisioner.api import labels
 from provisioner.api.namespace import Namespace
@@ -27,8 +26,7 @@ from .manifests import converted, documents
 from .refusal import USAGE, Refused
 from .schedule_codec import NodeInput, Scenario, types_of
 
-DEFAULT_REGION = "eastus"
-NAME, OTHER_CLOUDS = re.compile("[a-z][a-z0-9]*"), re.compile("(usgov|usdod|china)[a-z0-9]+")
+NAME = re.compile("[a-z][a-z0-9]*")
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
 D = TypeVar("D")
 
@@ -117,19 +115,15 @@ def _check_region(region: str | None) -> None:
         raise Refused(f"--region {region!r} is not the name of a region", remedy, USAGE)
 
 
-def _region_of(scenario: Scenario) -> str:
-    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one.
-
-    A zone may be one of a data center of its own: of regions without prices those of Azure's other clouds count.
-    """
+def _region_of(scenario: Scenario, cloud: Cloud) -> str:
+    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one."""
     zones = [pod.spec.node_selector.get(labels.ZONE, "") for pod in scenario.pods or ()]
     zones += [one.node.metadata.labels.get(labels.ZONE, "") for one in scenario.nodes or () if one.node is not None]
     for pool in scenario.node_pools or ():
         required = (one for one in pool.spec.template.spec.requirements if one.key == labels.ZONE)
         zones += [zone for one in required for zone in one.values]
-    named = {zone.rpartition("-")[0] for zone in zones}
-    found = {name for name in named if name in pricing.regions() or OTHER_CLOUDS.fullmatch(name)}
-    return found.pop() if len(found) == 1 else DEFAULT_REGION
+    found = {*filter(None, map(cloud.region_of, zones))}
+    return found.pop() if len(found) == 1 else cloud.default_region
 
 
 def _add(found: Objects, one: KubeObject) -> None:
@@ -160,11 +154,11 @@ def answer(
     *,
     scenario: Callable[[Objects], Scenario],
     decide: Callable[[Scenario, InstanceTypes], D],
-    report: Callable[[D, str], Iterable[str]],
+    report: Callable[[D, str, PriceList], Iterable[str]],
 ) -> D | None:
     """Decide about the manifests and print it, or about each line with `--json-lines`, of which nothing is returned.
 
-    `report`: the lines for people, with the region of the prices. Raises Refused.
+    `report`: the lines for people, with the prices and their region. Raises Refused.
     """
     if wanted.json_lines:
         _answer_lines(cloud, decide, typed, console)
@@ -173,8 +167,9 @@ def answer(
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
     _check_region(wanted.region)
     found = scenario(_read(wanted.filename, typed))
-    region = wanted.region or _region_of(found)
-    if region not in pricing.regions():
+    region = wanted.region or _region_of(found, cloud)
+    prices = cloud.list_prices(region)
+    if not prices.on_demand:
         console.err.write(
             f"warning: no list prices of {region} are known: sizes are compared by their prices in other regions, and"
             " all are taken to be offered there\n"
@@ -184,7 +179,7 @@ def answer(
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"
-    console.print(*(report(decided, region) if for_people else [encoded(decided, wanted.output)]))
+    console.print(*(report(decided, region, prices) if for_people else [encoded(decided, wanted.output)]))
     return decided
 
 

@@ -5,7 +5,7 @@ Without a node class in the manifests, the classes are assumed to exist.
 
 from collections.abc import Iterator, Mapping, Sequence
 
-from cloudprovider.azure.pricing import is_known_size
+from cloudprovider.cloud import Cloud
 from controllers.nodeclass.validation import errors as class_errors
 from controllers.nodepool.nodepool import is_ours
 from controllers.nodepool.validation import TEMPLATE, errors
@@ -14,10 +14,12 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 
 
-def unusable(pools: Sequence[NodePool], classes: Mapping[str, AgentPoolNodeClass]) -> Iterator[tuple[NodePool, str]]:
+def unusable(
+    pools: Sequence[NodePool], classes: Mapping[str, AgentPoolNodeClass], cloud: Cloud
+) -> Iterator[tuple[NodePool, str]]:
     """The NodePools that are not used, each with the cause. `classes`: the AgentPoolNodeClasses read, by name."""
     for pool in pools:
-        if why := _why(pool, classes):
+        if why := _why(pool, classes, cloud):
             yield pool, why
 
 
@@ -28,7 +30,7 @@ def foreign(pools: Sequence[NodePool]) -> Iterator[tuple[NodePool, str]]:
             yield pool, why
 
 
-def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass]) -> str:
+def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass], cloud: Cloud) -> str:
     if why := _why_foreign(pool):
         return why
     reference = pool.spec.template.spec.node_class_ref
@@ -39,7 +41,7 @@ def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass]) -> str:
     if refused is not None:
         return f"AgentPoolNodeClass {reference.name}: {refused}"
     # An invalid limit is an error of the input; the template only makes this NodePool unusable.
-    wrong = next((error for error in errors(pool, is_known_size) if error.field.startswith(TEMPLATE)), None)
+    wrong = next((error for error in errors(pool, cloud.is_known_size) if error.field.startswith(TEMPLATE)), None)
     if wrong is not None:
         return str(wrong)
     if pool.spec.replicas is not None:

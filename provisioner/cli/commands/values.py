@@ -13,7 +13,7 @@ import yaml
 
 from cloudprovider.errors import CloudError
 from provisioner.cli.output import encoded
-from provisioner.operator.clients import Azure, open_arm
+from provisioner.operator.azure import Azure, open_azure
 from provisioner.settings import Settings
 
 from .chart_values import Subject, gaps, next_steps, values_of
@@ -27,7 +27,7 @@ LOG_IN = "Run az login, with --tenant if you have several tenants."
 async def run(settings: Settings, wanted: argparse.Namespace, console: Console) -> int:
     """Read the cluster and print its values; returns the exit code. Raises Refused."""
     try:
-        async with open_arm(as_caller(settings)) as arm:
+        async with open_azure(as_caller(settings)) as arm:
             return await print_values(arm, settings, wanted, console)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or str(error) or type(error).__name__

@@ -45,8 +45,9 @@ def _add_schedule(parser: Parser) -> None:
 
 def _schedule(call: Invocation) -> int:
     from provisioner.cli.commands import schedule
+    from provisioner.operator.azure import CLOUD
 
-    return schedule.run(call.arguments, call.typed, call.console)
+    return schedule.run(call.arguments, CLOUD, call.typed, call.console)
 
 
 TRY = Command(

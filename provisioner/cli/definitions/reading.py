@@ -33,8 +33,9 @@ def _add_doctor(parser: Parser) -> None:
 def _doctor(call: Invocation) -> int:
     settings = call.settings()
     from provisioner.cli.commands import doctor
+    from provisioner.operator.azure import CLOUD
 
-    return call.wait(doctor.connect(settings, call.arguments, call.console))
+    return call.wait(doctor.connect(settings, CLOUD, call.arguments, call.console))
 
 
 def _add_explain(parser: Parser) -> None:

@@ -152,7 +152,7 @@ class MachineGauges:
         cluster = self._inventory.cluster
         if cluster is None or capacity != ON_DEMAND:
             return None
-        return self._cloud.list_prices(cluster.location).get(size.lower())
+        return self._cloud.list_prices(cluster.location).on_demand.get(size.lower())
 
     def _node_pool(self, pool: Instance) -> str:
         """The NodePool of the NodeClaim that has this agent pool; empty without one."""

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
+from cloudprovider.checks import CheckResult
 from provisioner.cli.commands.check import print_results
-from provisioner.cli.commands.check_results import CheckResult
 from provisioner.cli.commands.console import Console
 
 LONG = "the identity has no role assignment on the managed cluster that permits these four actions"

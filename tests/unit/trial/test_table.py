@@ -181,8 +181,8 @@ def test_prices_stand_beside_sizes_with_their_sum_below() -> None:
 
 def test_a_row_has_the_price_of_its_size_until_it_is_terminated() -> None:
     """The price of the size that the claim requests, then of its machine."""
-    first = update((), claim(), prices={SIZE: 3.673})
-    gone = rows(first, (), (), (), events={}, now=moment(5), prices={SIZE: 3.673})
+    first = update((), claim(), prices={SIZE.lower(): 3.673})
+    gone = rows(first, (), (), (), events={}, now=moment(5), prices={SIZE.lower(): 3.673})
     assert [row.price for row in (*first, *gone)] == [3.673, None]
 
 

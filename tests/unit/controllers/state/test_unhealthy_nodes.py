@@ -17,7 +17,7 @@ from controllers.node.health.repairable import deleted_by_repair
 from controllers.state.indexes import Indexes, claim_indexes, node_indexes
 from controllers.state.unhealthy_nodes import Rules, UnhealthyNodes
 from provisioner.api import labels
-from provisioner.api.aks_names import pool_of
+from provisioner.api.aks_names import pool_of, resource_group_of
 from provisioner.api.node import Node, NodeSpec
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.repair_policy import NOT_REGISTERED, RepairPolicy
@@ -41,7 +41,7 @@ def machine(name: str, minute: float, *, usable: bool, owner: str = "w") -> tupl
 
 def counts_of(machines: list[tuple[NodeClaim, Node]]) -> UnhealthyNodes:
     """The counts over a cluster with these machines."""
-    claims, nodes = Store(claim_indexes(lambda made: made.name)), Store(node_indexes(pool_of))
+    claims, nodes = Store(claim_indexes(lambda made: made.name)), Store(node_indexes(pool_of, resource_group_of))
     claims.replace([one for one, _ in machines])
     nodes.replace([one for _, one in machines])
     caches = cast("dict[str, Any]", {"claims": claims, "nodes": nodes, "crds": Store[Any]({})})

@@ -1,23 +1,22 @@
-"""Results of `check`, one per line.
+"""Results of `check`, one per line, and what a cloud checks.
 
 A failed check has a remedy; an unknown result has a cause. Results contain no secrets: errors have the text that is
 logged.
 """
 
-from collections.abc import Iterable
-from typing import Literal
+from collections.abc import Iterable, Sequence
+from typing import Literal, Protocol
 
 import msgspec
 
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.text import printable
 
 State = Literal["ok", "failed", "unknown"]
-MARKS: dict[State, str] = {"ok": "✓", "failed": "✗", "unknown": "-"}
-STYLES: dict[State, str] = {"ok": "green", "failed": "red", "unknown": "yellow"}
 
 
 class CheckResult(msgspec.Struct, frozen=True, kw_only=True):
-    """`section`: configuration, kubernetes or azure; `check`: the subject of the check."""
+    """`section`: configuration, kubernetes, or the name of the cloud; `check`: the subject of the check."""
 
     section: str
     check: str
@@ -50,3 +49,23 @@ class CheckResults:
 def passed(findings: Iterable[CheckResult]) -> bool:
     """Whether no check failed."""
     return not any(finding.state == "failed" for finding in findings)
+
+
+class Subject(msgspec.Struct, frozen=True, kw_only=True):
+    """What the checks of a cloud are about.
+
+    `claims`: the NodeClaims. `resource_groups`: those of the Nodes' machines as ARM ids; None if they could not be
+    read. `sizes`: each is checked for one more machine. `max_pools`: a limit of the settings, None if there is none.
+    """
+
+    claims: Sequence[NodeClaim] = ()
+    resource_groups: frozenset[str] | None = None
+    sizes: Sequence[str] = ()
+    max_pools: int | None = None
+
+
+class CloudChecks(Protocol):
+    """What the controller needs of a cloud. The checks only read."""
+
+    async def run(self, subject: Subject) -> CheckResults:
+        """The results of this section; errors of the cloud are results."""

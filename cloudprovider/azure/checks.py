@@ -1,4 +1,4 @@
-"""`check`, section Azure: credential, managed cluster, agent pools, permissions, VM sizes and quota.
+"""The section Azure of `check`: credential, managed cluster, agent pools, permissions, VM sizes and quota.
 
 The section only reads. Without a token or a cluster the other checks are skipped. Data that the identity must not read
 is reported as unknown, not as a failure: the controller itself does not need to read quota or roles.
@@ -11,21 +11,16 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
-from cloudprovider.azure.client import AzureConfig
-from cloudprovider.azure.offerings import allowed_offerings
-from cloudprovider.azure.quota import LOW_PRIORITY, TOTAL, quota_name
+from cloudprovider.checks import CheckResults, Subject
 from cloudprovider.errors import CloudError
-from cloudprovider.interface import SPOT, Cluster, Offering, ResourceSku, Usage
-from controllers.model.policy import Policy
-from controllers.state import managed_cluster
-from controllers.state.managed_cluster import Identity
+from cloudprovider.interface import SPOT, CloudProvider, Cluster, Identity, Offering, ResourceSku, Usage, identify
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.operator.clients import Azure
 
-from .check_kubernetes import Seen
-from .check_results import CheckResults
-from .tables import counted
+from .client import AzureConfig
+from .offerings import allowed_offerings
+from .quota import LOW_PRIORITY, TOTAL, quota_name
+from .subscription import SubscriptionClient
 
 ACTIONS = tuple(
     f"Microsoft.ContainerService/managedClusters/{action}"
@@ -54,41 +49,42 @@ class Demand(NamedTuple):
     machines: int
 
 
-async def azure(
-    arm: Azure,
-    policy: Policy,
-    *,
-    config: AzureConfig,
-    seen: Seen,
-    sizes: Sequence[str],
-) -> CheckResults:
-    """Check `sizes`, the VM sizes of the NodeClaims, and that the Nodes are machines of this managed cluster."""
-    found, location = CheckResults("azure"), config.location
-    cluster = f"{config.cluster_name} in {config.resource_group}"
-    role = ROLE.format(identity=config.client_id or "<its client ID>", scope=config.cluster_path)
-    if not await _credential(arm, found):
+class AzureChecks:
+    """The checks of one managed cluster, with the credential of these clients."""
+
+    def __init__(self, provider: CloudProvider, inspector: SubscriptionClient, config: AzureConfig) -> None:
+        self._provider = provider
+        self._inspector = inspector
+        self._config = config
+
+    async def run(self, subject: Subject) -> CheckResults:
+        """Check the sizes of the subject and of its NodeClaims, and that the Nodes are machines of this cluster."""
+        found, inspector, config = CheckResults("azure"), self._inspector, self._config
+        role = ROLE.format(identity=config.client_id or "<its client ID>", scope=config.cluster_path)
+        if not await _credential(inspector, found):
+            return found
+        await _api_version(inspector, config.api_version, found)
+        name = f"{config.cluster_name} in {config.resource_group}"
+        cluster = await _cluster(self._provider, found, name, config.location, role)
+        if cluster is None:
+            return found
+        _identity(cluster, subject.resource_groups, found)
+        await _pools(self._provider, subject.max_pools, cluster, role, found)
+        await _permissions(inspector, role, found)
+        where = (cluster.location or config.location).replace(" ", "").lower()
+        demands = tuple(_wanted(subject.claims, subject.sizes, where))
+        if not demands:
+            found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
+        elif not where:
+            found.unknown("sizes", "the location of the cluster is unknown", "Set LOCATION.")
+        else:
+            await _capacity(inspector, where, demands, found)
         return found
-    await _api_version(arm, config.api_version, found)
-    state = await _cluster(arm, found, cluster, location, role)
-    if state is None:
-        return found
-    _identity(state, seen.resource_groups, found)
-    await _pools(arm, policy, state, role, found)
-    await _permissions(arm, role, found)
-    where = (state.location or location).replace(" ", "").lower()
-    demands = tuple(wanted(seen.claims or (), sizes, where))
-    if not demands:
-        found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
-    elif not where:
-        found.unknown("sizes", "the location of the cluster is unknown", "Set LOCATION.")
-    else:
-        await _capacity(arm, where, demands, found)
-    return found
 
 
-async def _credential(arm: Azure, found: CheckResults) -> bool:
+async def _credential(inspector: SubscriptionClient, found: CheckResults) -> bool:
     try:
-        identity = await arm.inspector.identity()
+        identity = await inspector.identity()
     except CloudError as error:
         found.failed("credential", str(error), "Follow the message; gpu-provisioner config prints the settings.")
         found.unknown("other checks", "skipped: there is no token")
@@ -99,9 +95,9 @@ async def _credential(arm: Azure, found: CheckResults) -> bool:
     return True
 
 
-async def _api_version(arm: Azure, wanted: str, found: CheckResults) -> None:
+async def _api_version(inspector: SubscriptionClient, wanted: str, found: CheckResults) -> None:
     try:
-        offered = await arm.inspector.api_versions()
+        offered = await inspector.api_versions()
     except CloudError as error:
         found.unknown("api version", f"{wanted} is used; failed to read those that the cloud offers: {error}", READER)
         return
@@ -113,9 +109,9 @@ async def _api_version(arm: Azure, wanted: str, found: CheckResults) -> None:
         found.failed("api version", f"{wanted} is not offered in this cloud; the newest are {newest}", remedy)
 
 
-async def _cluster(arm: Azure, found: CheckResults, name: str, location: str, role: str) -> Cluster | None:
+async def _cluster(provider: CloudProvider, found: CheckResults, name: str, location: str, role: str) -> Cluster | None:
     try:
-        cluster = await arm.provider.cluster()
+        cluster = await provider.cluster()
     except CloudError as error:
         found.failed("cluster", f"{name}: {error}", role if error.status == 403 else NAMES)
         found.unknown("other checks", "skipped: the cluster could not be read")
@@ -139,7 +135,7 @@ def _identity(cluster: Cluster, of_nodes: frozenset[str] | None, found: CheckRes
     group = cluster.node_resource_group
     if of_nodes is None:
         return  # reported with the permissions
-    match managed_cluster.identify(of_nodes, group):
+    match identify(of_nodes, group):
         case Identity.SAME:
             found.ok("same cluster", f"Nodes of the API server are machines in {group.rpartition('/')[2]}")
         case Identity.OTHER:
@@ -154,13 +150,12 @@ def _identity(cluster: Cluster, of_nodes: frozenset[str] | None, found: CheckRes
             found.unknown("same cluster", "no Node is a machine in Azure: removals without a request wait for one")
 
 
-async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found: CheckResults) -> None:
+async def _pools(provider: CloudProvider, most: int | None, cluster: Cluster, role: str, found: CheckResults) -> None:
     try:
-        used = len(await arm.provider.list())
+        used = len(await provider.list())
     except CloudError as error:
         found.failed("agent pools", str(error), role if error.status == 403 else SEE_MESSAGE)
         return
-    most = policy.max_agent_pools
     limit = cluster.max_pools if most is None else min(most, cluster.max_pools)
     text = f"{used} of the cluster's {cluster.max_pools}"
     if used < limit:
@@ -171,9 +166,9 @@ async def _pools(arm: Azure, policy: Policy, cluster: Cluster, role: str, found:
         )
 
 
-async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
+async def _permissions(inspector: SubscriptionClient, role: str, found: CheckResults) -> None:
     try:
-        permissions = await arm.inspector.permissions()
+        permissions = await inspector.permissions()
     except CloudError as error:
         found.unknown("permissions", f"failed to read them: {error}", READER)
         return
@@ -184,7 +179,7 @@ async def _permissions(arm: Azure, role: str, found: CheckResults) -> None:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
 
 
-def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str], location: str = "") -> Iterator[Demand]:
+def _wanted(claims: Sequence[NodeClaim], sizes: Sequence[str], location: str) -> Iterator[Demand]:
     """The offerings of the NodeClaims in the order of preference, and one more machine of each of `sizes`.
 
     A NodeClaim that is not launched counts as one machine of its preferred offering.
@@ -200,27 +195,29 @@ def wanted(claims: Sequence[NodeClaim], sizes: Sequence[str], location: str = ""
     yield from (Demand(offering, count) for offering, count in machines.items())
 
 
-async def _capacity(arm: Azure, location: str, demands: Sequence[Demand], found: CheckResults) -> None:
+async def _capacity(
+    inspector: SubscriptionClient, location: str, demands: Sequence[Demand], found: CheckResults
+) -> None:
     names = dict.fromkeys(demand.offering.size for demand in demands)
     try:
-        skus = await arm.inspector.skus(location, names)
+        skus = await inspector.skus(location, names)
     except CloudError as error:
         found.unknown("sizes", f"failed to read the VM sizes: {error}", SIZE_READER)
-        await _quota_readable(arm, location, found)
+        await _quota_readable(inspector, location, found)
         return
     for size in names:
         _restrictions(size, skus.get(size.casefold()), location, demands, found)
     try:
-        usages = await arm.inspector.usages(location)
+        usages = await inspector.usages(location)
     except CloudError as error:
         found.unknown("quota", f"failed to read the usage: {error}", QUOTA_READER)
         return
     _quotas(demands, skus, usages, location, found)
 
 
-async def _quota_readable(arm: Azure, location: str, found: CheckResults) -> None:
+async def _quota_readable(inspector: SubscriptionClient, location: str, found: CheckResults) -> None:
     try:
-        await arm.inspector.usages(location)
+        await inspector.usages(location)
     except CloudError as error:
         found.unknown("quota", f"failed to read the usage: {error}", QUOTA_READER)
     else:
@@ -282,7 +279,9 @@ def _quota(name: str, need: int, usage: Usage | None, location: str, found: Chec
     if usage is None:
         found.unknown(check, f"the usage of {location} does not contain it")
         return
-    text = f"{usage.used} of {usage.limit} vCPUs used in {location}, {counted(need, 'more vCPU')} required"
+    text = (
+        f"{usage.used} of {usage.limit} vCPUs used in {location}, {need} more vCPU{'' if need == 1 else 's'} required"
+    )
     if usage.used + need > usage.limit:
         missing = usage.used + need - usage.limit
         remedy = f"Raise it by {missing} or use another VM size: az vm list-usage -l {location} -o table"
