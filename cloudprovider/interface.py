@@ -220,7 +220,15 @@ class Identity(StrEnum):
 
 
 def identify(of_nodes: Collection[str], of_cluster: str) -> Identity:
-    """Compare the resource groups of all Nodes with the managed cluster's, "" if that is not known yet."""
+    """Whether the API server is that of the managed cluster, by the resource groups of its Nodes' machines.
+
+    The settings name the managed cluster, and values are copied between clusters. AKS creates all machines of a cluster
+    in its node resource group, and the providerID of a Node names the resource group of its machine. One Node in that
+    group proves that both are the same; Nodes of other resource groups and none in that one prove that they are not.
+    Nodes without a machine of the cloud prove nothing. `of_cluster`: "" if it is not known yet.
+
+    Source: docs/references/agent-pools.md#names-and-ids.
+    """
     if of_cluster in of_nodes:
         return Identity.SAME
     return Identity.OTHER if of_cluster and of_nodes else Identity.UNKNOWN

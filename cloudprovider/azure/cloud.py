@@ -11,7 +11,6 @@ from . import (
     agentpool,
     catalogue,
     class_properties,
-    cluster_facts,
     error_table,
     gpu_products,
     instance_types,
@@ -43,7 +42,7 @@ class AksCloud:
     gpus_of = staticmethod(instance_types.gpus_of)
     device_templates = staticmethod(gpu_products.device_templates)
     instance_types = staticmethod(catalogue.instance_types)
-    cluster_facts = staticmethod(cluster_facts.cluster_facts)
+    cluster_facts = staticmethod(machine_labels.cluster_facts)
     contradicts = staticmethod(class_properties.contradicts)
     allowed_offerings = staticmethod(offerings.allowed_offerings)
     by_price = staticmethod(pricing.by_price)

@@ -18,7 +18,7 @@ from controllers.model.conditions import was_usable
 from controllers.nodepool.budgets import allowed
 from controllers.provisioning.pods import CachedPod
 from provisioner.api.causes import Reason
-from provisioner.api.conditions import INSTANCE_TERMINATING, READY
+from provisioner.api.conditions import INITIALIZED, INSTANCE_TERMINATING, READY
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -81,3 +81,16 @@ def consolidate_after(pool: NodePool) -> float | None:
     if seconds is None or pool.spec.replicas is not None or pool.metadata.deleting:
         return None
     return max(0.0, seconds)
+
+
+def consolidatable_in(claim: NodeClaim, pool: NodePool, quiet_since: datetime, now: datetime) -> float | None:
+    """Seconds until the machine is consolidatable, 0 if it is; None: not without a change of its objects.
+
+    It is quiet since the last pod was bound to its Node or ended there, and not before it was initialized.
+    Source: https://karpenter.sh/docs/concepts/disruption/#consolidation, docs/references/karpenter.md#emptiness.
+    """
+    after, initialized = consolidate_after(pool), claim.condition(INITIALIZED, "True")
+    if after is None or initialized is None:
+        return None
+    since = max(quiet_since, initialized.last_transition_time)
+    return max(0.0, after - (now - since).total_seconds())

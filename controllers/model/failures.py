@@ -9,7 +9,7 @@ from typing import Literal
 
 import msgspec
 
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
 
 Verb = Literal["evict", "delete", "read"]
@@ -76,3 +76,17 @@ class RequestFailure(msgspec.Struct, frozen=True, kw_only=True):
     def retry_in(self, now: float) -> float:
         """Seconds until the next attempt is allowed."""
         return max(0.0, self.at + self.seconds - now)
+
+
+def wrong_cluster(of_cluster: str) -> CloudFailure:
+    """Why nothing is done while the Nodes are in other resource groups than the managed cluster's machines."""
+    return CloudFailure(kind="retryable", reason=reasons.WRONG_CLUSTER, message=wrong_cluster_message(of_cluster))
+
+
+def wrong_cluster_message(of_cluster: str) -> str:
+    """At most 256 bytes: the name of a resource group has at most 90 characters."""
+    group = of_cluster.rpartition("/")[2]
+    return (
+        f"no Node is in {group}, the node resource group of the managed cluster of the settings. Correct"
+        " ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME"
+    )

@@ -1,6 +1,8 @@
-"""The counter of a NodePool: its machines and their resources, of NodeClaims with and without a Node.
+"""The counter of a NodePool: its machines and their resources, of NodeClaims with and without a Node; and its limits.
 
 Amounts are rounded up to thousandths, so that sums of any number of machines are exact.
+
+Source: docs/references/karpenter.md#nodepool.
 """
 
 from collections import Counter
@@ -9,6 +11,7 @@ from decimal import ROUND_CEILING, Decimal
 
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
 
 ALWAYS = ("cpu", "ephemeral-storage", "memory", "nodes", "pods")
@@ -76,3 +79,22 @@ def written(resource: str, amount: Decimal) -> str:
     if resource in ("memory", "ephemeral-storage") and amount and amount % KIBI == 0:
         return f"{int(amount) // KIBI}Ki"
     return str(int(amount)) if amount == int(amount) else f"{int(amount * 1000)}m"
+
+
+def exceeded_limit(pool: NodePool, claim: NodeClaim, usage: Usage) -> str:
+    """The first limit that another machine in the place of this one exceeds, with both amounts; "" if none is.
+
+    The machine counts out first: a limit that is just used up is free again then, one that was lowered is not.
+    `usage`: of all machines of the NodePool. The other one counts by the estimate that this one was created with. A
+    limit that cannot be read is a condition of the NodePool.
+    """
+    after = usage.with_another(claim)
+    for resource, limit in sorted(pool.spec.limits.items()):
+        needed = after.get(resource, Decimal(0))
+        try:
+            exceeded = needed > parse_quantity(limit)
+        except ValueError:
+            continue
+        if exceeded:
+            return f"limit {resource}: {limit}, needed {written(resource, needed)}"
+    return ""

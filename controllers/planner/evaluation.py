@@ -1,13 +1,15 @@
 """What is judged of a key before its step is chosen: candidate for garbage collection, unhealthy Node, missing GPUs.
 
 Pure functions of Facts, which carry the first sights that the passes before have remembered. The reconciler remembers
-the result; `with_judgements` lays it into the Facts for `plan`.
+the result; `with_judgements` lays it into the Facts for `plan`. `in_flight` judges how soon the key needs a LIST.
 """
 
 import msgspec
 
 from controllers.garbagecollection import candidates
+from controllers.model.conditions import launched
 from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts, FirstSights, Offer
+from controllers.model.ownership import belongs
 from controllers.model.steps import Step
 from controllers.node.health import diagnosis_reads, observation, repair
 from controllers.nodeclaim.lifecycle import gpu_sights
@@ -77,3 +79,18 @@ def with_judgements(
         offers=offers,
         scarce=scarce,
     )
+
+
+def in_flight(f: Facts) -> bool:
+    """Whether the key needs the short interval between LISTs of agent pools because of its claim or Node.
+
+    It does while the next answer can change the plan. A claim that waits for capacity or for a user costs no reads
+    (docs/references/rules.md#arm-request-budget). The inventory itself knows of pools in transition.
+    """
+    claim = f.claim
+    if f.candidate is not None:
+        return True
+    if claim is None:
+        return False
+    unwell = any(belongs(node, claim) and (node.deleting or not node.ready) for node in f.nodes)
+    return claim.deleting or unwell or (launched(claim) and not claim.status.node_name)

@@ -14,8 +14,7 @@ from controllers.model.conditions import ConditionUpdate, was_usable
 from controllers.model.facts import Facts
 from controllers.model.reported import reported
 from controllers.model.steps import Event, PatchStatus
-from controllers.node.health import condition as health
-from controllers.node.health.repair_conditions import taken_back, with_blocked_repair
+from controllers.node.health.repair_conditions import node_healthy, taken_back, with_blocked_repair
 from controllers.node.termination.conditions import drained, instance_terminating, volumes_detached
 from controllers.nodeclaim.lifecycle import dra, initialization, launch, launch_failure, offerings, registration
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable, gpu_state
@@ -46,7 +45,7 @@ def launch_conditions(f: Facts, claim: NodeClaim) -> ConditionUpdates:
         conditions.LAUNCHED: launch.condition(f, claim),
         conditions.REGISTERED: with_blocked_repair(f, registration.condition(f, claim)),
         conditions.INITIALIZED: with_blocked_repair(f, taken_back(f, initialization.condition(f, claim))),
-        conditions.NODE_HEALTHY: health.condition(f, claim),
+        conditions.NODE_HEALTHY: node_healthy(f, claim),
     }
     return {name: update for name, update in found.items() if update is not None}
 

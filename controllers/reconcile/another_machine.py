@@ -9,7 +9,7 @@ Source: docs/reference/deletion-gate.md.
 from collections.abc import Callable, Sequence
 
 from controllers.model.facts import Facts
-from controllers.nodepool.another import exceeded_limit
+from controllers.nodepool.counter import exceeded_limit
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import CURRENT_SECONDS

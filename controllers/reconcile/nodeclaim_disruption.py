@@ -15,9 +15,9 @@ import structlog
 from cloudprovider.interface import Newest, ResourceSku
 from cloudprovider.inventory import Inventory
 from controllers.actuator.actuator import Actuator
+from controllers.disruption.machine import consolidatable_in
 from controllers.model.ownership import held_by
 from controllers.model.steps import Event, PatchStatus
-from controllers.nodeclaim.disruption.consolidatable import consolidatable_in
 from controllers.nodeclaim.disruption.drift_reason import DriftFacts, DriftReason, drift_reason
 from controllers.provisioning.instances import InstanceTypes
 from controllers.state.indexes import NODEPOOL, Indexes

@@ -35,9 +35,8 @@ from controllers.model.steps import (
 from controllers.node.termination.pod_predicates import is_drainable, is_evictable
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.planner.controller_names import controller_name
-from controllers.planner.evaluation import evaluate, repair_waits_for, with_judgements
+from controllers.planner.evaluation import evaluate, in_flight, repair_waits_for, with_judgements
 from controllers.planner.events import notices
-from controllers.planner.in_flight import in_flight
 from controllers.planner.plan import explain, plan
 from controllers.state.cluster import ClusterState
 from controllers.state.indexes import Indexes

@@ -7,7 +7,6 @@ created in groups, and no more than agent pools may still be created, whatever `
 Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import ClassVar
 
@@ -186,7 +185,3 @@ def _beyond_agent_pools(pool: NodePool) -> str:
         f"spec.replicas {pool.spec.replicas} is more than the limit on agent pools allows now (--max-agent-pools, or"
         " what AKS and other agent pools leave): lower spec.replicas, or raise the limit"
     )
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()

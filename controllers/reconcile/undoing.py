@@ -5,7 +5,6 @@ What the API server refuses is repeated with growing delays. A replacement whose
 Source: docs/references/karpenter.md#disruption-queue.
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 
 import structlog
@@ -98,10 +97,6 @@ class Undoing:
         deletion = await delete_claim(self._actuator, claim, unused, f"Deleted: {why}")
         if deletion is Deletion.REFUSED:
             await self._refusals.left(claim, self._marks.release(claim))
-
-
-def _now() -> float:
-    return asyncio.get_running_loop().time()
 
 
 def _stays(names: str) -> Event:

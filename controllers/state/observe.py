@@ -10,14 +10,13 @@ from cloudprovider.inventory import Inventory
 from controllers.model import adoption
 from controllers.model.crd_deletion import CRD_NAMES, NODECLAIM_CRD, Crds, deleted_with
 from controllers.model.facts import Facts
-from controllers.model.failures import CloudFailure
+from controllers.model.failures import CloudFailure, wrong_cluster
 from controllers.model.ownership import in_charge, managed
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
-from . import managed_cluster
 from .indexes import Indexes
 from .memory import CrdRead, Memory, age
 from .memory_updates import with_cause
@@ -66,7 +65,7 @@ def observe(
         kube_synced=indexes.synced,
         kube_current=indexes.current,
         inventory_synced=inventory.synced and not other,
-        list_failed=managed_cluster.failure(group) if other else _list_failure(inventory.list_error),
+        list_failed=wrong_cluster(group) if other else _list_failure(inventory.list_error),
         inventory_age=inventory.age(),
         absence="unknown" if other else inventory.absence(key),
         settles_in=inventory.settles_in(key),

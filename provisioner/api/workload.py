@@ -10,7 +10,7 @@ docs/references/kubernetes.md#device-plugins-in-a-cluster.
 
 from enum import StrEnum
 
-from .meta import ObjectMeta, Struct, TemplateMetadata, Time, condition_of
+from .meta import ObjectMeta, Struct, TemplateMetadata, condition_of
 from .pod import Container, PodCondition, PodSpec, Volume
 
 
@@ -93,7 +93,6 @@ class JobStatus(Struct, frozen=True, kw_only=True):
 
     active: int = 0
     ready: int = 0
-    completion_time: Time | None = None
     conditions: tuple[PodCondition, ...] = ()
 
 

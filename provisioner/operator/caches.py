@@ -21,7 +21,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
 from provisioner.api.resourceslice import ResourceSlice, digest
 from provisioner.runtime.named import NamedReflectors
-from provisioner.runtime.needed import WhileNeeded
+from provisioner.runtime.needed import WhileNeeded, WhileServed
 from provisioner.runtime.objects import CustomResourceDefinition
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import (
@@ -37,7 +37,6 @@ from provisioner.runtime.resources import (
     RESOURCESLICES,
     crd_name,
 )
-from provisioner.runtime.served import WhileServed
 
 from .config import Clients
 

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 from prometheus_client import Counter
 
 from cloudprovider.inventory import Inventory
-from cloudprovider.quota_watch import QuotaWatch
-from cloudprovider.sku_watch import SkuWatch
+from cloudprovider.watches import QuotaWatch, SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cache_nodes import CacheNodeActuator
 from controllers.actuator.cloud import CloudActuator

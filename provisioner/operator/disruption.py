@@ -3,9 +3,9 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cloudprovider.image_watch import ImageWatch
 from cloudprovider.interface import Instance, ResourceSku
 from cloudprovider.inventory import Inventory
+from cloudprovider.watches import ImageWatch
 from controllers.actuator.actuator import Actuator
 from controllers.model.policy import Policy
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from cloudprovider.cloud import Cloud, Skus
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
-from cloudprovider.quota_watch import QuotaWatch
-from cloudprovider.sku_watch import SkuWatch
+from cloudprovider.watches import QuotaWatch, SkuWatch
 from controllers.provisioning.launch_templates import of_claim
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import QuotaReadings

@@ -13,8 +13,8 @@ import structlog
 from cloudprovider.interface import Identity, identify
 from cloudprovider.inventory import Inventory
 from controllers.model import confirmation, recent_removals, recent_repairs
+from controllers.model.failures import wrong_cluster_message
 from controllers.nodeclaim.lifecycle import dra
-from controllers.state import managed_cluster
 from provisioner.api import labels
 from provisioner.metrics.observers.loop_lag import LoopLag
 from provisioner.runtime.events import EventRecorder
@@ -142,7 +142,7 @@ class Operator:
         """Why this API server is not that of the managed cluster; None if it is, or if that is not known."""
         group = self._inventory.node_resource_group
         other = identify(self._caches.indexes.resource_groups(), group) is Identity.OTHER
-        return managed_cluster.message(group) if other else None
+        return wrong_cluster_message(group) if other else None
 
     def _restore_removals(self, annotations: Mapping[str, str]) -> None:
         """Read the removals that the circuit breaker counted, and the repairs, under former leaders."""

@@ -11,10 +11,8 @@ from typing import Never
 import structlog
 
 from cloudprovider.cloud import Cloud
-from cloudprovider.image_watch import ImageWatch
 from cloudprovider.inventory import Inventory
-from cloudprovider.quota_watch import QuotaWatch
-from cloudprovider.sku_watch import SkuWatch
+from cloudprovider.watches import ImageWatch, QuotaWatch, SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.policy import Policy

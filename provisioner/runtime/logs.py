@@ -2,16 +2,20 @@
 
 Keys are `level` (upper case), `time` (ISO 8601, milliseconds, UTC), `logger`, `message`, `commit` if known, `caller` at
 debug level, then the context, then `error`. Every value is redacted, tracebacks included. Control and direction
-characters are escaped, so that a name cannot forge a line. Libraries log from WARNING on. Repeated lines are sampled
-(`log_sampling.py`).
+characters are escaped, so that a name cannot forge a line. Libraries log from WARNING on.
 
-Source: docs/references/karpenter.md#process.
+Repeated lines are sampled as zap's sampler does it for Karpenter: of lines with the same level, logger and message the
+first hundred of a second pass, then every hundredth. Lines about writes to the cluster and to Azure are an audit log
+and always pass.
+
+Source: docs/references/karpenter.md#process, docs/references/reliability.md#threats (audit).
 """
 
 import json
 import logging
 import os
 import sys
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TextIO
 
@@ -21,7 +25,6 @@ from structlog.typing import EventDict, Processor
 from provisioner.api.text import printable
 
 from .clock import Clock
-from .log_sampling import Sampling
 from .redaction import MASK, is_secret, redact
 
 FIRST_KEYS = ("level", "time", "logger", "message", "commit", "caller")
@@ -43,6 +46,9 @@ CALLSITE = structlog.processors.CallsiteParameterAdder(
     additional_ignores=[__name__],
 )
 QUIET_LIBRARIES = ("azure", "aiohttp", "asyncio", "celpy", "kubernetes_asyncio", "msal")
+FIRST, THEREAFTER = 100, 100
+# The loggers of writes and of what they mean.
+AUDIT = frozenset({"actuator", "cloudprovider", "lifecycle"})
 
 
 def get_logger(name: str) -> Any:
@@ -152,3 +158,27 @@ def _printable(_logger: Any, _method: str, event: EventDict) -> EventDict:
         key: printable(value, keep="\n\t" if key == "exception" else "") if isinstance(value, str) else value
         for key, value in event.items()
     }
+
+
+class Sampling:
+    """A structlog processor; it runs after those that add level and logger."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._second = -1
+        self._counts: Counter[tuple[object, object, object]] = Counter()
+
+    def __call__(self, _logger: Any, _method: str, event: EventDict) -> EventDict:
+        """The event unchanged. Raises DropEvent for a line that is sampled out."""
+        if event.get("logger") in AUDIT:
+            return event
+        second = int(self._clock.now().timestamp())
+        if second != self._second:
+            self._second = second
+            self._counts.clear()
+        line = (event.get("level"), event.get("logger"), event.get("event"))
+        self._counts[line] += 1
+        excess = self._counts[line] - FIRST
+        if excess > 0 and excess % THEREAFTER:
+            raise structlog.DropEvent
+        return event

@@ -86,7 +86,6 @@ class Event(Struct, frozen=True, kw_only=True):
     api_version: str = "v1"
     kind: str = "Event"
     metadata: ObjectMeta = ObjectMeta()
-    involved_object: ObjectReference = ObjectReference()
     type: str = "Normal"
     reason: str = ""
     message: str = ""

@@ -8,8 +8,7 @@ Source: docs/references/karpenter.md#process, docs/references/kaito.md#environme
 docs/references/agent-pools.md#identity-and-clouds.
 """
 
-from .files import read_file
-from .loading import load, load_all
+from .loading import load, load_all, read_file
 from .model import OPTIONS, RuleSettings, Settings
 from .option import Option
 from .options import BY_FLAG, IGNORED

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from provisioner.simulator.nodes.admission import refusal
 from provisioner.simulator.nodes.device_plugin import Devices
-from provisioner.simulator.nodes.pod_status import accepted
+from provisioner.simulator.nodes.pod_lifecycle import accepted_status
 from tests.world.claims import CLAIMS, Seen, condition, message, ready, versions, word
 from tests.world.demand import pod
 from tests.world.harness import node_claim
@@ -264,7 +264,7 @@ async def loses_ready(bench: Bench, lost_at: float) -> None:
 def refused(bench: Bench, name: str, count: int, devices: Devices, users: int = 0) -> None:
     """The device manager refuses a pod as the simulated kubelet does."""
     body, other = pod(name, gpus=count), pod("user", gpus=1)
-    expected = refusal(body, devices, [{**other, "status": accepted(other, "")}] * users)
+    expected = refusal(body, devices, [{**other, "status": accepted_status(other, "")}] * users)
     assert expected is not None
     found = bench.machine.allocate(name, count)
     assert found == (expected.reason, expected.message.removeprefix(REFUSED)), found

@@ -1,13 +1,16 @@
 """Where pods may go before machines are chosen: domains of topology constraints, and machines that share pods."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from itertools import product
+from math import prod
 
 from provisioner.api.labels import HOSTNAME, ZONE
 from provisioner.api.requirements import Requirements
+from provisioner.api.value_sets import ValueSet
 from provisioner.api.zones import is_regional
 
 from .budget import Budget
-from .domains import combinations
+from .comparisons import DOMAINS_MAX, REMEDY, TooLargeError
 from .hosts import Hosts
 from .model import TopologyTerm
 from .nodes import Host
@@ -169,3 +172,43 @@ def _collect(found: dict[str, set[str]], keys: Iterable[str], requirements: Requ
         allowed = requirements.get(key)
         if allowed is not None and not allowed.complement:
             found.setdefault(key, set()).update(allowed.values)
+
+
+def combinations(
+    keys: Sequence[str],
+    universe: Mapping[str, Sequence[str]],
+    machines: Iterable[tuple[Requirements, Collection[str]]],
+) -> list[tuple[str, ...]]:
+    """The values of these labels, in the order of `keys`, that one of the machines has or can have.
+
+    They are in the order of `universe`. `machines`: requirements, and the labels that a machine need not define yet.
+    Raises TooLargeError.
+    """
+    choices = {_choice(machine, keys, universe, open_keys) for machine, open_keys in machines}
+    number = sum(prod(map(len, choice)) for choice in choices)
+    if number > DOMAINS_MAX:
+        raise TooLargeError(
+            f"its constraints over {len(keys)} labels have {number:,} combinations of values, at most"
+            f" {DOMAINS_MAX:,} are compared: {REMEDY}"
+        )
+    order = [{value: place for place, value in enumerate(universe.get(key, ()))} for key in keys]
+    found = {values for choice in choices for values in product(*choice)}
+    return sorted(found, key=lambda values: [order[i][value] for i, value in enumerate(values)])
+
+
+def _choice(
+    machine: Requirements, keys: Iterable[str], universe: Mapping[str, Sequence[str]], open_keys: Collection[str]
+) -> tuple[tuple[str, ...], ...]:
+    """For each label the values that a machine can have; all of them for a label that it need not define yet."""
+    return tuple(
+        _values(machine[key], universe.get(key, ()))
+        if key in machine
+        else tuple(universe.get(key, ()) if key in open_keys else ())
+        for key in keys
+    )
+
+
+def _values(allowed: ValueSet, known: Sequence[str]) -> tuple[str, ...]:
+    if (value := allowed.single) is not None:
+        return (value,) if value in known else ()
+    return tuple(value for value in known if allowed.allows(value))

@@ -21,9 +21,8 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS
 
 from .clients import Tools
-from .console import Console
+from .console import Console, counted, table
 from .refusal import FAILED, OK, USAGE, Refused, by_api_server, by_arm
-from .tables import counted, table
 
 HEAD = ("CLAIM", "POOL", "OLD UID", "NEW UID", "STATE", "SIZE")
 TRIES = 5

@@ -18,10 +18,8 @@ from provisioner.runtime.kubernetes_sdk import ConfigException
 from provisioner.settings import Settings, SettingsError, assignment
 
 from .check_kubernetes import Seen, kubernetes
-from .console import Console
+from .console import Console, Terminal, counted
 from .refusal import OK
-from .tables import counted
-from .terminal import Terminal
 
 FAILED_CHECK = 3
 KUBECONFIG = "KUBECONFIG"

@@ -34,8 +34,8 @@ from provisioner.runtime.watched_objects import discover
 
 from .check_crds import definitions
 from .check_lease import lease
+from .console import counted, moment
 from .refusal import by_api_server
-from .tables import counted, moment
 
 WATCH = "Install its CRD, or name it in the chart's value readiness.resources: until then its rules hold their taints."
 GRANT = "Grant it with helm upgrade of the chart; kubectl auth can-i --list shows the granted permissions."

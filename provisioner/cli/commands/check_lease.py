@@ -15,8 +15,8 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease
 from provisioner.runtime.resources import LEASES
 
+from .console import moment
 from .refusal import by_api_server
-from .tables import moment
 
 # Far longer than a Lease, so that a clock skew of a minute has no effect.
 EXPIRED_SECONDS = 600.0

@@ -17,8 +17,8 @@ from provisioner.runtime.objects import Lease
 from provisioner.runtime.resources import LEASES
 
 from .clients import Tools
+from .console import moment
 from .refusal import Refused, by_api_server
-from .tables import moment
 
 # The leader renews the Lease every few seconds, and each renewal can cause a conflict.
 TRIES = 5

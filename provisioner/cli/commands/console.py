@@ -1,20 +1,33 @@
-"""Output of the commands, and questions to the user.
+"""Output of the commands: lines, tables, text on a terminal; and questions to the user.
 
-Results go to `out`, everything else to `err`. A question is called only on a terminal; a signal interrupts it.
+Results go to `out`, everything else to `err`. A question is called only on a terminal; a signal interrupts it. Tables
+are as kubectl prints them: a heading in capitals, columns separated by three spaces, no trailing blanks. Text on a
+terminal is wrapped under its own column and coloured, unless NO_COLOR is set; it contains escape sequences, so that it
+is written to the stream and not with `Console.print`.
 """
 
 import asyncio
-from collections.abc import Awaitable, Callable
+import os
+import shutil
+import textwrap
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import TextIO
 
 from provisioner.api.text import printable
+from provisioner.api.time import rfc3339
 
 from .refusal import USAGE, Refused
 
 # Of output with several lines, such as JSON.
 LAYOUT = "\n"
 Prompt = Callable[[str], Awaitable[str]]
+CODES = {"green": "32", "red": "31", "yellow": "33", "bold": "1", "dim": "2"}
+# Narrower than this, text is not wrapped under its column.
+NARROW = 60
+GAP = "   "
+NOTHING = "-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,3 +70,43 @@ def terminal_prompt(typed: TextIO, shown: TextIO) -> Prompt | None:
         return typed.readline()
 
     return prompt
+
+
+class Terminal:
+    """Wraps and colours for this stream; does neither if it is not a terminal."""
+
+    def __init__(self, out: TextIO) -> None:
+        self._is_terminal = out.isatty()
+        self._coloured = self._is_terminal and not os.environ.get("NO_COLOR")
+        self._width = shutil.get_terminal_size().columns
+
+    def coloured(self, text: str, style: str) -> str:
+        """The text in this style of `CODES`."""
+        text = printable(text, keep=LAYOUT)
+        return f"\x1b[{CODES[style]}m{text}\x1b[0m" if self._coloured and text else text
+
+    def wrapped(self, text: str, indent: int) -> str:
+        """The text in lines that fit behind `indent` columns, where the first line begins."""
+        text = printable(text)
+        if not self._is_terminal or self._width < NARROW or self._width - indent < NARROW // 2:
+            return text
+        lines = textwrap.wrap(text, self._width - indent, break_long_words=False, break_on_hyphens=False)
+        return f"\n{' ' * indent}".join(lines)
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
+    """The lines of a table; an empty cell is a dash."""
+    shown = [tuple(head), *(tuple(printable(cell) or NOTHING for cell in row) for row in rows)]
+    widths = [max(len(row[column]) for row in shown) for column in range(len(head))]
+    return [GAP.join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in shown]
+
+
+def moment(time: datetime | None) -> str:
+    """A time in UTC, "" if unknown."""
+    return "" if time is None else rfc3339(time)
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 agent pool`, `2 agent pools`, `2 AgentPoolNodeClasses`."""
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"

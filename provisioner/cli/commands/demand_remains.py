@@ -7,7 +7,7 @@ Source: docs/references/karpenter.md#nodepool.
 """
 
 from collections.abc import Collection, Iterator, Sequence
-from typing import TypeVar
+from typing import Literal, TypeVar
 
 import msgspec
 
@@ -26,10 +26,23 @@ from provisioner.runtime.objects import KubeObject
 from provisioner.runtime.resources import NODECLASSES, NODEPOOLS, Resource
 
 from .refusal import by_api_server
-from .remaining import Item, Kind
 
 T = TypeVar("T", bound=KubeObject)
 ENABLE = "a controller with --node-pools=true, which removes the finalizer"
+Kind = Literal["NodePool", "AgentPoolNodeClass", "NodeClaim", "Node", "AgentPool", "Lease"]
+
+
+class Item(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
+    """One object. `action`: how it is removed; `blocked`: it remains until a user acts, who may be the caller."""
+
+    kind: Kind
+    name: str
+    claim: str = ""
+    owner: str = ""
+    action: str
+    waits_for: str
+    blocked: bool = False
+    finalizer: bool = False
 
 
 class Demand(msgspec.Struct, frozen=True, kw_only=True):

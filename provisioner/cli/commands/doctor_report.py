@@ -20,8 +20,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Toleration
 from provisioner.api.workload import Job
 
+from .console import counted, moment
 from .doctor_workloads import AddedToleration, Missing, missing
-from .tables import counted, moment
 
 
 class PluginPod(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,9 +33,9 @@ from provisioner.api.nodeclaim import NodeClaim, Phase
 from provisioner.api.owner import nodepool_of
 from provisioner.api.time import format_duration
 
+from .console import moment
 from .explain_answer import Answer, Entry
 from .explain_world import World
-from .tables import moment
 
 MEMORY = "delays and numbers of retries, and since when signals are seen: only the running controller remembers them"
 READINESS = "objects that readiness rules name: not read; the condition Initialized has what they wait for"

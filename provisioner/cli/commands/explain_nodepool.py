@@ -13,11 +13,11 @@ from provisioner.api.nodepool import NodePool
 from provisioner.api.object_errors import OBJECT_ERRORS
 from provisioner.api.time import format_duration
 
+from .console import counted
 from .explain_answer import Answer, Entry, prices_of, usd
 from .explain_pod import where_of
 from .explain_world import World
 from .schedule_codec import CommandOutput, PassOutput, pass_over
-from .tables import counted
 
 MEMORY = (
     "when pods last changed on a machine (the condition Consolidatable counts instead), on which machines pods are"

@@ -10,10 +10,9 @@ from provisioner.cli.output import encoded
 
 from .clients import Tools, read_state
 from .confirmation import confirm, current, leader
-from .console import Console
+from .console import Console, counted, moment, table
 from .refusal import OK
 from .removals import Survey, survey
-from .tables import counted, moment, table
 
 HEAD = ("POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS FOR", "SINCE")
 

@@ -15,11 +15,10 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
-from .console import Console
+from .console import Console, counted
 from .manifests import Document, documents
 from .planning import ExpectedNode, Plan, plan, read_node_class, request_of
 from .refusal import FAILED, OK, USAGE, Refused
-from .tables import counted
 
 GAP = 13
 

@@ -23,11 +23,10 @@ from provisioner.runtime.objects import Lease, key_of
 
 from .clients import State, Tools
 from .confirmation import LeaseState
+from .console import counted
 from .controller_lease import Controller
-from .demand_remains import Demand, items_of, of_deleted_pool
-from .remaining import Item
+from .demand_remains import Demand, Item, items_of, of_deleted_pool
 from .removals import Removal, survey
-from .tables import counted
 
 NOUNS = {"AgentPool": "agent pool"}
 LATEST_FIRST = (INSTANCE_TERMINATING, VOLUMES_DETACHED, DRAINED)

@@ -19,12 +19,10 @@ from controllers.provisioning.solver.solver import solve
 from provisioner.api import labels
 
 from . import schedule_disrupt
-from .console import Console
+from .console import Console, counted, table
 from .refusal import FAILED, OK, USAGE, Refused
 from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, output, snapshot
-from .schedule_input import Objects, answer
-from .tables import counted, table
-from .usable_pools import unusable
+from .schedule_input import Objects, answer, unusable
 
 
 def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:

@@ -18,12 +18,10 @@ from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from provisioner.runtime.clock import SystemClock
 
-from .console import Console
+from .console import Console, counted, table
 from .refusal import OK, USAGE, Refused
 from .schedule_codec import NewNodeClaim, PassOutput, Scenario, one_pass
-from .schedule_input import Objects, answer
-from .tables import counted, table
-from .usable_pools import foreign
+from .schedule_input import Objects, answer, foreign
 
 
 def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:

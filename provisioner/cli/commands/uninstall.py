@@ -22,12 +22,11 @@ from provisioner.runtime.resources import LEASES, NODECLAIMS, NODECLASSES, NODEP
 
 from .clients import Tools, read_state
 from .confirmation import LeaseState, lease_state
-from .console import Console
+from .console import Console, moment
 from .controller_lease import Controller, LeaseObserver, observe_controller
 from .demand_remains import read_demand
 from .refusal import OK, Refused, by_api_server
 from .remains import Remains, remains
-from .tables import moment
 from .uninstall_report import Report
 
 # Two requests to ARM each time, of the 60 and one per second that AKS allows

@@ -7,10 +7,10 @@ import msgspec
 from provisioner.cli.output import encoded
 from provisioner.runtime.objects import Lease
 
+from .console import counted, table
 from .controller_lease import Controller
-from .remaining import Item
+from .demand_remains import Item
 from .remains import Remains, lease_items
-from .tables import counted, table
 
 HEAD = ("KIND", "NAME", "CLAIM", "OWNER")
 

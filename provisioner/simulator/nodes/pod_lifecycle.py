@@ -9,7 +9,7 @@ Source: https://kubernetes.io/docs/concepts/workloads/pods/pod-lifecycle/ (kubel
 https://github.com/kubernetes/kubernetes/tree/master/pkg/controller/podgc (40 s of quarantine).
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import datetime
 from functools import partial
 from typing import Any
@@ -18,8 +18,7 @@ from provisioner.simulator.kube.objects import rfc3339
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.scheduler import Scheduler
 
-from . import pod_status
-from .admission import refusal
+from .admission import Refusal, refusal
 from .device_plugin import Devices
 
 Json = dict[str, Any]
@@ -88,7 +87,7 @@ class PodLifecycle:
     def _accept(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
         if pod is not None and _is_new(pod) and self._answers(node) and self._admit(pod, node):
-            self._write(pod, pod_status.accepted(pod, rfc3339(self._now())))
+            self._write(pod, accepted_status(pod, rfc3339(self._now())))
             self._scheduler.after(self._start_seconds, partial(self._run, name, namespace, uid, node))
 
     def _admit(self, pod: Json, node: str) -> bool:
@@ -96,13 +95,13 @@ class PodLifecycle:
         others = (one for one in self._on(node) if _is_running(one) and one["metadata"]["uid"] != uid)
         refused = refusal(pod, self._devices(node), others)
         if refused is not None:
-            self._write(pod, pod_status.refused(pod, refused, rfc3339(self._now())))
+            self._write(pod, refused_status(pod, refused, rfc3339(self._now())))
         return refused is None
 
     def _run(self, name: str, namespace: str, uid: str, node: str) -> None:
         pod = self._found(name, namespace, uid)
         if pod is not None and pod["status"]["phase"] == "Pending" and self._answers(node):
-            self._write(pod, pod_status.running(pod, rfc3339(self._now())))
+            self._write(pod, running_status(pod, rfc3339(self._now())))
 
     def _write(self, pod: Json, status: Json) -> None:
         meta = pod["metadata"]
@@ -138,3 +137,64 @@ def _is_running(pod: Json) -> bool:
     """Whether a kubelet has accepted the pod, and it has not ended."""
     status = pod.get("status") or {}
     return "startTime" in status and status.get("phase") in ("Pending", "Running")
+
+
+def refused_status(pod: Json, why: Refusal, now: str) -> Json:
+    """Phase Failed, for good: only the pod's owner creates another one."""
+    since = (pod.get("status") or {}).get("startTime") or now
+    return {"phase": "Failed", "reason": why.reason, "message": why.message, "startTime": since}
+
+
+def accepted_status(pod: Json, now: str) -> Json:
+    """Phase Pending with a start time; all containers wait for their creation."""
+    waiting = {"waiting": {"reason": "ContainerCreating"}}
+    names = [container["name"] for container in pod["spec"].get("containers") or () if "name" in container]
+    unready = {"reason": "ContainersNotReady", "message": f"containers with unready status: [{' '.join(names)}]"}
+    values = {
+        "PodReadyToStartContainers": ("False", {}),
+        "Initialized": ("True", {}),
+        "Ready": ("False", unready),
+        "ContainersReady": ("False", unready),
+        "PodScheduled": ("True", {}),
+    }
+    return {
+        "phase": "Pending",
+        "startTime": now,
+        "conditions": list(_conditions(pod, values, now)),
+        "containerStatuses": [_container(one, waiting, ready=False) for one in pod["spec"].get("containers") or ()],
+    }
+
+
+def running_status(pod: Json, now: str) -> Json:
+    """Phase Running, with all containers ready."""
+    state = {"running": {"startedAt": now}}
+    kinds = ("PodReadyToStartContainers", "Initialized", "Ready", "ContainersReady", "PodScheduled")
+    values: dict[str, tuple[str, Json]] = {kind: ("True", {}) for kind in kinds}
+    return {
+        "phase": "Running",
+        "conditions": list(_conditions(pod, values, now)),
+        "containerStatuses": [_container(one, state, ready=True) for one in pod["spec"].get("containers") or ()],
+    }
+
+
+def _conditions(pod: Json, values: dict[str, tuple[str, Json]], now: str) -> Iterator[Json]:
+    """These conditions, then those of others; a transition time changes with the status only."""
+    known = {c["type"]: c for c in (pod.get("status") or {}).get("conditions") or ()}
+    for kind, (word, why) in values.items():
+        before = known.pop(kind, {})
+        since = before.get("lastTransitionTime") if before.get("status") == word else None
+        yield {"type": kind, "status": word, **why, "lastTransitionTime": since or now}
+    yield from known.values()
+
+
+def _container(container: Json, state: Json, *, ready: bool) -> Json:
+    return {
+        "name": container.get("name", ""),
+        "image": container.get("image", ""),
+        "imageID": "",
+        "ready": ready,
+        "started": ready,
+        "restartCount": 0,
+        "state": state,
+        "lastState": {},
+    }

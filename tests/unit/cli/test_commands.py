@@ -10,9 +10,8 @@ from typing import TextIO
 
 import pytest
 
-from provisioner.cli.commands.console import Console, terminal_prompt
+from provisioner.cli.commands.console import Console, counted, table, terminal_prompt
 from provisioner.cli.commands.refusal import Refused
-from provisioner.cli.commands.tables import counted, table
 from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.main import run_command
 

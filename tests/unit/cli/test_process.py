@@ -12,7 +12,7 @@ from provisioner.cli.commands.check import FAILED_CHECK
 from provisioner.cli.commands.refusal import FAILED
 from provisioner.cli.main import INTERRUPTED, OK, USAGE
 from provisioner.operator import controllers, health
-from provisioner.runtime import log_sampling, logs, server, signals
+from provisioner.runtime import logs, server, signals
 from provisioner.runtime.leaderelection import LeaderElector
 from provisioner.version import COMMIT
 from tests.unit.charts import chart_values
@@ -65,8 +65,8 @@ def test_the_page_lists_the_keys_of_log_lines() -> None:
     rows = re.findall(r"^\| `([A-Za-z]+)` \|", PAGE, re.MULTILINE)
     assert rows[: len(logs.FIRST_KEYS)] == list(logs.FIRST_KEYS)
     assert {"controller", "controllerGroup", "controllerKind", "NodeClaim", "namespace", "name", "key"} <= set(rows)
-    assert f"the first {log_sampling.FIRST} of a second" in PAGE
-    assert all(f"`{logger}`" in PAGE for logger in log_sampling.AUDIT)
+    assert f"the first {logs.FIRST} of a second" in PAGE
+    assert all(f"`{logger}`" in PAGE for logger in logs.AUDIT)
     assert f" {COMMIT}=${{REVISION}}" in (ROOT / "Dockerfile").read_text(encoding="utf-8")
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from provisioner.api.meta import ObjectMeta
 from provisioner.cli.commands.controller_lease import Controller, LeaseObserver
-from provisioner.cli.commands.remaining import Item
+from provisioner.cli.commands.demand_remains import Item
 from provisioner.cli.commands.remains import Remains
 from provisioner.cli.commands.uninstall import Next, decide
 from provisioner.runtime.objects import Lease, LeaseSpec

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 import pytest
 
 from cloudprovider.errors import Retryable
-from cloudprovider.image_watch import ImageWatch
 from cloudprovider.interface import Instance, InstanceState, image_kind
+from cloudprovider.watches import ImageWatch
 from provisioner.simulator.loop import run
 from tests.stories import run_by
 

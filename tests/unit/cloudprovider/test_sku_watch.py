@@ -8,7 +8,7 @@ import pytest
 
 from cloudprovider.errors import Retryable
 from cloudprovider.interface import ResourceSku
-from cloudprovider.sku_watch import SkuWatch
+from cloudprovider.watches import SkuWatch
 from provisioner.simulator.loop import run
 from tests.stories import run_by
 

@@ -3,8 +3,7 @@
 import msgspec
 import pytest
 
-from controllers.nodepool.another import exceeded_limit
-from controllers.nodepool.counter import Usage
+from controllers.nodepool.counter import Usage, exceeded_limit
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool, NodePoolSpec
 from tests.unit.builders import claim, node

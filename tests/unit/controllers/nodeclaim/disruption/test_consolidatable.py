@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.nodeclaim.disruption.consolidatable import consolidatable_in
+from controllers.disruption.machine import consolidatable_in
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 
