@@ -20,8 +20,7 @@ import msgspec
 
 from provisioner.runtime.ca_file import CaFile
 
-from .bounded_response import BoundedResponse
-from .token_timeout import bounded
+from .sdk_limits import BoundedResponse, bounded
 
 if TYPE_CHECKING:
     # Slow to import; `build_client` and `build_credential` import them when called.

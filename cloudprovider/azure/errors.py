@@ -31,7 +31,7 @@ from provisioner.api.conditions import EXHAUSTED, MESSAGE_BYTES
 from .arm_errors import NOTHING, ArmError, ErrorDetail, error_details, read_body, read_error
 from .error_table import ASSIGN_QUOTA_ROLE, ASSIGN_ROLE, FIX_IDENTITY, LOG_IN, RETRIED, TABLE, UNKNOWN, Row, Verb
 from .messages import denied_action, format_message, parse_location, parse_quota, parse_shortage, summarize
-from .token_timeout import TIMED_OUT
+from .sdk_limits import TIMED_OUT
 
 _REASON = re.compile(r"[A-Z][A-Za-z0-9]{2,62}")
 _POOL_NAMED = re.compile(r"agent ?pools? '([^']*)'", re.IGNORECASE)

@@ -25,8 +25,8 @@ from .arm_reads import CALL_SECONDS, Page, decode_page_of_items, get_object, lis
 from .client import AzureConfig, Credential
 from .cluster_profile import ClusterProfile, ManagedIdentity, to_cluster_profile, to_managed_identity
 from .quota import quota_name
+from .sdk_limits import bounded
 from .skus import decode_page, skus_url, texts, to_skus
-from .token_timeout import bounded
 
 if TYPE_CHECKING:
     from azure.mgmt.containerservice.aio import ContainerServiceClient

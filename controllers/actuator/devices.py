@@ -7,7 +7,7 @@ Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 
 from collections.abc import Collection
 
-from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import DeviceClaims
 from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.runtime.kept import identity, only
 from provisioner.runtime.kube import Kube, KubeError

@@ -5,12 +5,11 @@ from collections.abc import Callable, Iterable, Mapping
 
 import msgspec
 
-from controllers.model.device_claims import DeviceClaims
 from controllers.model.diagnosis import Workloads
 from controllers.model.facts import Remedy, Stage
 from controllers.model.results import ReadAttached, ReadGpuPods
 from controllers.model.steps import LookUpWorkloads, ReadVolumes
-from controllers.model.storage import Storage
+from controllers.model.storage import DeviceClaims, Storage
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim

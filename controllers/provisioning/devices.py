@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from cloudprovider.cloud import DeviceTemplate
-from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import DeviceClaims
 from provisioner.api import labels
 from provisioner.api.deviceclaim import ALL, ClaimName, DeviceRequest, DeviceSelector, ExactRequest, ResourceClaimSpec
 from provisioner.api.meta import ObjectMeta

@@ -8,7 +8,7 @@ Source: https://kubernetes.io/docs/concepts/scheduling-eviction/dynamic-resource
 
 from collections.abc import Iterable, Mapping
 
-from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import DeviceClaims
 from provisioner.api.deviceclaim import DeviceRequest, ExactRequest
 
 from .offered import is_plugged

@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from cloudprovider.cloud import InstanceType
-from controllers.model.device_claims import DeviceClaims
 from controllers.model.devices import pools_of
+from controllers.model.storage import DeviceClaims
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node

@@ -8,7 +8,7 @@ Source: docs/references/kubernetes.md#dynamic-resource-allocation.
 
 from collections.abc import Iterable, Iterator
 
-from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import DeviceClaims
 from provisioner.api.deviceclaim import DeviceConstraint, DeviceRequest, ExactRequest, ResourceClaimSpec
 from provisioner.api.text import quoted
 from provisioner.vendors import BY_DRIVER

@@ -41,11 +41,11 @@ from .claim_creator import STALE_SECONDS, ClaimCreator
 from .consolidation_searches import POLL_SECONDS, ConsolidationSearches
 from .demand_caches import DemandCaches
 from .disruption_events import EvaluationEvents
-from .disruption_observer import DisruptionObserver, timed
 from .disruption_queue import DisruptionQueue
 from .disruption_read import DisruptionReader, Read, is_concerned
 from .launch_obstacles import LaunchObstacles
 from .machines import Machines, nodes_used
+from .observers import DisruptionObserver, timed
 from .removals import Removals
 from .request_errors import RequestErrors
 

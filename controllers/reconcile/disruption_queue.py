@@ -40,12 +40,12 @@ from .claim_deletion import Deletion
 from .command_marks import CommandMarks, NotWritten
 from .demand_caches import DemandCaches
 from .disruption_events import disruption_event
-from .disruption_observer import DisruptionObserver
 from .machines import Machines
-from .observed_ages import ObservedAges
+from .observers import DisruptionObserver
 from .removals import Removals
 from .request_errors import RequestErrors
 from .undoing import Undoing
+from .wall_clock import ObservedAges
 
 # So long a cache may lack a pod that exists.
 HELD_SECONDS = 120.0

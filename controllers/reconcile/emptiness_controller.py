@@ -45,8 +45,8 @@ from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion
 from .demand_caches import DemandCaches
 from .disruption_events import EvaluationEvents
-from .disruption_observer import DisruptionObserver
 from .machines import Machines, nodes_used
+from .observers import DisruptionObserver
 from .removals import Removals
 from .request_errors import RequestErrors
 from .volumes import volumes_of

@@ -63,9 +63,9 @@ from provisioner.runtime.kube_errors import KubeError
 
 from . import lifecycle_log
 from .another_machine import AnotherMachine
+from .observers import StepObserver
 from .removal_records import RemovalRecords
 from .stalled import recovered, stalled
-from .step_observer import StepObserver
 
 READS_PER_PASS = 6
 # The cache's next event adds the key again; these delays are for a cache that stays stale.

@@ -21,7 +21,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from .claim_creator import STALE_SECONDS
 from .claim_deletion import Deletion, delete_claim
 from .command_marks import CommandMarks
-from .disruption_observer import DisruptionObserver
+from .observers import DisruptionObserver
 from .refused_marks import RefusedMarks
 
 log = structlog.get_logger("disruption")

@@ -9,8 +9,7 @@ import msgspec
 import structlog
 
 from controllers.actuator.actuator import Actuator
-from controllers.model.device_claims import DeviceClaims
-from controllers.model.storage import Storage
+from controllers.model.storage import DeviceClaims, Storage
 from controllers.provisioning.extended_resources import may_be_devices
 from controllers.provisioning.pods import CachedPod
 from provisioner.runtime.kube_errors import KubeError

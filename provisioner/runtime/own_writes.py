@@ -3,6 +3,11 @@
 A write to an object is known by its name and version until an event of that name, or a list, has reached the version.
 An object that a write removed is known by its UID, since the answer lacks the version of the deletion: until its
 DELETED event, or a list without it, but for no longer than a minute, so that nothing stays hidden.
+
+resourceVersions are compared as numbers if both are numeric, otherwise only for equality.
+
+Source: https://github.com/kubernetes/enhancements/issues/5504 (resourceVersions are officially comparable since
+Kubernetes 1.35; earlier versions behave the same).
 """
 
 from collections.abc import Callable, Iterable
@@ -10,12 +15,28 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from .objects import KubeObject, key_of
-from .resource_version import older, reached
 from .watch import EventType
 
 T = TypeVar("T", bound=KubeObject)
-
 GONE_SECONDS = 60.0
+# A uint64 has at most 20; a CRD of another version can keep any text in `metadata` of its objects.
+DIGITS_MAX = 20
+
+
+def older(version: str, than: str) -> bool:
+    """Whether `version` is older; False if they cannot be compared."""
+    return _number(version) and _number(than) and int(version) < int(than)
+
+
+def reached(seen: str, version: str) -> bool:
+    """Whether a cache at version `seen` contains `version`."""
+    if _number(seen) and _number(version):
+        return int(seen) >= int(version)
+    return bool(seen) and seen == version
+
+
+def _number(version: str) -> bool:
+    return version.isascii() and version.isdigit() and len(version) <= DIGITS_MAX
 
 
 @dataclass(frozen=True, slots=True)

@@ -32,9 +32,8 @@ from .kube_errors import IDLE_TIMEOUT
 from .logs import get_logger
 from .metrics import Metrics, ReflectorMetrics, age_since
 from .objects import KubeObject, key_of
-from .own_writes import OwnWrites
+from .own_writes import OwnWrites, older, reached
 from .rereads import Rereads
-from .resource_version import older, reached
 from .resources import Resource
 from .store import Change, Index, Store
 from .watch import EventType, WatchEvent

@@ -15,9 +15,9 @@ from provisioner.api.value_sets import one_of
 
 from .bitsets import AtLeast, bits, of
 from .candidates import Candidate
+from .host_room import PortUse
 from .label_index import LabelIndex
 from .model import Misfits, NodePool, PodSpec, Resources
-from .ports import PortUse
 from .views import View
 from .work import Work
 

@@ -13,8 +13,8 @@ from typing import NamedTuple
 from provisioner.api.labels import HOSTNAME
 
 from .bitsets import bits, of
+from .host_room import PortUse
 from .model import PodSpec, TopologyTerm
-from .ports import PortUse
 from .resources import UNLIMITED
 from .selection import Selection
 

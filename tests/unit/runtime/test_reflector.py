@@ -12,8 +12,8 @@ from provisioner.api.byte_budget import ByteBudget, Refusals
 from provisioner.api.node import Node
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
+from provisioner.runtime.own_writes import reached
 from provisioner.runtime.reflector import Reflector, State
-from provisioner.runtime.resource_version import reached
 from provisioner.runtime.resources import NODES, PODS
 
 from .kube_server import (

@@ -15,7 +15,7 @@ from aiohttp import web
 from azure.core.exceptions import AzureError, HttpResponseError
 from azure.core.rest import HttpRequest
 
-from cloudprovider.azure import bounded_response
+from cloudprovider.azure import sdk_limits
 from cloudprovider.azure.arm_reads import get_object
 from cloudprovider.azure.client import (
     AzureConfig,
@@ -312,7 +312,7 @@ def test_the_sdk_is_imported_on_use() -> None:
 @pytest.mark.parametrize("encoding", ["identity", "gzip"])
 async def test_the_body_of_a_response_has_a_limit(encoding: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Reads and the calls of the SDK end at the limit, which counts what is decompressed."""
-    monkeypatch.setattr(bounded_response, "BODY_BYTES", 2**20)
+    monkeypatch.setattr(sdk_limits, "BODY_BYTES", 2**20)
     sent = 0
 
     async def endless(request: web.BaseRequest) -> web.StreamResponse:

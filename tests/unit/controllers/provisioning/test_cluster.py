@@ -5,8 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from controllers.model.device_claims import DeviceClaims
-from controllers.model.storage import Storage
+from controllers.model.storage import DeviceClaims, Storage
 from controllers.provisioning.solver.model import Decision
 from controllers.provisioning.solver.solver import solve
 from provisioner.api.deviceclaim import DeviceClass, ResourceClaim

@@ -8,7 +8,7 @@ import pytest
 
 from controllers.provisioning.podspecs import interchangeable, podspec, shape_key
 from controllers.provisioning.solver.comparisons import PER_DECISION, PER_POD, TERMS_MAX, TooLargeError, beyond_budget
-from controllers.provisioning.solver.ports import ports_conflict
+from controllers.provisioning.solver.host_room import ports_conflict
 from controllers.provisioning.solver.solver import solve
 from controllers.provisioning.solver.views import PodViews
 from provisioner.api.pod import Pod

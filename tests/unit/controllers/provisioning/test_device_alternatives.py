@@ -9,8 +9,7 @@ from cloudprovider.azure.quota import family_of, quotas_left
 from cloudprovider.interface import Usage
 from controllers.disruption.gpu_models import GpuModels
 from controllers.disruption.gpu_parts import GpuParts
-from controllers.model.device_claims import DeviceClaims
-from controllers.model.storage import Storage
+from controllers.model.storage import DeviceClaims, Storage
 from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.fit import fit
 from controllers.provisioning.observed import Observed

@@ -7,7 +7,7 @@ import pytest
 
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.cloud import DeviceTemplate, InstanceType
-from controllers.model.device_claims import DeviceClaims
+from controllers.model.storage import DeviceClaims
 from controllers.provisioning.device_selectors import selector
 from controllers.provisioning.devices import claimed, note_of
 from controllers.provisioning.extended_resources import of_classes

@@ -1,4 +1,4 @@
-"""The interface for metrics of disruption. No decision depends on an observer, and none raises."""
+"""The interfaces for metrics of steps and of disruption. No decision depends on an observer, and none raises."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,26 @@ from typing import Protocol, TypeVar
 
 from controllers.disruption.command import Command
 from controllers.disruption.commands_under_way import Replacement
-from provisioner.api.causes import Reason
+from controllers.model.facts import Facts
+from controllers.model.results import Result
+from controllers.model.steps import Read, Write
+from provisioner.api.causes import Reason, RemovalBlocker
 from provisioner.runtime.compute import Compute
 
 T = TypeVar("T")
+
+
+class StepObserver(Protocol):
+    """Times are those of the facts."""
+
+    def performed(self, facts: Facts, step: Write | Read, result: Result) -> None:
+        """A step was performed, with this result."""
+
+    def waits(self, key: str, blocked_by: RemovalBlocker | None) -> None:
+        """No step is due; `blocked_by`: what blocks a removal by inference, other than time."""
+
+    def forgot(self, key: str) -> None:
+        """No object of this key is left."""
 
 
 class DisruptionObserver(Protocol):
