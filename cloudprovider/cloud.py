@@ -105,6 +105,10 @@ class Cloud(Protocol):
     """One cloud. Names of sizes are compared as the cloud compares them."""
 
     @property
+    def instance_label(self) -> str:
+        """The label of Nodes whose value is the name of their instance: Nodes are listed by it."""
+
+    @property
     def size_labels(self) -> frozenset[str]:
         """The labels of Nodes whose value is the name of a size."""
 

@@ -27,6 +27,7 @@ from . import (
 class AksCloud:
     """The implementation of `Cloud`; the tables are those of the modules of this package."""
 
+    instance_label = labels.AKS_AGENTPOOL
     size_labels = frozenset({labels.INSTANCE_TYPE, offerings.SKU_NAME})
     gpu_model_label = machine_labels.GPU_NAME
 

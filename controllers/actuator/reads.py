@@ -32,9 +32,13 @@ STAGES: tuple[Stage, ...] = ("Start", "End", "Error")
 
 
 class KubernetesReads:
-    """Reads through one `Kube`. `nodes`: the number of Nodes of the cluster. Each method raises KubeError."""
+    """Reads through one `Kube`. Each method raises KubeError.
 
-    def __init__(self, kube: Kube, nodes: Callable[[], float] = lambda: math.inf) -> None:
+    `instance_label`: as in `Cloud`. `nodes`: the number of Nodes of the cluster.
+    """
+
+    def __init__(self, kube: Kube, instance_label: str, nodes: Callable[[], float] = lambda: math.inf) -> None:
+        self.instance_label = instance_label
         self._kube = kube
         self._pods = PodReads(kube, nodes)
         self._crds = SharedRead(self._list_crds)
@@ -79,7 +83,7 @@ class KubernetesReads:
 
     async def nodes(self, pool: str) -> tuple[Node, ...]:
         """All Nodes with this agent pool's label."""
-        return (await self._kube.list(NODES, digest=whole, label_selector=f"{labels.AKS_AGENTPOOL}={pool}")).items
+        return (await self._kube.list(NODES, digest=whole, label_selector=f"{self.instance_label}={pool}")).items
 
     async def remedies(self, node: Node) -> tuple[Remedy, ...] | None:
         """The Events of AKS node auto-repair about this Node, by time; None: the API server does not allow the read.

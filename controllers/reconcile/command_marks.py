@@ -174,7 +174,7 @@ class CommandMarks:
         return () if fresh is None else (fresh,)
 
     async def _fresh(self, node: Node) -> Node | None:
-        pool = node.metadata.labels.get(labels.AKS_AGENTPOOL, "")
+        pool = node.metadata.labels.get(self._actuator.reads.instance_label, "")
         if not pool:
             return node  # it cannot be listed by the label
         nodes = await self._actuator.reads.nodes(pool)

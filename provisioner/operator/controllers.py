@@ -344,7 +344,7 @@ def build_actuator(
     """Writes to Kubernetes and to the cloud pass the fence."""
     return Actuator(
         KubernetesActuator(kube := clients.kube.fenced(fence)),
-        KubernetesReads(kube, lambda: len(caches.nodes.items())),
+        KubernetesReads(kube, clients.cloud.instance_label, lambda: len(caches.nodes.items())),
         CloudActuator(clients.provider, inventory, fence),
         events,
     )

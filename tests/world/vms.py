@@ -46,7 +46,7 @@ from provisioner.api.requirements import allowed_values, of_expected
 from provisioner.api.zones import REGIONAL
 from provisioner.simulator.kube.store import Store
 
-REGION, MODEL = "cellar", "vms.example/gpu-model"
+REGION, MODEL, NAME = "cellar", "vms.example/gpu-model", "vms.example/name"
 GPU = "nvidia.com/gpu"
 BOOT_SECONDS, OFF_SECONDS = 60.0, 30.0
 
@@ -136,12 +136,15 @@ class Vms:
         self.vms[name] = msgspec.structs.replace(self.vms[name], state=state)
 
     def _turn_off(self, name: str) -> None:
-        if self.vms.pop(name, None) is None:
-            return
-        if self._store.get("nodes", _host(name)) is not None:  # the node controller: its kubelet is silent
+        if self.vms.pop(name, None) is not None:
+            self.fail(name)
+            self._gone(name)
+
+    def fail(self, name: str) -> None:
+        """Its kubelet is silent, which the node controller reports."""
+        if self._store.get("nodes", _host(name)) is not None:
             status = {"conditions": [self._condition("Unknown", "NodeStatusUnknown")]}
             self._store.patch("nodes", _host(name), {"status": status}, subresource="status")
-        self._gone(name)
 
     def _condition(self, status: str, reason: str) -> dict[str, str]:
         moment = self._now().strftime("%Y-%m-%dT%H:%M:%SZ")
@@ -170,6 +173,7 @@ class Vms:
                         labels.ZONE: REGIONAL,
                         labels.HOSTNAME: _host(name),
                         labels.CLAIM_UID: vm.claim_uid,
+                        NAME: name,
                     },
                 },
                 "spec": {"providerID": f"vms://{name}"},
@@ -185,6 +189,7 @@ class Vms:
 
     # what is known without a request
 
+    instance_label = NAME
     size_labels = frozenset({labels.INSTANCE_TYPE})
     gpu_model_label = MODEL
     failure_reasons = frozenset({"NameTaken", "NoSize"})

@@ -121,7 +121,7 @@ async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:
     cloud = tools.clients.cloud
     key = cloud.pool_name(claim)
     try:
-        found = await tools.clients.kube.list(NODES, digest=whole)
+        found = await tools.clients.kube.list(NODES, digest=whole, label_selector=f"{cloud.instance_label}={key}")
     except KubeError as error:
         raise by_api_server(error) from None
     return [

@@ -150,3 +150,14 @@ async def test_schedule_and_explain_about_a_pending_pod(sim: Sim) -> None:
     explained = await explain(sim, "pod/p", vms=vms)
     assert explained.out.startswith("Pod default/p: will run on a new two-gpus, 1.900 USD/h from NodePool gpu\n")
     assert "list prices of cellar, 2026-01-01" in (await explain(sim, "nodepool/gpu", vms=vms)).out
+
+
+@simulated()
+async def test_a_vm_whose_node_is_not_ready_is_repaired(sim: Sim) -> None:
+    """The Node is read again before its machine is removed."""
+    removed = list[str]()
+    vms = vms_of(sim, removed)
+    await ready(sim, vms)
+    vms.fail("vm-first")
+    await sim.until(lambda: sim.claim("first") is None, 7200.0, "the NodeClaim is removed")
+    assert removed == ["VM vm-first", f"Node {HOST}", "NodeClaim first"]
