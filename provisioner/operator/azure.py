@@ -1,4 +1,4 @@
-"""Azure, from the settings. No other module outside `cloudprovider.azure` constructs or knows it.
+"""Azure, constructed from the settings. Commands and the controller get the protocols.
 
 Nothing here opens a connection before a request is sent.
 """
@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from cloudprovider.azure.checks import AzureChecks
-from cloudprovider.azure.client import API_VERSION, AzureConfig, build_arm
+from cloudprovider.azure.client import API_VERSION, Arm, AzureConfig, build_arm
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
 from cloudprovider.azure.subscription import SubscriptionClient
@@ -37,22 +37,25 @@ def build_provider(settings: Settings, clock: Clock) -> CloudProvider:
 
     Raises OSError for unusable certificates, ValueError for an invalid identity.
     """
-    config = _config(settings)
-    arm = build_arm(config, version=own_version())
-    return AzureProvider(arm.client, config, clock=clock, owned=(arm.credential, arm.session))
+    return _connect(_config(settings), clock)[1]
 
 
 @asynccontextmanager
 async def open_azure(settings: Settings) -> AsyncIterator[Azure]:
     """Clients of ARM, until the context ends. Raises as `build_provider` does."""
     config = _config(settings)
-    arm = build_arm(config, version=own_version())
-    provider = AzureProvider(arm.client, config, clock=SystemClock(), owned=(arm.credential, arm.session))
+    arm, provider = _connect(config, SystemClock())
     inspector = SubscriptionClient(arm.client, arm.credential, config)
     try:
         yield Azure(AzureChecks(provider, inspector, config), inspector)
     finally:
         await provider.close()
+
+
+def _connect(config: AzureConfig, clock: Clock) -> tuple[Arm, AzureProvider]:
+    """The client, and the provider that owns its session and its credential."""
+    arm = build_arm(config, version=own_version())
+    return arm, AzureProvider(arm.client, config, clock=clock, owned=(arm.credential, arm.session))
 
 
 def _config(settings: Settings) -> AzureConfig:
