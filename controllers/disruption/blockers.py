@@ -18,6 +18,8 @@ from controllers.provisioning.pods import CachedPod
 from provisioner.api import labels
 from provisioner.api.causes import Reason
 from provisioner.api.conditions import INITIALIZED
+from provisioner.api.node import Node
+from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.quantity import parse_quantity
 from provisioner.vendors import is_gpu
 
@@ -113,15 +115,18 @@ def ends_work(pod: CachedPod, now: datetime) -> str:
 
 
 def empty(machine: Machine) -> bool:
-    """Whether no pod uses the machine.
+    """Whether no pod uses the machine."""
+    return is_unused(machine.claim, machine.node, machine.pods)
+
+
+def is_unused(claim: NodeClaim, node: Node | None, pods: Iterable[CachedPod]) -> bool:
+    """Whether no pod uses the machine of this NodeClaim. `pods`: those of its Node.
 
     Pods of DaemonSets and static pods never count, nor do those whose eviction has no cost and terminating pods whose
     controller has already created another one.
     """
-    if not machine.pods:
-        return True
-    gpus = has_gpus(machine)
-    return not any(counts(pod, gpus=gpus) for pod in machine.pods)
+    found = [pod for pod in pods if counts(pod, gpus=False)]
+    return not found or (has_gpus(claim, node) and not any(counts(pod, gpus=True) for pod in found))
 
 
 def counts(pod: CachedPod, *, gpus: bool) -> bool:
@@ -138,9 +143,9 @@ def left_over(machine: Machine) -> tuple[CachedPod, ...]:
     return tuple(pod for pod in machine.pods if pod.own and not pod.metadata.deleting)
 
 
-def has_gpus(machine: Machine) -> bool:
+def has_gpus(claim: NodeClaim, node: Node | None) -> bool:
     """Whether the machine has GPUs, by the capacity of its Node or, if that shows none, of its NodeClaim."""
-    known = [machine.claim.status.capacity, *([machine.node.status.capacity] if machine.node is not None else ())]
+    known = [claim.status.capacity, *([node.status.capacity] if node is not None else ())]
     return any(is_gpu(name) and _some(amount) for capacity in known for name, amount in capacity.items())
 
 

@@ -130,7 +130,7 @@ def policy_of(pool: NodePool, machine: Machine) -> str:
     given = pool.spec.disruption.consolidation_policy
     if given is not None:
         return given
-    return WHEN_EMPTY if has_gpus(machine) else UNDERUTILIZED
+    return WHEN_EMPTY if has_gpus(machine.claim, machine.node) else UNDERUTILIZED
 
 
 def why_unwanted(machine: Machine, pool: NodePool | None, reason: Reason) -> str:

@@ -6,7 +6,7 @@ Source: https://karpenter.sh/docs/concepts/disruption/#disruption-controller.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 
 import msgspec
@@ -14,8 +14,9 @@ import msgspec
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api.causes import ConsolidationType, Decision, Reason
 from provisioner.api.nodepool import NodePool
+from provisioner.api.owner import is_member
 
-from .machine import Machine, budget_left
+from .machine import Machine, MachineCount, budget_left
 
 
 class Command(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,22 +49,24 @@ def consolidation_type(reason: Reason, machines: int) -> ConsolidationType:
     return "empty" if reason == "Empty" else ""
 
 
-def renewed(command: Command, owned: Iterable[tuple[NodePool, Sequence[Machine]]], now: datetime) -> Command | None:
+def renewed(
+    command: Command, machines: Iterable[Machine], pools: Iterable[tuple[NodePool, MachineCount]], now: datetime
+) -> Command | None:
     """The command with its machines as they are now; None if it is not allowed any more.
 
-    `owned`: the NodePools, each with all of its machines.
+    `machines`: those of them that still exist. `pools`: the NodePools, each with the count of its machines.
     """
-    uids, found = {one.claim.uid for one in command.machines}, list[Machine]()
-    for pool, machines in owned:
-        own = [one for one in machines if one.claim.uid in uids]
+    left_of, found = tuple(machines), list[Machine]()
+    for pool, count in pools:
+        own = [one for one in left_of if is_member(one.claim, pool)]
         if not own:
             continue
-        left = budget_left(pool, machines, command.reason, now)
+        left = budget_left(pool, count, command.reason, now)
         blocked = (one.blocked_eventually if command.reason == "Drifted" else one.blocked for one in own)
         if any(blocked) or (left is not None and len(own) > left):
             return None
         found += own
-    return msgspec.structs.replace(command, machines=tuple(found)) if len(found) == len(uids) else None
+    return msgspec.structs.replace(command, machines=tuple(found)) if len(found) == len(command.machines) else None
 
 
 class Evaluation(msgspec.Struct, frozen=True, kw_only=True):

@@ -33,7 +33,7 @@ def rooms(names: Iterable[str], nodes: Iterable[Node], pods: Iterable[Pod]) -> M
 
 
 def lost(before: Mapping[str, Room], now: Mapping[str, Room], machines: Iterable[Machine]) -> str:
-    """Why a room is not what it was, "" if all are. `machines`: all of NodePools, as they are now."""
+    """Why a room is not what it was, "" if all are. `machines`: those of NodePools on these Nodes, as they are now."""
     going = {one.claim.status.node_name for one in machines if one.going}
     found = ((name, "is being removed" if name in going else _lost(old, now[name])) for name, old in before.items())
     return next((f"Node {name} {why}" for name, why in found if why), "")

@@ -20,7 +20,8 @@ from provisioner.api.nodepool import NodePool
 from .blockers import Unreported
 from .candidates import Candidate, unpriced, with_pods
 from .command import Command, Evaluation
-from .machine import Machine, budget_left
+from .machine import Machine, MachineCount, budget_left, count_of
+from .retries import Undone
 from .search import ONE_LIMIT, UNTRIED, WAITS, alike, in_turn, unplaced
 from .simulation import Simulation
 from .view import View
@@ -37,7 +38,7 @@ def drift(view: View) -> Evaluation:
         found = [one for one in machines if is_drifted(one)]
         if pool.spec.replicas is not None or pool.metadata.deleting or not found:
             continue
-        if waits := _held(pool, machines, view):
+        if waits := why_held(pool, count_of(machines), undone, view.now):
             held[pool.name] = waits
             kept |= {one.claim.name: Unreported(waits) for one in found}
             continue
@@ -61,11 +62,11 @@ def drift(view: View) -> Evaluation:
     return Evaluation(command=command, kept=kept | unplaceable, held=held)
 
 
-def _held(pool: NodePool, machines: Sequence[Machine], view: View) -> str:
+def why_held(pool: NodePool, count: MachineCount, undone: Undone, now: datetime) -> str:
     """Why nothing of the NodePool is replaced now, "" if something may be."""
-    if why := view.undone_of("Drifted").pools.get(pool.name):
+    if why := undone.pools.get(pool.name):
         return f"{WAITS}: {why}"
-    return NO_BUDGET if budget_left(pool, machines, "Drifted", view.now) == 0 else ""
+    return NO_BUDGET if budget_left(pool, count, "Drifted", now) == 0 else ""
 
 
 def _first(order: Sequence[Candidate], simulation: Simulation) -> tuple[Command | None, dict[str, str]]:

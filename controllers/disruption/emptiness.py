@@ -26,7 +26,7 @@ from provisioner.api.nodepool import NodePool
 from .blockers import NOMINATED, Unreported, empty, left_over
 from .candidates import price_of, unpriced
 from .command import Command, Evaluation
-from .machine import Machine, budget_left, consolidate_after
+from .machine import Machine, MachineCount, budget_left, consolidate_after
 from .simulation import Simulation
 from .view import View
 
@@ -56,7 +56,7 @@ def emptiness(view: View) -> Evaluation:
     for pool in view.node_pools:
         if pool.spec.replicas is not None:
             continue
-        found = decide(pool, view.of(pool), view.now)
+        found = decide(pool, view.of(pool), view.count(pool), view.now)
         staying = kept_by_pods(view, pool, found.remove)
         why = BUDGET if found.blocked else WAITS
         kept |= {one.claim.name: Unreported(one.blocked or why) for one in found.unused}
@@ -78,8 +78,8 @@ def emptiness(view: View) -> Evaluation:
     return Evaluation(command=command, kept=kept, held=held, unplaced=unplaced, eligible=eligible, after=after)
 
 
-def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptiness:
-    """`machines`: all of the NodePool."""
+def decide(pool: NodePool, machines: Sequence[Machine], count: MachineCount, now: datetime) -> Emptiness:
+    """`machines`: at least those of the NodePool that no pod uses. `count`: of all of the NodePool."""
     seconds, unused = consolidate_after(pool), tuple(one for one in machines if not one.going and empty(one))
     if seconds is None:
         return Emptiness(unused=unused)
@@ -90,11 +90,11 @@ def decide(pool: NodePool, machines: Sequence[Machine], now: datetime) -> Emptin
     }
     quiet = sorted((one for one in unused if waiting.get(one.claim.uid, 1.0) <= 0), key=_since)
     due = [one for one in quiet if not one.blocked]
-    left = budget_left(pool, machines, "Empty", now)
-    count = len(due) if left is None else min(len(due), left)
+    left = budget_left(pool, count, "Empty", now)
+    most = len(due) if left is None else min(len(due), left)
     later = min((left for left in waiting.values() if left > 0), default=math.inf)
     kept = tuple(one for one in quiet if one.blocked)
-    return Emptiness(remove=tuple(due[:count]), blocked=len(due) - count, kept=kept, unused=unused, after=later)
+    return Emptiness(remove=tuple(due[:most]), blocked=len(due) - most, kept=kept, unused=unused, after=later)
 
 
 def _is_candidate(one: Machine) -> bool:

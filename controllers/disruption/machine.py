@@ -49,7 +49,14 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def going(self) -> bool:
         """Whether its removal or its replacement has begun."""
-        return self.leaving or self.claim.deleting or is_marked(self.claim)
+        return self.leaving or is_going(self.claim)
+
+
+class MachineCount(msgspec.Struct, frozen=True, kw_only=True):
+    """The machines of a NodePool that its budgets count. `disrupted`: those of them that are going or not Ready."""
+
+    total: int = 0
+    disrupted: int = 0
 
 
 class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
@@ -59,17 +66,34 @@ class BudgetUse(msgspec.Struct, frozen=True, kw_only=True):
     used: int
 
 
-def budget_use(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> BudgetUse:
-    """`machines`: all of the NodePool."""
-    counted = [
-        one for one in machines if was_usable(one.claim) and not one.claim.condition(INSTANCE_TERMINATING, "True")
-    ]
-    used = sum(one.going or one.claim.condition(READY, "True") is None for one in counted)
-    return BudgetUse(allowed=allowed(pool, reason, len(counted), now), used=used)
+def is_going(claim: NodeClaim) -> bool:
+    """Whether the removal or the replacement of its machine has begun."""
+    return claim.deleting or is_marked(claim)
 
 
-def budget_left(pool: NodePool, machines: Iterable[Machine], reason: Reason, now: datetime) -> int | None:
-    """How many more machines may be disrupted now; None without a limit. `machines`: all of the NodePool."""
+def is_counted(claim: NodeClaim) -> bool:
+    """Whether budgets count its machine."""
+    return was_usable(claim) and claim.condition(INSTANCE_TERMINATING, "True") is None
+
+
+def is_disrupted(claim: NodeClaim) -> bool:
+    """Whether its machine, which budgets count, uses them."""
+    return is_going(claim) or claim.condition(READY, "True") is None
+
+
+def count_of(machines: Iterable[Machine]) -> MachineCount:
+    """`machines`: all of a NodePool."""
+    found = [one.leaving or is_disrupted(one.claim) for one in machines if is_counted(one.claim)]
+    return MachineCount(total=len(found), disrupted=sum(found))
+
+
+def budget_use(pool: NodePool, machines: MachineCount, reason: Reason, now: datetime) -> BudgetUse:
+    """What the budgets of the NodePool allow now, and what of that its machines use."""
+    return BudgetUse(allowed=allowed(pool, reason, machines.total, now), used=machines.disrupted)
+
+
+def budget_left(pool: NodePool, machines: MachineCount, reason: Reason, now: datetime) -> int | None:
+    """How many more machines may be disrupted now; None without a limit."""
     use = budget_use(pool, machines, reason, now)
     return None if use.allowed is None else max(0, use.allowed - use.used)
 

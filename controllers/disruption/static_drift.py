@@ -21,7 +21,7 @@ from provisioner.api.object_errors import OBJECT_ERRORS
 from .blockers import Unreported
 from .command import Command, Evaluation
 from .drift import NO_BUDGET, drifted_since, first_left, is_drifted, is_proved
-from .machine import Machine, budget_left
+from .machine import Machine, budget_left, count_of
 from .places import for_pods
 from .retries import Undone
 from .search import WAITS
@@ -105,7 +105,7 @@ def due_now(
     if (surplus := len(running) - _replaced(running) - replicas) > 0:
         return Due(held=_beyond_replicas(surplus, replicas))
     free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in undone.waiting]
-    left = budget_left(pool, machines, "Drifted", now)
+    left = budget_left(pool, count_of(machines), "Drifted", now)
     if left == 0:
         return Due(held=NO_BUDGET)
     kept = {

@@ -14,7 +14,7 @@ from provisioner.api.owner import is_member
 
 from .blockers import NOMINATED
 from .command import Command
-from .machine import Machine, budget_left
+from .machine import Machine, MachineCount, budget_left, count_of
 from .retries import Undone
 
 # A machine is divided into several cheaper ones if they save at least this part of its price.
@@ -28,7 +28,7 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     `node_pools`: those of which machines may be disrupted now. `budgets`: how many more machines of each NodePool may
     be disrupted as Underutilized, None without a limit; a NodePool that is missing allows none. `split_margin`: the
     part of the old prices that a command with several replacements saves at least. `undone`: the replacements that were
-    undone before, by the reason of their commands.
+    undone before, by the reason of their commands. `counts`: those of NodePools of which `machines` has only some.
     """
 
     observed: Observed
@@ -39,10 +39,15 @@ class View(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime
     split_margin: float = SPLIT_MARGIN
     undone: Mapping[Reason, Undone] = {}
+    counts: Mapping[str, MachineCount] = {}
 
     def of(self, pool: NodePool) -> list[Machine]:
         """The machines of this NodePool."""
         return [one for one in self.machines if is_member(one.claim, pool)]
+
+    def count(self, pool: NodePool) -> MachineCount:
+        """How many of its machines budgets count."""
+        return self.counts.get(pool.name) or count_of(self.of(pool))
 
     def undone_of(self, reason: Reason) -> Undone:
         """The replacements for this reason that were undone."""
@@ -82,4 +87,4 @@ def consolidation_budgets(
 ) -> Mapping[str, int | None]:
     """How many more machines of each NodePool may be disrupted as Underutilized; None without a limit."""
     owned = {pool.name: (pool, [one for one in machines if is_member(one.claim, pool)]) for pool in pools}
-    return {name: budget_left(pool, own, "Underutilized", now) for name, (pool, own) in owned.items()}
+    return {name: budget_left(pool, count_of(own), "Underutilized", now) for name, (pool, own) in owned.items()}

@@ -37,6 +37,11 @@ class ConsolidationSearches:
         self._due_at = 0.0
 
     @property
+    def proposes(self) -> bool:
+        """Whether a proposal waits for its validation."""
+        return self._proposed is not None
+
+    @property
     def due_in(self) -> float:
         """Seconds until a search, or the validation of a proposal, is due; 0 if one is."""
         at = self._due_at if self._proposed is None else self._proposed[1] + VALIDATION_SECONDS

@@ -6,6 +6,7 @@ from typing import Any
 
 from cloudprovider.interface import QuotaLeft
 from controllers.disruption.commands_under_way import replaced, replaced_by, replaces
+from controllers.disruption.indexes import related
 from controllers.model.storage import Storage
 from controllers.nodeclaim.lifecycle.dra import publishes_gpus
 from controllers.provisioning.brake import Brake
@@ -93,6 +94,10 @@ class DemandCaches:
     def pods_on(self, node: str, *, by: str = BY_NODE) -> tuple[CachedPod, ...]:
         """The pods that are bound to the Node of this name, or for which kube-scheduler makes room there."""
         return tuple(one for one in self.pods.by_index(by, node) if isinstance(one, CachedPod))
+
+    def of_commands(self) -> tuple[NodeClaim, ...]:
+        """The machines of NodePools that a command disrupts, and those that may be their replacements."""
+        return related(self.claims.by_index)
 
     def replaces_another(self, claim: NodeClaim) -> bool:
         """Whether a command under way waits for this NodeClaim, to delete the one that it replaces."""

@@ -8,7 +8,7 @@ Source: docs/references/karpenter.md#disruption-queue, https://karpenter.sh/docs
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from typing import ClassVar
 
 import msgspec
@@ -19,12 +19,13 @@ from controllers.disruption.command import Command, Evaluation, renewed
 from controllers.disruption.commands_under_way import Places, Replacement, replaced_by
 from controllers.disruption.consolidation import validated
 from controllers.disruption.destinations import lost, rooms
-from controllers.disruption.machine import Machine
-from controllers.disruption.methods import CONSOLIDATION, EMPTINESS, METHODS, Method, Pass
+from controllers.disruption.drift import why_held
+from controllers.disruption.methods import CONDITIONS, CONSOLIDATION, EMPTINESS, METHODS, Method, Pass
 from controllers.disruption.places import places
 from controllers.disruption.retries import Retries
 from controllers.disruption.view import View
 from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.nominations import Nominations
 from provisioner.api.causes import REASONS, Cause, Reason
 from provisioner.api.node import Node
@@ -159,24 +160,46 @@ class DisruptionController:
             return None
         if not self._machines.current:
             return STALE_SECONDS
-        claims = [one for one in self._caches.claims.items() if not why_foreign(one)]
         errors = RequestErrors()
-        under_way = await self._queue.advance(claims, errors)
-        if under_way is None and not errors.any and not any(is_concerned(one) for one in claims):
+        under_way = await self._queue.advance(errors)
+        if not self._is_consolidating():
             self._observer.candidates("Underutilized", 0)
-            return None
-        decided = await self._decide(claims)
+            if under_way is None and not errors.any and not any(map(self._is_concerned, self._caches.node_pools())):
+                return None
+        decided = await self._decide()
         errors.raise_first()
         return min(under_way if under_way is not None else POLL_SECONDS, decided)
 
-    async def _decide(self, claims: Sequence[NodeClaim]) -> float:
+    def _is_concerned(self, pool: NodePool) -> bool:
+        """Whether something may have to be done about a machine of this NodePool, besides consolidation."""
+        return any(self._machines.has(kind, pool) for kind in CONDITIONS if kind != CONSOLIDATION.condition)
+
+    def _is_consolidating(self) -> bool:
+        """Whether there may be candidates of consolidation, or a proposal to validate."""
+        return self._searches.proposes or any(map(self._machines.may_consolidate, self._caches.node_pools()))
+
+    def _due(self) -> list[Method]:
+        """The methods that have something to do at once."""
+        return [one for one in AT_ONCE if any(self._is_due(one, pool) for pool in self._caches.node_pools())]
+
+    def _is_due(self, method: Method, pool: NodePool) -> bool:
+        """Whether the method may have a command for this NodePool; if it is held, an Event states why."""
+        if (pool.spec.replicas is not None) is not method.static or why_unusable(pool):
+            return False
+        if not self._machines.has(method.condition, pool):
+            return False
+        now = self._clock.now()
+        undone = self._retries[method.reason].undone((), _now())
+        why = "" if method.static else why_held(pool, self._machines.count(pool), undone, now)
+        self._events.record(method, Evaluation(held={pool.name: why} if why else {}))
+        return not why
+
+    async def _decide(self) -> float:
         """Begin at most one command; returns the seconds until the next pass."""
         if self._undecided():
             return BUSY_SECONDS
-        static = any(pool.spec.replicas is not None for pool in self._caches.node_pools())
-        known = [one for one in AT_ONCE if static or not one.static]
-        due = [one for one in known if any(claim.condition(one.condition, "True") for claim in claims)]
-        if not due and (seconds := self._searches.due_in) > 0:
+        due = self._due()
+        if not due and (seconds := self._consolidation_in()) > 0:
             return min(seconds, POLL_SECONDS)
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
@@ -192,10 +215,14 @@ class DisruptionController:
             if (command := (await self._evaluate(one_pass, method)).command) is not None:
                 return await self._begin(command, types, view)
         # A machine can stay drifted for weeks: nothing else is searched again because of that.
-        if (seconds := self._searches.due_in) > 0:
+        if (seconds := self._consolidation_in()) > 0:
             return min(seconds, POLL_SECONDS)
         command, seconds = await self._consolidate(one_pass, read)
         return await self._begin(command, types, view) if command is not None else seconds
+
+    def _consolidation_in(self) -> float:
+        """Seconds until a search for consolidation is due; 0 if one is."""
+        return self._searches.due_in if self._is_consolidating() else POLL_SECONDS
 
     async def _evaluate(self, one_pass: Pass, method: Method) -> Evaluation:
         """What the method finds, with Events about what it keeps."""
@@ -223,12 +250,11 @@ class DisruptionController:
 
     async def _begin(self, command: Command, types: InstanceTypes, view: View) -> float:
         """Carry out a command, unless its machines, budgets or destinations have changed since the decision."""
-        machines = self._machines.by_pool()
-        owned = [(pool, machines[pool.name]) for pool in self._caches.node_pools()]
-        current = renewed(command, owned, self._clock.now())
+        pools = [(pool, self._machines.count(pool)) for pool in self._caches.node_pools()]
+        current = renewed(command, self._machines.current_of(command.machines), pools, self._clock.now())
         if current is None or self._undecided():
             return BUSY_SECONDS
-        if why := self._lost(command, view, (one for found in machines.values() for one in found)):
+        if why := self._lost(command, view):
             log.info("disruption rejected", NodeClaims=_names(command), cause=why)
             self._observer.rejected(command)
             return BUSY_SECONDS
@@ -236,13 +262,13 @@ class DisruptionController:
         self._searches.search_again()
         return BUSY_SECONDS if seconds is None else seconds
 
-    def _lost(self, command: Command, view: View, machines: Iterable[Machine]) -> str:
+    def _lost(self, command: Command, view: View) -> str:
         """Why the destinations of a command have not the room any more that they had in the view."""
         names, caches = command.destinations, self._caches
         nodes = [node for name in names if (node := caches.nodes.get(name)) is not None]
         pods = [pod for name in names for pod in caches.pods_on(name)]
         before = rooms(names, view.observed.nodes, view.observed.pods)
-        return lost(before, rooms(names, nodes, pods), machines)
+        return lost(before, rooms(names, nodes, pods), self._machines.on(names))
 
     async def _places(self, command: Replacement) -> Places | None:
         """Where the pods of the old machines of a command go now; None if that cannot be computed now."""

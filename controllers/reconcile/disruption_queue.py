@@ -121,12 +121,12 @@ class DisruptionQueue:
                     self._ended(Replacement(id="", old=old, decided=command.reason), f"it failed: {error}")
                 raise
 
-    async def advance(self, claims: Iterable[NodeClaim], errors: RequestErrors) -> float | None:
+    async def advance(self, errors: RequestErrors) -> float | None:
         """The next step of each command under way. Returns the seconds until the next one, None without a command.
 
         What fails for one command is kept in `errors`.
         """
-        commands = under_way(claims)
+        commands = under_way(self._caches.of_commands())
         self._ages.look(claim for command in commands for claim in command.new)
         self._held = {one.id: self._held[one.id] for one in commands if one.id in self._held}
         self._reserve(commands)

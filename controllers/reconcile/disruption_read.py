@@ -81,7 +81,7 @@ class DisruptionReader:
             if not why_unusable(pool):
                 budgets[pool.name] = 0  # unless it can be evaluated
                 with self._isolation.of(pool.kind, pool.name, "consolidation"):
-                    budgets[pool.name] = budget_left(pool, by_pool[pool.name], "Underutilized", now)
+                    budgets[pool.name] = budget_left(pool, self._machines.count(pool), "Underutilized", now)
         machines = [one for found in by_pool.values() for one in found]
         return Read(
             machines=machines,

@@ -1,7 +1,8 @@
 """Carries out the method emptiness of `controllers.disruption.methods`, beside the controller of the other methods.
 
 That one computes for seconds in a large cluster and waits for the API server; an empty machine goes on time all the
-same. A key is the name of a NodePool, and only its machines are read unless pods run on those that are due.
+same. A key is the name of a NodePool. Only its machines without use by pods are read, unless pods run on one that is
+due.
 
 Nothing is removed while pending pods wait for a decision. The pods of a machine are listed from the API server right
 before its NodeClaim is deleted; the removal itself is the ordinary one. After a restart the time without pods begins
@@ -12,7 +13,7 @@ Source: docs/references/karpenter.md#emptiness.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import ClassVar
 
 import msgspec
@@ -161,9 +162,10 @@ class EmptinessController:
             observed=Observed(node_pools=(pool,), nodes=(), claims=(), pods=()),
             types=self._no_types,
             node_pools=(pool,),
-            machines=self._of(pool),
+            machines=self._unused(pool),
             budgets={},
             now=self._clock.now(),
+            counts={pool.name: self._machines.count(pool)},
         )
 
     async def _in_cluster(self, pool: NodePool, used: tuple[Machine, ...], alone: Evaluation) -> Evaluation:
@@ -177,7 +179,8 @@ class EmptinessController:
             return alone
         pods = [pod for one in used for pod in left_over(one)]
         storage = await volumes_of(self._actuator, lambda: pods, of_drivers=self._caches.of_drivers)
-        machines = {**self._machines.by_pool(), pool.name: self._of(pool)}
+        machines = self._machines.by_pool()
+        machines[pool.name] = self._with_kept(machines[pool.name])
         view = View(
             observed=self._caches.observed(self._caches.claims.items(), None, storage),
             types=types,
@@ -193,16 +196,21 @@ class EmptinessController:
         if found.command is None:
             return found
         # Other controllers, and kube-scheduler, went on meanwhile.
-        still = {one.claim.uid for one in decide(pool, self._of(pool), self._clock.now()).remove}
-        left = tuple(one for one in found.command.machines if one.claim.uid in still)
+        still = decide(pool, self._unused(pool), self._machines.count(pool), self._clock.now())
+        uids = {one.claim.uid for one in still.remove}
+        left = tuple(one for one in found.command.machines if one.claim.uid in uids)
         command = msgspec.structs.replace(found.command, machines=left) if left else None
         return msgspec.structs.replace(found, command=command)
 
-    def _of(self, pool: NodePool) -> tuple[Machine, ...]:
+    def _unused(self, pool: NodePool) -> tuple[Machine, ...]:
+        """The machines of the NodePool that no pod uses."""
+        return self._with_kept(self._machines.unused(pool))
+
+    def _with_kept(self, machines: Iterable[Machine]) -> tuple[Machine, ...]:
         """The machines; those whose pods had no place, or whose deletion failed, shortly before are blocked."""
         self._kept, self._failed = _current(self._kept), _current(self._failed)
         found = list[Machine]()
-        for one in self._machines.of(pool):
+        for one in machines:
             kept = self._failed.get(one.claim.uid) or (self._kept.get(one.claim.uid) if left_over(one) else None)
             why = one.blocked or (kept[0] if kept is not None else "")
             found.append(one if why == one.blocked else msgspec.structs.replace(one, blocked=why))

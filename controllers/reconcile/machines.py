@@ -15,13 +15,15 @@ from datetime import datetime, timedelta
 import msgspec
 
 from controllers.disruption.blockers import REFUSED, protected, with_blockers
-from controllers.disruption.candidates import why_unwanted
-from controllers.disruption.machine import Machine, consolidate_after
+from controllers.disruption.candidates import WHEN_EMPTY, why_unwanted
+from controllers.disruption.indexes import BUDGETS, CONDITION, DISRUPTED, with_condition
+from controllers.disruption.machine import Machine, MachineCount, consolidate_after, is_counted, is_disrupted
 from controllers.disruption.pod_budgets import PodBudgets
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NOMINATED_NODE, CachedPod
-from controllers.state.indexes import NODEPOOL
+from controllers.state.indexes import NODE_NAME, NODEPOOL, UID
 from provisioner.api.causes import Reason
+from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -31,6 +33,7 @@ from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.runtime.clock import Clock
 
 from .demand_caches import DemandCaches
+from .unused_machines import UnusedMachines
 
 # So long a watch may be behind a request that was not answered.
 UNANSWERED_SECONDS = 10.0
@@ -51,6 +54,9 @@ class Leaving:
 
     def __contains__(self, uid: str) -> bool:
         return self._until.get(uid, 0.0) > self._now()
+
+    def __iter__(self) -> Iterator[str]:
+        return (uid for uid in self._until if uid in self)
 
     @contextmanager
     def reserved(self, claims: Iterable[NodeClaim]) -> Iterator[None]:
@@ -80,6 +86,7 @@ class Machines:
         self._clock = clock
         self._began: float | None = None
         self._pod_events: dict[str, float] = {}
+        self._unused = UnusedMachines(caches)
 
     @property
     def current(self) -> bool:
@@ -89,6 +96,7 @@ class Machines:
 
     def add_event_handlers(self) -> None:
         """Subscribe to the caches."""
+        self._unused.add_event_handlers()
         self._caches.pod_budgets.add_event_handler(self._pod_budget_changed)
         self._caches.nodes.add_event_handler(self._node_changed)
         self._caches.pods.add_event_handler(self._pod_changed, on_synced=self._pods_synced)
@@ -128,6 +136,47 @@ class Machines:
         """The machines of this NodePool, those without a Node included."""
         owned = self._caches.claims.by_index(NODEPOOL, pool.metadata.uid)
         return tuple(self.machine(claim) for claim in owned if is_member(claim, pool))
+
+    def unused(self, pool: NodePool) -> tuple[Machine, ...]:
+        """Those of them that no pod uses."""
+        return tuple(map(self.machine, self._unused.of(pool)))
+
+    def count(self, pool: NodePool) -> MachineCount:
+        """How many machines of this NodePool its budgets count."""
+        claims, uid = self._caches.claims, pool.metadata.uid
+        leaving = (claim for one in self.leaving for claim in claims.by_index(UID, one) if is_member(claim, pool))
+        also = sum(is_counted(claim) and not is_disrupted(claim) for claim in leaving)
+        disrupted = claims.count(BUDGETS, f"{DISRUPTED}{uid}") + also
+        return MachineCount(total=claims.count(BUDGETS, uid), disrupted=disrupted)
+
+    def drifted(self, pool: NodePool) -> tuple[Machine, ...]:
+        """Those of them that have drifted."""
+        found = self._caches.claims.by_index(CONDITION, with_condition(DRIFTED, pool.metadata.uid))
+        return tuple(map(self.machine, found))
+
+    def has(self, condition: str, pool: NodePool) -> bool:
+        """Whether a machine of this NodePool has the condition, and is not being deleted."""
+        return bool(self._caches.claims.count(CONDITION, with_condition(condition, pool.metadata.uid)))
+
+    def may_consolidate(self, pool: NodePool) -> bool:
+        """Whether machines of this NodePool that pods use may be candidates of consolidation."""
+        claims, uid, policy = self._caches.claims, pool.metadata.uid, pool.spec.disruption.consolidation_policy
+        if consolidate_after(pool) is None or policy == WHEN_EMPTY:
+            return False
+        found = claims.count(CONDITION, with_condition(CONSOLIDATABLE, uid))
+        # Without a policy, those with GPUs are removed only when they are empty.
+        kept = claims.count(CONDITION, with_condition(CONSOLIDATABLE, uid, gpus=True)) if policy is None else 0
+        return found > kept
+
+    def current_of(self, machines: Iterable[Machine]) -> list[Machine]:
+        """These machines as they are now, without those whose NodeClaim is gone."""
+        claims = self._caches.claims
+        return [self.machine(claim) for one in machines for claim in claims.by_index(UID, one.claim.uid)]
+
+    def on(self, nodes: Iterable[str]) -> list[Machine]:
+        """The machines of the NodePools of this controller with Nodes of these names."""
+        claims = (claim for name in nodes for claim in self._caches.claims.by_index(NODE_NAME, name))
+        return [self.machine(claim) for claim in claims if self._caches.node_pool_of(claim) is not None]
 
     def by_pool(self) -> dict[str, tuple[Machine, ...]]:
         """The machines of each NodePool of this controller, by its name."""

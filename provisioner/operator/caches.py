@@ -7,6 +7,7 @@ ResourceSlices only while a NodeClaim or a node class needs them.
 
 from dataclasses import dataclass
 
+from controllers.disruption.indexes import disruption_indexes
 from controllers.model.crd_deletion import CRD_NAMES
 from controllers.nodeclaim.lifecycle import dra
 from controllers.provisioning.daemons import scheduled
@@ -70,7 +71,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
     """
     kube, rng, metrics, cloud = clients.kube, clients.rng, clients.metrics, clients.cloud
     claims: Reflector[NodeClaim] = Reflector(
-        kube, NODECLAIMS, rng=rng, indexes=claim_indexes(cloud.pool_name), metrics=metrics.reflector("nodeclaims")
+        kube,
+        NODECLAIMS,
+        rng=rng,
+        indexes={**claim_indexes(cloud.pool_name), **disruption_indexes()},
+        metrics=metrics.reflector("nodeclaims"),
     )
     nodes: Reflector[Node] = Reflector(
         kube,

@@ -169,7 +169,8 @@ def build_provisioning(
             observer.errors,
             clients.clock,
             node_pools=lambda: demand.node_pools() if demand.pods.synced else (),
-            machines=machines.of,
+            count=machines.count,
+            drifted=machines.drifted,
         ),
         policy=config.policy,
     )

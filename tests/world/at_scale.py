@@ -33,6 +33,7 @@ from provisioner.operator.operator import Operator
 from provisioner.runtime import resources
 from provisioner.runtime.compute import inline
 from provisioner.runtime.decoding import ObjectList
+from provisioner.runtime.kube import KubeError
 from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.objects import key_of
 from provisioner.runtime.resources import Resource
@@ -65,7 +66,7 @@ class Api:
         self.caches = WriteThrough()
         self.writes: list[str] = []
         self._version = 1_000_000
-        self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any]]]] = defaultdict(list)
+        self._watches: dict[str, list[asyncio.Queue[WatchEvent[Any] | KubeError]]] = defaultdict(list)
 
     def fenced(self, _: object) -> "Api":
         return self
@@ -78,10 +79,13 @@ class Api:
         return ObjectList(tuple(one for one in kept if one is not None), str(self._version))
 
     async def watch(self, resource: Resource[Any], **_: Any) -> AsyncGenerator[WatchEvent[Any], None]:
-        events = asyncio.Queue[WatchEvent[Any]]()
+        events = asyncio.Queue[WatchEvent[Any] | KubeError]()
         self._watches[resource.plural].append(events)
         while True:
-            yield await events.get()
+            event = await events.get()
+            if isinstance(event, KubeError):
+                raise event
+            yield event
 
     async def get(self, resource: Resource[Any], name: str, **_: Any) -> Any:
         return self.objects[resource.plural][name]
@@ -97,12 +101,23 @@ class Api:
 
     def send(self, resource: Resource[Any], one: Any, kind: EventType = EventType.MODIFIED) -> None:
         """The object changed."""
+        one = self.store(resource, one)
+        for events in self._watches[resource.plural]:
+            events.put_nowait(WatchEvent(kind, one, str(self._version)))
+
+    def store(self, resource: Resource[Any], one: Any) -> Any:
+        """The object changed, and no watch tells it. Returns its new version."""
         self._version += 1
         meta = msgspec.structs.replace(one.metadata, resource_version=str(self._version))
         one = msgspec.structs.replace(one, metadata=meta)
         self.objects[resource.plural][key_of(one)] = one
-        for events in self._watches[resource.plural]:
-            events.put_nowait(WatchEvent(kind, one, str(self._version)))
+        return one
+
+    def end_watches(self, resource: Resource[Any]) -> None:
+        """The versions of the caches are too old: each lists again."""
+        watches = self._watches.pop(resource.plural, [])
+        for events in watches:
+            events.put_nowait(KubeError(410, "Expired", "too old resource version"))
 
 
 class Pools:
@@ -229,15 +244,8 @@ def at_scale(machines: int, story: Callable[[Fleet], Coroutine[Any, Any, T]], *,
         instances = fill(api, machines, consolidate_after)
         version = instances[0].kubernetes_version
         cluster = Cluster(running=True, location="westeurope", kubernetes_version=version, max_pools=10 * machines)
-        pools, given = Pools(instances, cluster), {"rng": Random(7), "metrics": Metrics(), "compute": inline}
-        clients = Clients(
-            kube=cast("Any", api),
-            lease_kube=cast("Any", api),
-            provider=cast("Any", pools),
-            cloud=AksCloud(),
-            clock=clock,
-            **cast("Any", given),
-        )
+        pools = Pools(instances, cluster)
+        clients = clients_of(api, pools, clock)
         config = Config(policy=Policy(), elect=False, lease_name="", lease_namespace="", identity="")
         operator = Operator(clients, config)
         async with asyncio.TaskGroup() as tasks:
@@ -251,6 +259,12 @@ def at_scale(machines: int, story: Callable[[Fleet], Coroutine[Any, Any, T]], *,
         return found
 
     return run(main, seed=1, epoch=EPOCH)
+
+
+def clients_of(api: Api, pools: Pools, clock: VirtualClock) -> Clients:
+    """The clients of a program that sends its requests there."""
+    given: Any = {"kube": api, "lease_kube": api, "provider": pools}
+    return Clients(**given, rng=Random(7), clock=clock, metrics=Metrics(), cloud=AksCloud(), compute=inline)
 
 
 @contextmanager

@@ -4,7 +4,7 @@ import math
 
 from controllers.disruption.candidates import price_of
 from controllers.disruption.expiration import expires_at
-from controllers.disruption.machine import Machine, budget_use
+from controllers.disruption.machine import Machine, budget_use, count_of
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
@@ -49,7 +49,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
     prices, count = [one.price for one in rows.values() if one.price is not None], len(rows.keys() & commands.keys())
     unpriced = f", {len(rows) - len(prices)} of unknown price" if len(prices) < len(rows) else ""
     verdict = f"{count or 'none'} would be disrupted now" if not failed else "disruption is not known"
-    budgets = {reason: budget_use(pool, machines, reason, world.now) for reason in REASONS}
+    budgets = {reason: budget_use(pool, count_of(machines), reason, world.now) for reason in REASONS}
     used, own = pool.status.resources, [one for one in decided.commands if not rows.keys().isdisjoint(one.nodes)]
     if expired:
         own.append(CommandOutput(reason="Expired", decision="delete", nodes=expired, replacements=(), saving=0.0))

@@ -6,14 +6,14 @@ process that knows the pods; candidates that are empty, or for consolidation, ar
 Source: docs/references/karpenter.md#metrics, docs/references/karpenter.md#disruption-budgets.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 
 from prometheus_client import Counter
 
 from controllers.disruption.command import Command
 from controllers.disruption.commands_under_way import Replacement
 from controllers.disruption.drift import is_drifted
-from controllers.disruption.machine import Machine, budget_use, consolidate_after
+from controllers.disruption.machine import Machine, MachineCount, budget_use, consolidate_after
 from provisioner.api.causes import CAUSE_OF, CAUSES, REASONS, Reason
 from provisioner.api.nodepool import NodePool
 from provisioner.metrics.definitions import LABELS, karpenter, own
@@ -35,7 +35,8 @@ FAMILIES = (
 class DisruptionMetrics:
     """Counts the decisions of the controllers of disruption. `errors` counts what failed here.
 
-    `node_pools()`: those of this controller, while this process disrupts their machines. `machines(pool)`: all of them.
+    `node_pools()`: those of this controller, while this process disrupts their machines. `count(pool)`: of all of
+    them. `drifted(pool)`: those that have drifted.
     """
 
     def __init__(
@@ -45,12 +46,14 @@ class DisruptionMetrics:
         clock: Clock,
         *,
         node_pools: Callable[[], Iterable[NodePool]],
-        machines: Callable[[NodePool], Sequence[Machine]],
+        count: Callable[[NodePool], MachineCount],
+        drifted: Callable[[NodePool], Iterable[Machine]],
     ) -> None:
         self._errors = errors
         self._clock = clock
         self._node_pools = node_pools
-        self._machines = machines
+        self._count = count
+        self._drifted = drifted
         self._names = BoundedNames()
         self._candidates: dict[tuple[Reason, str], int] = {}
         self._duration = metrics.histogram(karpenter.DISRUPTION_EVALUATION)
@@ -99,8 +102,8 @@ class DisruptionMetrics:
         for (reason, _), count in self._candidates.items():
             eligible[reason] += count
         for pool in pools:
-            machines = self._machines(pool)
-            eligible["Drifted"] += sum(is_drifted(one) and not one.blocked_eventually for one in machines)
+            eligible["Drifted"] += sum(is_drifted(one) and not one.blocked_eventually for one in self._drifted(pool))
+            machines = self._count(pool)
             (name,) = self._names(pool.name)
             for reason in REASONS if name != OTHER else ():  # several NodePools would have the same series
                 use = budget_use(pool, machines, reason, now)

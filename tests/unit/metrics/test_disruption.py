@@ -7,7 +7,7 @@ import pytest
 
 from controllers.disruption.command import Command
 from controllers.disruption.commands_under_way import Replacement
-from controllers.disruption.machine import Machine
+from controllers.disruption.machine import Machine, count_of
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api.causes import REASONS, Reason
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
@@ -47,7 +47,14 @@ def made(pools: Sequence[NodePool] = (), machines: Sequence[Machine] = ()) -> tu
     metrics = Metrics()
     errors = metrics.counter(own.OBSERVATION_ERRORS)
     clock: Any = At()
-    observer = DisruptionMetrics(metrics, errors, clock, node_pools=lambda: pools, machines=lambda _: machines)
+    observer = DisruptionMetrics(
+        metrics,
+        errors,
+        clock,
+        node_pools=lambda: pools,
+        count=lambda _: count_of(machines),
+        drifted=lambda _: machines,
+    )
     return observer, metrics
 
 

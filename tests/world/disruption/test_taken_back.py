@@ -46,8 +46,12 @@ async def test_a_command_of_a_newer_version(sim: Sim) -> None:
     sim.store.patch(CLAIMS, "gpu-1", {"status": {"conditions": stated}}, subresource="status")
     await sim.until(lambda: not marks(sim), 120.0, "the command is undone")
     assert "gpu-1" in live(sim)
-    about = sim.store.list("events", fields="involvedObject.name=gpu-1")
-    assert any("does not know the reason Outdated of its condition DisruptionReason" in one["message"] for one in about)
+
+    def reported() -> bool:
+        about = sim.store.list("events", fields="involvedObject.name=gpu-1")
+        return any("does not know the reason Outdated of its condition DisruptionReason" in e["message"] for e in about)
+
+    await sim.until(reported, 5.0, "an Event states the reason")
 
 
 @simulated()

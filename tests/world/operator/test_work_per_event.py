@@ -1,7 +1,7 @@
-"""What one event costs does not depend on how many machines there are.
+"""What one event, and a pass after it, costs does not depend on how many machines there are.
 
-Work is counted, so the numbers are the same in each run. Controllers whose passes look at all machines collect the
-events of a second; an event that does not concern them must not start a pass.
+Work is counted, so the numbers are the same in each run. Controllers of NodePools collect the events of a second; an
+event that does not concern them must not start a pass.
 """
 
 import asyncio
@@ -20,8 +20,7 @@ from provisioner.runtime.watch import EventType
 from tests.world.at_scale import Fleet, Work, at_scale, counted
 
 FEW, MANY = 50, 5_000
-# The controller whose passes look at all machines of a NodePool.
-EMPTINESS = "emptiness"
+EMPTINESS, DISRUPTION = "emptiness", "disruption"
 COLLECTED_SECONDS = 3.0
 
 
@@ -125,7 +124,34 @@ def test_work_does_not_grow_with_the_machines(what: str) -> None:
     assert not {where for where in grown if where[0] != "inventory" or what != "after all"}, grown
 
 
-def test_what_leaves_a_machine_used_starts_no_pass_over_all_machines() -> None:
+@functools.cache
+def work_of_passes(machines: int) -> dict[str, int]:
+    """The work of a pass of the controllers of disruption, by controller and what happened before.
+
+    Each machine is Consolidatable, and its NodePool lets machines go only when they are empty.
+    """
+
+    async def story(on: Fleet) -> dict[str, int]:
+        found = dict[str, int]()
+        for event in (claim_changed, pod_bound, pod_deleted, last_pod_deleted):
+            with counted() as work:
+                event(on, 0)
+                await asyncio.sleep(COLLECTED_SECONDS)
+            by_task = {task: sum(n for (of, _), n in work.items() if of == task) for task in (EMPTINESS, DISRUPTION)}
+            found |= {f"{task} after {event.__name__}": number for task, number in by_task.items() if number}
+        return found
+
+    return at_scale(machines, story, consolidate_after="0s")
+
+
+def test_passes_do_not_grow_with_the_machines() -> None:
+    few, many = work_of_passes(FEW), work_of_passes(MANY)
+    passes = (f"{EMPTINESS} after claim_changed", f"{DISRUPTION} after claim_changed")
+    assert few.keys() == many.keys() >= {*passes, f"{EMPTINESS} after last_pod_deleted"}
+    assert not {what: (few[what], work) for what, work in many.items() if work > 1.1 * few[what] + 10}
+
+
+def test_what_leaves_a_machine_used_starts_no_pass() -> None:
     """A kubelet sends a heartbeat every 5 minutes: 17 a second of 5,000 Nodes."""
 
     async def story(on: Fleet) -> list[bool]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from controllers.disruption.machine import Machine, budget_left
+from controllers.disruption.machine import Machine, budget_left, count_of
 from controllers.disruption.view import View
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.observed import Observed
@@ -146,7 +146,7 @@ class Fleet:
             for claim, node in zip(self.claims, self.nodes, strict=True)
         )
         budgets = {
-            one.name: budget_left(one, [m for m in machines if is_owned_by(m.claim, one)], "Underutilized", NOW)
+            one.name: budget_left(one, count_of(m for m in machines if is_owned_by(m.claim, one)), "Underutilized", NOW)
             for one in self.pools
         }
         observed = Observed(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from controllers.disruption.emptiness import VALIDATION_SECONDS, decide
-from controllers.disruption.machine import Machine
+from controllers.disruption.machine import Machine, count_of
 from controllers.provisioning.pods import CachedPod
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import NOW, claim, node
@@ -78,14 +78,15 @@ def test_decide(
     node_pool: NodePool, machines: list[Machine], removed: tuple[str, ...], blocked: int, after: float
 ) -> None:
     """The conditions of the machines are five minutes old."""
-    found = decide(node_pool, machines, NOW)
+    found = decide(node_pool, machines, count_of(machines), NOW)
     assert (tuple(one.claim.name for one in found.remove), found.blocked) == (removed, blocked)
     assert found.after == pytest.approx(after)
 
 
 def test_blocked_machines_that_could_go_are_named() -> None:
     """One that is not empty for long enough is not named: nothing would be done to it."""
-    kept = decide(pool(), [machine("a", blocked="why"), machine("b", 1.0, blocked="why")], NOW).kept
+    machines = [machine("a", blocked="why"), machine("b", 1.0, blocked="why")]
+    kept = decide(pool(), machines, count_of(machines), NOW).kept
     assert [one.claim.name for one in kept] == ["a"]
 
 
@@ -98,6 +99,6 @@ def test_the_time_begins_when_the_machine_is_initialized() -> None:
     )
     status = msgspec.structs.replace(young.claim.status, conditions=changed)
     young = msgspec.structs.replace(young, claim=msgspec.structs.replace(young.claim, status=status))
-    found = decide(pool(), [young], NOW)
+    found = decide(pool(), [young], count_of([young]), NOW)
     assert not found.remove
     assert found.after == pytest.approx(DUE - 60.0)
