@@ -90,6 +90,8 @@ class UnhealthyNodes:
         self._policy = policy
         self._rules = rules
         self._unhealthy: dict[str, UnhealthyNode] = {}
+        # What `_at_once` computed since the signals of a Node changed last, by group.
+        self._most: dict[str, int] = {}
 
     def update(
         self, key: str, unhealthy: Unhealthy | None, waiting: Step | None, wall: datetime, now: float
@@ -97,12 +99,15 @@ class UnhealthyNodes:
         """Record this key's Node; the counts for it. `waiting`: what its repair waits for, None if it is due."""
         self._record_success(key, unhealthy, wall, now)
         if unhealthy is None or not (unhealthy.acting or unhealthy.kept):
-            self._unhealthy.pop(key, None)
+            self.forget(key)
             return UnhealthyCounts()
         node = self._unhealthy.setdefault(key, UnhealthyNode())
-        node.since = {sight.group: sight.since for sight in unhealthy.sights if sight.group in unhealthy.acting} or {
+        since = {sight.group: sight.since for sight in unhealthy.sights if sight.group in unhealthy.acting} or {
             unhealthy.policy.group: unhealthy.since
         }
+        if since != node.since:
+            node.since = since
+            self._most.clear()
         # A fleet that had the signal before it was looked at is no less a common cause.
         node.lasting = frozenset(sight.group for sight in unhealthy.sights if sight.some_gpus)
         node.replaces = unhealthy.replaces or unhealthy.kept
@@ -125,7 +130,8 @@ class UnhealthyNodes:
 
     def forget(self, key: str) -> None:
         """Drop this key."""
-        self._unhealthy.pop(key, None)
+        if self._unhealthy.pop(key, None) is not None:
+            self._most.clear()
 
     def blocked(self) -> int:
         """The number of due repairs that the limits block."""
@@ -147,10 +153,14 @@ class UnhealthyNodes:
         owner, in_turn = repair_owner(claim) if claim is not None else "", 0
         if claim is not None:
             in_turn = self.history.in_turn(stage, owner, claim.uid, _created(claim, wall, now), now)
-        kept = [other for other, node in self._unhealthy.items() if other != key and node.stage == stage]
-        others = stage.young and bool(kept) and not self._works_after(kept, stage, owner, wall)
+        others = stage.young and self._others_kept(key, stage, owner, wall)
         alike = self.history.alike(stage, owner, now)
         return self._rules.suspended(self._policy, unhealthy, alike, in_turn, others)
+
+    def _others_kept(self, key: str, stage: RepairStage, owner: str, wall: datetime) -> bool:
+        """Whether machines beside this one are kept for the same, and none works that was created after them."""
+        kept = [other for other, node in self._unhealthy.items() if other != key and node.stage == stage]
+        return bool(kept) and not self._works_after(kept, stage, owner, wall)
 
     def _works_after(self, keys: Iterable[str], stage: RepairStage, owner: str, wall: datetime) -> bool:
         """Whether a machine works that was created after those of these keys, which are kept: others have no part in
@@ -300,6 +310,11 @@ class UnhealthyNodes:
         return max((self._at_once(group) for group in {unhealthy.policy.group, *unhealthy.acting}), default=0)
 
     def _at_once(self, group: str) -> int:
+        if group not in self._most:
+            self._most[group] = self._count_at_once(group)
+        return self._most[group]
+
+    def _count_at_once(self, group: str) -> int:
         window = self._policy.repair_simultaneous_seconds
         onsets = sorted(since for node in self._unhealthy.values() if (since := node.since.get(group)) is not None)
         first, most = 0, 0

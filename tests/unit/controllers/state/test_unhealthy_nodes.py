@@ -2,6 +2,7 @@
 
 from collections import Counter
 from datetime import timedelta
+from random import Random
 from typing import Any, cast
 
 import msgspec
@@ -141,3 +142,20 @@ def test_machines_that_are_kept_cost_each_pass_one_walk_of_all_claims(monkeypatc
     for name in kept:
         assert update(counts, name)
     assert walks["claims"] <= 2 * len(kept)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_the_most_at_once_is_what_counting_all_machines_gives(seed: int) -> None:
+    """It is kept between passes: signals begin, begin again and end, and machines are forgotten."""
+    rng, names, since = Random(seed), [f"m{number}" for number in range(12)], dict[str, float]()
+    counts, window = counts_of([machine(name, 0, usable=True) for name in names]), Policy().repair_simultaneous_seconds
+    for _ in range(200):
+        name, at = rng.choice(names), rng.choice((None, 0.0, rng.uniform(0.0, 4 * window), since.get("m0")))
+        if at is None:
+            since.pop(name, None)
+            counts.forget(name) if rng.random() < 0.5 else counts.update(name, None, None, NOW, 0.0)
+            continue
+        since[name] = at
+        unhealthy = msgspec.structs.replace(FAILED, since=at)
+        found = counts.update(name, unhealthy, Wait(after=None, why="kept"), NOW, 0.0).simultaneous
+        assert found == max(sum(0 <= other - one <= window for other in since.values()) for one in since.values())
