@@ -7,7 +7,7 @@ created in groups, and no more than agent pools may still be created, whatever `
 Source: docs/references/karpenter.md#static-nodepools, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import ClassVar
 
 from controllers.actuator.actuator import Actuator
@@ -20,6 +20,7 @@ from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import BY_NOMINATED_NODE
 from controllers.provisioning.static_machine import is_outdated, static_machine
+from controllers.state.indexes import NODEPOOL
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -93,8 +94,7 @@ class StaticCapacity:
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        claims = self._caches.claims.items()
-        wanted = scale(pool, self._replicas(pool, claims))
+        wanted = scale(pool, self._replicas(pool, self._caches.claims.by_index(NODEPOOL, pool.metadata.uid)))
         if wanted.delete or wanted.replace:
             return await self._delete(pool)
         if why_unusable(pool):
@@ -103,7 +103,7 @@ class StaticCapacity:
             self._actuator.record_event(
                 pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited))
             )
-        return await self._create(pool, wanted.create, claims) if wanted.create else RESYNC_SECONDS
+        return await self._create(pool, wanted.create) if wanted.create else RESYNC_SECONDS
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
         # Once for all claims: whether each offering can be had is asked again each time.
@@ -134,8 +134,8 @@ class StaticCapacity:
         replaces = self._caches.replaces_another(claim)
         return is_outdated(claim, pool, types, node_class=node_class, settings=settings, now=now, replaces=replaces)
 
-    async def _create(self, pool: NodePool, count: int, claims: Sequence[NodeClaim]) -> float | None:
-        types, max_new = self._instance_types(), self._max_new()
+    async def _create(self, pool: NodePool, count: int) -> float | None:
+        claims, types, max_new = self._caches.claims.items(), self._instance_types(), self._max_new()
         if types is None or max_new is None:
             return STALE_SECONDS
         if max_new < count:

@@ -1,7 +1,5 @@
 """The machines of each NodePool that no pod uses, kept as NodeClaims, Nodes and pods change."""
 
-from provisioner.api.schedulable import SchedulablePod
-
 from controllers.disruption.blockers import counts, is_unused
 from controllers.provisioning.pods import CachedPod
 from controllers.state.indexes import NODE_NAME
@@ -9,6 +7,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import nodepool_of, why_foreign
+from provisioner.api.pod import Pod
 
 from .demand_caches import DemandCaches
 
@@ -51,7 +50,7 @@ class UnusedMachines:
         if old is None or new is None or old.status.capacity != new.status.capacity:
             self._look({one.name for one in (old, new) if one is not None})
 
-    def _pod_changed(self, old: SchedulablePod | None, new: SchedulablePod | None) -> None:
+    def _pod_changed(self, old: Pod | None, new: Pod | None) -> None:
         if old is None or new is None or _uses(old) != _uses(new):
             self._look({one.spec.node_name for one in (old, new) if one is not None and one.spec.node_name})
 
@@ -61,7 +60,7 @@ class UnusedMachines:
                 self._claim_changed(claim, claim)
 
 
-def _uses(pod: SchedulablePod) -> tuple[object, ...]:
+def _uses(pod: Pod) -> tuple[object, ...]:
     """Which Node it uses, with and without GPUs."""
     used = (counts(pod, gpus=gpus) for gpus in (False, True)) if isinstance(pod, CachedPod) else ()
     return pod.spec.node_name, *used

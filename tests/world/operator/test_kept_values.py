@@ -44,7 +44,7 @@ from tests.world.harness import EPOCH
 
 CLUSTER = Cluster(running=True, location="westeurope")
 MACHINES, CHANGES = 6, 400
-CLAIMS, NODES, PODS = resources.NODECLAIMS, resources.NODES, resources.SCHEDULABLE_PODS
+CLAIMS, NODES, PODS = resources.NODECLAIMS, resources.NODES, resources.PODS
 KINDS = (INITIALIZED, READY, DRIFTED, CONSOLIDATABLE, DISRUPTION_REASON, INSTANCE_TERMINATING)
 POLICIES = (None, "WhenEmpty", "WhenEmptyOrUnderutilized")
 POOLS = ("gpu", "other", "gpu-again")
