@@ -123,12 +123,22 @@ class Actuator:
                 return ReadWorkloads(workloads=await self.reads.workloads(step))
             case ReadRemedies(node=node):
                 return ReadEvents(remedies=await self.reads.remedies(node))
-            case ReadDrain(node=node):
-                return ReadPods(pods=await self.reads.pods(node))
+            case ReadDrain():
+                return await self._read_drain(step)
             case CountGpuPods(node=node):
                 return await self.reads.gpu_pods(node)
             case ReadVolumes():
                 return await self.reads.volumes(step)
+
+    async def _read_drain(self, step: ReadDrain) -> ReadPods:
+        pods = await self.reads.pods(step.node)
+        if not step.attachments or any(pod.metadata.daemon_set is None for pod in pods):
+            return ReadPods(pods=pods)
+        # After the pods: one that is not among them cannot have attached anything since.
+        try:
+            return ReadPods(pods=pods, attachments=await self.reads.attachments(step.node))
+        except KubeError:
+            return ReadPods(pods=pods)  # they are read again after the drain, which reports the error
 
     def record_event(self, about: NodeClaim | NodePool | Node | Pod | Instance, event: Event) -> bool:
         """Record an Event; one about an instance is recorded on the claim that the instance was created for.

@@ -66,12 +66,16 @@ class PodReads:
 
     async def volumes(self, step: ReadVolumes) -> ReadAttached:
         """All volumes attached to this Node, and those bound to the step's claims. Raises KubeError."""
-        attachments = await self._attachments.fresh(step.node.name)
+        attachments = await self.attached_to(step.node.name)
         kept = [await self._volume_of(claim) for claim in step.claims]
         return ReadAttached(
-            attachments=tuple(one for one in attachments if one.spec.node_name == step.node.name),
+            attachments=attachments,
             kept=frozenset(name for name in kept if name),
         )
+
+    async def attached_to(self, node: str) -> tuple[VolumeAttachment, ...]:
+        """All VolumeAttachments of this Node. Raises KubeError."""
+        return tuple(one for one in await self._attachments.fresh(node) if one.spec.node_name == node)
 
     async def _list_attachments(self, _: frozenset[str]) -> tuple[VolumeAttachment, ...]:
         return (await self._kube.list(VOLUMEATTACHMENTS, digest=identity)).items

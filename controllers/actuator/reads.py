@@ -14,6 +14,7 @@ from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.pod import Pod
+from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kept import identity, whole
 from provisioner.runtime.kube import Kube, KubeError
 from provisioner.runtime.objects import CustomResourceDefinition, Event
@@ -76,9 +77,13 @@ class KubernetesReads:
     async def _list_crds(self, names: frozenset[str]) -> Mapping[str, CustomResourceDefinition | None]:
         found = dict[str, CustomResourceDefinition | None]()
         for name in sorted(names):
-            # A LIST, since the role must allow it for the cache anyway.
-            listed = await self._kube.list(CRDS, digest=whole, field_selector=f"metadata.name={name}")
-            found[name] = next((crd for crd in listed.items if crd.metadata.name == name), None)
+            # A GET, which unlike a LIST of a kind that does not change is answered at once.
+            try:
+                found[name] = await self._kube.get(CRDS, name)
+            except KubeError as error:
+                if not error.not_found:
+                    raise
+                found[name] = None
         return found
 
     async def nodes(self, pool: str) -> tuple[Node, ...]:
@@ -116,6 +121,10 @@ class KubernetesReads:
     async def pods(self, node: Node) -> tuple[Pod, ...]:
         """All pods bound to this Node."""
         return await self._pods.on(node.name)
+
+    async def attachments(self, node: Node) -> tuple[VolumeAttachment, ...]:
+        """All VolumeAttachments of this Node."""
+        return await self._pods.attached_to(node.name)
 
     async def volumes(self, step: ReadVolumes) -> ReadAttached:
         """All volumes attached to this Node."""

@@ -14,8 +14,8 @@ T = TypeVar("T")
 
 # An API server answers a LIST of a kind that does not change after up to 100 ms: it waits until etcd reports progress
 # (https://github.com/kubernetes/kubernetes/blob/release-1.34/staging/src/k8s.io/apiserver/pkg/storage/cacher/progress/watch_progress.go).
-# A second request in this time is cheaper than waiting for the first one.
-INTERVAL_SECONDS = 0.05
+# A second request is sent when the first one must have been answered by a server that is not busy.
+INTERVAL_SECONDS = 0.1
 
 
 class SharedRead(Generic[T]):

@@ -86,7 +86,10 @@ class ReadWorkloads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadPods(msgspec.Struct, frozen=True, kw_only=True):
+    """`attachments`: those of the Node; None if they were not requested, or could not be read."""
+
     pods: tuple[Pod, ...]
+    attachments: tuple[VolumeAttachment, ...] | None = None
 
 
 class ReadGpuPods(msgspec.Struct, frozen=True, kw_only=True):

@@ -204,9 +204,13 @@ class LookUpWorkloads(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReadDrain(msgspec.Struct, frozen=True, kw_only=True):
-    """One fresh LIST of the pods bound to this Node."""
+    """One fresh LIST of the pods bound to this Node.
+
+    `attachments`: then one of its VolumeAttachments, if DaemonSets own all pods.
+    """
 
     node: Node
+    attachments: bool = False
 
 
 class CountGpuPods(msgspec.Struct, frozen=True, kw_only=True):

@@ -5,20 +5,21 @@ It begins with the first read of the Node's pods. Records of pods that no longer
 
 from msgspec.structs import replace
 
-from controllers.model.drains import Drain
+from controllers.model.drains import Drain, Volumes
 from controllers.model.failures import RequestFailure, Verb
-from controllers.model.results import Evicted, ReadAttached
+from controllers.model.results import Evicted, ReadAttached, ReadPods
 from controllers.model.steps import DeletePods, EvictPods, ReadDrain, ReadVolumes
-from provisioner.api.pod import Pod
 
 # A budget can allow an eviction at any moment; any other refusal is retried with exponential backoff.
 BLOCKED_SECONDS = 5.0
 FAILED_FIRST_SECONDS, FAILED_MOST_SECONDS = 2.0, 60.0
 
 
-def with_pods(drain: Drain, pods: tuple[Pod, ...], *, began: float, evictable: bool) -> Drain:
+def with_pods(drain: Drain, read: ReadPods, *, began: float, evictable: bool) -> Drain:
     """The Node's pods were read. `evictable`: one of them can be evicted."""
-    present = {pod.metadata.uid for pod in pods}
+    pods, present = read.pods, {pod.metadata.uid for pod in read.pods}
+    # Of what is attached it is not known yet which pods that stay use it.
+    detached = read.attachments == ()
     return replace(
         drain,
         pods=pods,
@@ -27,6 +28,7 @@ def with_pods(drain: Drain, pods: tuple[Pod, ...], *, began: float, evictable: b
         evicted={uid: at for uid, at in drain.evicted.items() if uid in present},
         failures={uid: failure for uid, failure in drain.failures.items() if uid in present},
         had_evictable=drain.had_evictable or evictable,
+        volumes=Volumes(read_at=began) if detached else drain.volumes,
     )
 
 

@@ -137,7 +137,7 @@ def _remember_drain(
         case Evicted() if isinstance(step, EvictPods | DeletePods):
             memory.drains[uid] = with_evictions(drain, step, result, now=now)
         case ReadPods(pods=pods):
-            memory.drains[uid] = with_pods(drain, pods, began=began, evictable=any(map(evictable, pods)))
+            memory.drains[uid] = with_pods(drain, result, began=began, evictable=any(map(evictable, pods)))
         case ReadAttached():
             memory.drains[uid] = with_volumes(drain, result, began=began)
         case KubeFailed(error=error) if isinstance(step, ReadDrain | ReadVolumes):

@@ -77,7 +77,7 @@ PERMISSIONS = (
     *_permissions("", "pods/eviction", "create"),
     *_permissions("storage.k8s.io", "volumeattachments", "list"),
     *_permissions("", "persistentvolumeclaims", "get"),
-    *_permissions("apiextensions.k8s.io", "customresourcedefinitions", "list watch"),
+    *_permissions("apiextensions.k8s.io", "customresourcedefinitions", "get list watch"),
     *_permissions("resource.k8s.io", "resourceslices", "list watch"),
     *_permissions("", "events", "create get list patch"),
     *_permissions("coordination.k8s.io", "leases", "create get patch", on_lease=True),

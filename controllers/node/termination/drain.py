@@ -45,7 +45,7 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
             return Wait(after=min(left, until), why=f"failed to list the pods of Node {node.name}")
     poll = poll_seconds(f, drain)
     if drain.age(f.loop_now) > poll:
-        return ReadDrain(node=node)
+        return ReadDrain(node=node, attachments=not drain.known)
     waiting = waiting_pods(f, node)
     if not waiting:
         left = _late_binding_left(f, drain)

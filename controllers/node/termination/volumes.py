@@ -25,7 +25,8 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
     if failure is not None and (left := failure.retry_in(f.loop_now)) > 0:
         return Wait(after=left, why=f"failed to read the volumes of Node {node.name}")
     poll = drain.poll_seconds(f, known)
-    if known.volumes.age(f.loop_now) > poll:
+    # Attachments that are older than the pods may lack those of a pod that has ended since.
+    if known.volumes.age(f.loop_now) > min(poll, known.age(f.loop_now)):
         return ReadVolumes(node=node, claims=staying(f, node))
     blocking = attached(f, node)
     if not blocking:

@@ -113,7 +113,7 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
     assert [row for row in granted if not row[0].startswith("selfsubject")] == [
         ("agentpoolnodeclasses.gpu-provisioner.sh", "[]", "[list watch patch]"),
         ("agentpoolnodeclasses.gpu-provisioner.sh/status", "[]", "[patch]"),
-        ("customresourcedefinitions.apiextensions.k8s.io", "[]", "[list watch]"),
+        ("customresourcedefinitions.apiextensions.k8s.io", "[]", "[get list watch]"),
         ("daemonsets.apps", "[]", "[list watch]"),
         ("deviceclasses.resource.k8s.io", "[]", "[list]"),
         ("events", "[]", "[create get list patch]"),

@@ -263,7 +263,7 @@ def lag_crds(sim: Sim) -> None:
     """Fail lists and watches of CRDs, like a server short of resources; GETs succeed."""
 
     async def answer(call: Call, request: web.Request) -> web.StreamResponse | None:
-        if call.target.kind != "customresourcedefinitions" or "fieldSelector" in request.query:
+        if call.target.kind != "customresourcedefinitions" or call.verb == "GET":
             return None
         return web.json_response({"kind": "Status", "code": 503, "reason": "ServiceUnavailable"}, status=503)
 

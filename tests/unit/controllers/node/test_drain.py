@@ -8,18 +8,20 @@ import pytest
 
 from cloudprovider.interface import InstanceState
 from controllers.model import steps
-from controllers.model.drains import Volumes
+from controllers.model.drains import Drain, Volumes
 from controllers.model.failures import RequestFailure
+from controllers.model.results import ReadPods
 from controllers.model.steps import DeleteInstance, DeletePods, EvictPods, ReadDrain, ReadVolumes, Wait
 from controllers.node.termination.pod_predicates import has_invalid_do_not_disrupt
 from controllers.planner.plan import plan
+from controllers.state.drain_memory import with_pods
 from provisioner.api import labels
 from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.pod import Pod, Toleration
 from tests.unit.builders import NODE, NOW, instance
 
 from .common import going, in_seconds
-from .drains import EVERYTHING, emptying, pod, says, step
+from .drains import EVERYTHING, attachment, cordoned, emptying, pod, says, step
 
 TIERS = [
     ("ordinary pods leave first", [pod("a"), pod("d", daemon=True), pod("c", critical=True)], ["a"]),
@@ -250,9 +252,22 @@ def test_an_invalid_deadline_is_ignored() -> None:
 
 
 def test_volumes_are_read_after_the_drain() -> None:
-    """Attachments are not read while pods remain."""
+    """Attachments are not read while pods remain, and read again if those known are older than the pods."""
     assert not isinstance(step(pod(), evicted={"p": 0.0}, volumes=Volumes()), ReadVolumes)
     assert isinstance(step(volumes=Volumes()), ReadVolumes)
+    assert isinstance(step(volumes=Volumes(read_at=-0.2)), ReadVolumes)
+
+
+def test_a_node_without_volumes_is_read_once() -> None:
+    """Attachments are read with the pods when a drain begins: they are known then only if there are none."""
+    assert step(read_at=None) == ReadDrain(node=cordoned(), attachments=True)
+    assert step(pod(), read_at=-60.0) == ReadDrain(node=cordoned())
+    begun = Drain(began_at=-0.1)
+    read = with_pods(begun, ReadPods(pods=(), attachments=()), began=-0.1, evictable=False)
+    assert isinstance(plan(msgspec.structs.replace(emptying(), drains={f"node-{NODE}": read})), DeleteInstance)
+    for found in (None, (attachment("pv-1"),)):
+        read = with_pods(begun, ReadPods(pods=(), attachments=found), began=-0.1, evictable=False)
+        assert isinstance(plan(msgspec.structs.replace(emptying(), drains={f"node-{NODE}": read})), ReadVolumes)
 
 
 def test_an_unobserved_drain_is_not_reported_as_done() -> None:
