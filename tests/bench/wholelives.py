@@ -18,7 +18,7 @@ from .stage import AGE_SECONDS, CLAIMS, names
 LIVES, BURST = 50, 90
 PLURAL = CLAIMS.partition(".")[0]
 GONE_SECONDS = 300.0
-CALLS_MOST, EVENTS_MOST, ARM_CALLS_MOST = 15.5, 3, 2.6
+CALLS_MOST, EVENTS_MOST, ARM_CALLS_MOST = 16, 3, 2.6
 
 Moments = dict[str, datetime]
 
