@@ -1,23 +1,19 @@
 """Labels of the claim for instance type, capacity type and zone, which kubectl shows as columns.
 
-Values that all offerings of a claim share are written with the finalizer, as Karpenter labels a claim with requirements
+The only instance type that a claim allows is written with the finalizer, as Karpenter labels a claim with requirements
 of one value; all others are written at once after the launch. Values that the user has set are kept. Labels of a
 machine that failed go with it, so that they reach neither the next machine nor its Node.
 
-Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads,
-docs/references/nodes.md#zones.
+Source: docs/references/karpenter.md#nodeclaim-api, docs/references/kaito.md#what-kaito-reads.
 """
 
 from collections.abc import Mapping
 
-from cloudprovider.interface import Offering
 from controllers.model.facts import Facts
 from controllers.model.steps import PatchClaim
 from provisioner.api import labels
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
-from provisioner.api.requirements import allowed_values
-from provisioner.api.zones import REGIONAL, zone_number
 
 from .launch import launched_since
 from .launch_failure import failed_launch_remains
@@ -27,25 +23,11 @@ NODE_USUAL_SECONDS = 60.0
 
 
 def known_before_launch(f: Facts) -> Mapping[str, str]:
-    """What every machine has that the claim can get; if it adopts one, only the instance type."""
-    if f.claim is None or not f.offers:
+    """The instance type, if the claim allows only one."""
+    sizes = {offer.offering.size for offer in f.offers}
+    if len(sizes) != 1 or f.claim is None or labels.INSTANCE_TYPE in f.claim.metadata.labels:
         return EMPTY
-    offerings = [offer.offering for offer in f.offers]
-    shared = {labels.INSTANCE_TYPE: {one.size for one in offerings}}
-    if labels.ADOPT not in f.claim.metadata.annotations:
-        shared[labels.CAPACITY_TYPE] = {one.capacity_type for one in offerings}
-        shared[labels.ZONE] = {_zone_label(f.claim, one) for one in offerings}
-    present = f.claim.metadata.labels
-    return {key: only for key, (only, *more) in shared.items() if only and not more and key not in present}
-
-
-def _zone_label(claim: NodeClaim, offering: Offering) -> str:
-    """The zone label of a Node of this offering; "" if it is not known."""
-    if not offering.zone:
-        return REGIONAL
-    stated = allowed_values(claim.spec.requirements, labels.ZONE) or ()
-    found = [zone for zone in stated if zone_number(zone) == offering.zone]
-    return found[0] if len(found) == 1 and "-" in found[0] else ""
+    return {labels.INSTANCE_TYPE: sizes.pop()}
 
 
 def step(f: Facts) -> PatchClaim | None:

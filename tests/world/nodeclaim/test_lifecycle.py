@@ -112,25 +112,6 @@ async def test_kubectl_shows_what_the_machine_is(sim) -> None:
     assert claim["status"]["imageID"] == node["metadata"]["labels"]["kubernetes.azure.com/node-image-version"]
 
 
-@pytest.mark.parametrize(("zones", "zone"), [((), "0"), (("westeurope-2",), "westeurope-2")])
-@simulated()
-async def test_what_all_offerings_share_is_shown_before_the_machine_exists(sim, zones, zone) -> None:
-    """It is written with the finalizer, equals what the Node has later, and costs no further write of the labels."""
-    wanted = node_claim("gpu1")
-    if zones:
-        wanted["spec"]["requirements"].append({"key": labels.ZONE, "operator": "In", "values": [*zones]})
-    await sim.start_controller()
-    await sim.apply(wanted)
-    await wait_for_condition(sim, "gpu1", "Launched", "Unknown", "Creating", within_seconds=5)
-    shared = {labels.INSTANCE_TYPE: SIZE, labels.ZONE: zone, labels.CAPACITY_TYPE: "on-demand"}
-    assert shared.items() <= sim.claim("gpu1")["metadata"]["labels"].items()
-    await ready(sim, "gpu1")
-    [node] = sim.nodes_of("gpu1")
-    assert shared.items() <= node["metadata"]["labels"].items()
-    written = [call for call in sim.audit_log.writes(who="ctl0") if call.target.kind == "nodeclaims"]
-    assert [call for call in written if not call.path.endswith("/status")] == written[:1]
-
-
 @simulated()
 async def test_names_that_aks_does_not_allow(sim) -> None:
     """Claims with long names that share their first twelve letters get separate pools with short names."""
