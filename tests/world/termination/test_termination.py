@@ -493,13 +493,13 @@ async def test_a_restart_in_the_middle_of_a_removal_goes_on_where_it_was(sim: Si
 @pytest.mark.parametrize("seed", [1, 2, 3])
 @pytest.mark.parametrize("node_share", [(0.9, 0.95), (1.05, 1.1)], ids=["Node first", "pool first"])
 def test_a_life_costs_few_calls(seed: int, node_share: tuple[float, float]) -> None:
-    """PUT and DELETE besides the shared LIST; eleven or twelve writes, three reads and three Events."""
+    """PUT and DELETE besides the shared LIST; twelve or thirteen writes, three reads and three Events."""
     ledger = simulate(create_and_delete, seed=seed, azure=AzureSettings(node_share=node_share)).world.audit_log
     about_pools = [call.verb for call in ledger.calls(who="ctl0", system="arm", kind="pools") if call.verb != "LIST"]
     assert about_pools == ["PUT", "DELETE"]
     writes = [call for call in ledger.writes(who="ctl0") if call.system == "kube"]
     pool_first = node_share[0] > 1  # Launched is True before the Node exists
-    assert len(writes) <= 11 + pool_first
+    assert len(writes) <= 12 + pool_first
     assert len(ledger.calls(who="ctl0", system="kube", verb="POST", kind="events")) == 3
     reads = Counter(call.target.kind for call in ledger.calls(who="ctl0", system="kube", verb="LIST"))
     caches = Counter({"agentpoolnodeclasses", "nodeclaims", "nodepools", "nodes"})
