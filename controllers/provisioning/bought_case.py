@@ -85,19 +85,20 @@ def cases(
     for one, shape in (*found[first:], *found[:first]):
         pods, uids = by_shape[shape], one.purchase.pods[shape]
         known = _known(one, pods, uids, records, digests)
-        machine, shown = _without_disruption(one.machine), None
+        machine, shown = _before_removal(one), None
         if machine is not None and not known and not one.served(shape) and left > 0:
             shown = compare(machine, pods[0].spec)
             left -= 1
         yield Case(one, uids, pods, ends[shape], shown, known)
 
 
-def _without_disruption(machine: model.ExistingNode | None) -> model.ExistingNode | None:
-    """The machine as it was before this controller began to remove it."""
-    if machine is None or all(taint.key != labels.DISRUPTED_TAINT for taint in machine.taints):
+def _before_removal(one: Machine) -> model.ExistingNode | None:
+    """The machine as it was before this controller began to remove it: the removal taints the Node, and stops it."""
+    machine = one.machine
+    if machine is None or not one.leaves:
         return machine
-    taints = tuple(taint for taint in machine.taints if taint.key != labels.DISRUPTED_TAINT)
-    return msgspec.structs.replace(machine, taints=taints)
+    added = {labels.DISRUPTED_TAINT, *((labels.NOT_READY_TAINT, labels.UNREACHABLE_TAINT) if one.healthy else ())}
+    return msgspec.structs.replace(machine, taints=tuple(one for one in machine.taints if one.key not in added))
 
 
 def _known(

@@ -15,7 +15,7 @@ class Machine(NamedTuple):
     """A NodeClaim that was bought for pods. `node` and `machine`: None while there is no Node.
 
     `node_seconds`: the age of the Node; `initialized_seconds`: how long it has been initialized, None if it is not.
-    `healthy`: its Node is Ready; `unhealthy_seconds`: how long it has not been.
+    `healthy`: its Node is Ready, or was when its removal began; `unhealthy_seconds`: how long it has not been.
     `bound`: the UIDs of the pods on it; `took`: the shapes of pods that stayed on it. `contended`: machines were bought
     for some of the pods on it; `placed`: others put some there without a scheduler; `agents`: some are of a DaemonSet
     that Kubernetes does not have. `unused`: it is known that no pod was ever bound to it. `gone`: the UIDs of pods that

@@ -128,7 +128,7 @@ class BoughtMachines:
                 machine=read.get(node.name) if node is not None else None,
                 node_seconds=(now - node.metadata.creation_timestamp).total_seconds() if node else 0.0,
                 initialized_seconds=initialized,
-                healthy=_healthy(node),
+                healthy=_healthy(claim, node),
                 bound=bound,
                 instance_type=_instance_type(claim, node) or purchase.instance_type,
                 took=frozenset()
@@ -139,7 +139,7 @@ class BoughtMachines:
                 agents=any(pod.daemon_set and not pod.daemon for pod in pods),
                 unused=seen and node is not None and node.name not in self._used,
                 expired=_expired(claim),
-                unhealthy_seconds=_unhealthy_seconds(node, now),
+                unhealthy_seconds=_unhealthy_seconds(claim, node, now),
                 gone=gone,
                 deserted=gone - self._ran if claim.metadata.creation_timestamp >= since else frozenset(),
             )
@@ -212,13 +212,17 @@ def _expired(claim: NodeClaim) -> bool:
     return at is not None and deleted is not None and deleted >= at
 
 
-def _unhealthy_seconds(node: Node | None, now: datetime) -> float:
+def _unhealthy_seconds(claim: NodeClaim, node: Node | None, now: datetime) -> float:
     ready = node.condition("Ready") if node is not None else None
-    if ready is None or ready.status == "True" or ready.last_transition_time is None:
+    if ready is None or ready.last_transition_time is None or _healthy(claim, node):
         return 0.0
     return (now - ready.last_transition_time).total_seconds()
 
 
-def _healthy(node: Node | None) -> bool:
+def _healthy(claim: NodeClaim, node: Node | None) -> bool:
+    """Whether the Node is Ready, or was when the removal of its machine began, which stops it."""
     ready = node.condition("Ready") if node is not None else None
-    return ready is not None and ready.status == "True"
+    if ready is None or ready.status == "True":
+        return ready is not None
+    removed, since = claim.metadata.deletion_timestamp, ready.last_transition_time
+    return removed is not None and since is not None and since >= removed
