@@ -125,7 +125,7 @@ class ClaimCreator:
                     self._claims.invalidate()
                     return Created(tuple(claims), created, refused, STALE_SECONDS)
                 # A webhook chooses the code of its refusal.
-                if error.refused or error.conflict or error.not_found:
+                if error.refused or error.conflict or error.status == NOT_FOUND:
                     denied.append(f"the API server refuses its NodeClaim: {error}")
                     self._refused(machine, pool, denied[-1])
                     refused |= dict.fromkeys(machine.pods, f"NodePool {pool.name}: its NodeClaim is refused: {error}")

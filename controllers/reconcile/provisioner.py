@@ -238,8 +238,8 @@ class Provisioner:
         pools = self._caches.node_pools()
         for about, event in omissions(pools, found, self._obstacles.refused(pools)):
             self._actuator.record_event(about, event)
-        self._observer.finished()
         errors.raise_first()
+        self._observer.finished()
         return max(0.0, self._retry_at - _now())
 
     async def preview(self, types: InstanceTypes) -> tuple[ClusterSnapshot, Decision]:
