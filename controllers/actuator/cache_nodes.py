@@ -11,7 +11,7 @@ from controllers.model.steps import Event
 from provisioner.api.meta import ObjectMeta
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.fence import Fence
-from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import NODES, Resource
 from provisioner.runtime.watched_objects import WatchedObject, reference_to
 
@@ -30,11 +30,11 @@ class CacheNodeActuator:
             self._events.record(reference_to(resource, meta), event)
 
     async def remove(self, resource: Resource[WatchedObject], meta: ObjectMeta) -> bool:
-        """Delete the object if a fresh read shows that its Node does not exist. Raises KubeError.
+        """Delete the object if a fresh read shows that its Node does not exist; False if it exists.
 
-        False if the Node exists. Raises LeaseExpires, too.
+        Raises KubeError and LeaseExpires.
         """
-        if await self._node_exists(meta.name):
+        if await self._kube.find(NODES, meta.name) is not None:
             return False
         await self._delete(resource, meta)
         return True
@@ -49,12 +49,3 @@ class CacheNodeActuator:
                 *(dict(one) for one in replace_list("/metadata/finalizers", meta.finalizers, kept)),
             ]
             await self._kube.patch(resource, meta.name, patch, patch_type="json", namespace=meta.namespace)
-
-    async def _node_exists(self, name: str) -> bool:
-        try:
-            await self._kube.get(NODES, name)
-        except KubeError as error:
-            if error.not_found:
-                return False
-            raise
-        return True

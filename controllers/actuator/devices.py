@@ -10,7 +10,7 @@ from collections.abc import Collection
 from controllers.model.storage import DeviceClaims
 from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.runtime.kept import identity, only
-from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.kube import Kube
 from provisioner.runtime.objects import key_of
 from provisioner.runtime.resources import DEVICECLASSES, RESOURCECLAIMS, RESOURCECLAIMTEMPLATES
 
@@ -39,9 +39,6 @@ async def _templates(kube: Kube, names: Collection[str]) -> dict[str, ResourceCl
     found = {}
     for full in sorted(names):
         namespace, _, name = full.partition("/")
-        try:
-            found[full] = digest(await kube.get(RESOURCECLAIMTEMPLATES, name, namespace=namespace))
-        except KubeError as error:
-            if not error.not_found:
-                raise
+        if (template := await kube.find(RESOURCECLAIMTEMPLATES, name, namespace=namespace)) is not None:
+            found[full] = digest(template)
     return found

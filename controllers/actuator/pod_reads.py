@@ -14,7 +14,7 @@ from controllers.node.termination.pod_digest import drained
 from provisioner.api.pod import Pod
 from provisioner.api.volume import VolumeAttachment
 from provisioner.runtime.kept import identity
-from provisioner.runtime.kube import Kube, KubeError
+from provisioner.runtime.kube import Kube
 from provisioner.runtime.resources import PERSISTENTVOLUMECLAIMS, PODS, VOLUMEATTACHMENTS
 
 from .kept import running
@@ -68,10 +68,7 @@ class PodReads:
         """All volumes attached to this Node, and those bound to the step's claims. Raises KubeError."""
         attachments = await self.attached_to(step.node.name)
         kept = [await self._volume_of(claim) for claim in step.claims]
-        return ReadAttached(
-            attachments=attachments,
-            kept=frozenset(name for name in kept if name),
-        )
+        return ReadAttached(attachments=attachments, kept=frozenset(name for name in kept if name))
 
     async def attached_to(self, node: str) -> tuple[VolumeAttachment, ...]:
         """All VolumeAttachments of this Node. Raises KubeError."""
@@ -82,10 +79,5 @@ class PodReads:
 
     async def _volume_of(self, claim_name: str) -> str:
         namespace, _, name = claim_name.partition("/")
-        try:
-            claim = await self._kube.get(PERSISTENTVOLUMECLAIMS, name, namespace=namespace)
-        except KubeError as error:
-            if error.not_found:
-                return ""
-            raise
-        return claim.spec.volume_name
+        claim = await self._kube.find(PERSISTENTVOLUMECLAIMS, name, namespace=namespace)
+        return claim.spec.volume_name if claim is not None else ""

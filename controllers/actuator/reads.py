@@ -51,12 +51,7 @@ class KubernetesReads:
 
     async def claim(self, name: str) -> NodeClaim | None:
         """The NodeClaim, which need not be in the cache; None if the API server answers 404."""
-        try:
-            return await self._kube.get(NODECLAIMS, name)
-        except KubeError as error:
-            if error.not_found:
-                return None
-            raise
+        return await self._kube.find(NODECLAIMS, name)
 
     async def claims(self) -> tuple[NodeClaim, ...]:
         """The NodeClaims of all NodePools."""
@@ -75,16 +70,8 @@ class KubernetesReads:
         return {name: (await self._crds.fresh(name))[name] for name in names}
 
     async def _list_crds(self, names: frozenset[str]) -> Mapping[str, CustomResourceDefinition | None]:
-        found = dict[str, CustomResourceDefinition | None]()
-        for name in sorted(names):
-            # A GET, which unlike a LIST of a kind that does not change is answered at once.
-            try:
-                found[name] = await self._kube.get(CRDS, name)
-            except KubeError as error:
-                if not error.not_found:
-                    raise
-                found[name] = None
-        return found
+        # A GET, which unlike a LIST of a kind that does not change is answered at once.
+        return {name: await self._kube.find(CRDS, name) for name in sorted(names)}
 
     async def nodes(self, pool: str) -> tuple[Node, ...]:
         """All Nodes with this agent pool's label."""

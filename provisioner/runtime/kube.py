@@ -87,6 +87,15 @@ class Kube:
         request = _request("GET", "get", resource, name, namespace)
         return _named(decoded(await self._transport.send(request), resource, request.what), request, name)
 
+    async def find(self, resource: Resource[T], name: str, *, namespace: str = "") -> T | None:
+        """The same object, or None if it is proven not to exist."""
+        try:
+            return await self.get(resource, name, namespace=namespace)
+        except KubeError as error:
+            if error.not_found:
+                return None
+            raise
+
     async def list(
         self,
         resource: Resource[T],

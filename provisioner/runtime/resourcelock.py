@@ -46,13 +46,9 @@ class LeaseLock:
 
     async def read(self) -> Lease | None:
         """The Lease; None if it does not exist. Raises KubeError."""
-        try:
-            lease = await self._kube.get(LEASES, self.name, namespace=self.namespace)
-        except KubeError as error:
-            if error.not_found:
-                return None
-            raise
-        self._observe(lease)
+        lease = await self._kube.find(LEASES, self.name, namespace=self.namespace)
+        if lease is not None:
+            self._observe(lease)
         return lease
 
     async def hold(self, held: Lease | None) -> None:
