@@ -105,6 +105,8 @@ def all_results(
     """
     chosen = [item for item in request.session.items if item.get_closest_marker("cluster")]
     modules = dict.fromkeys(module for module in map(_module, chosen) if hasattr(module, "run_all"))
+    # The first call creates it, and is not safe in several threads at once: each would create one.
+    tmp_path_factory.getbasetemp()
     with ThreadPoolExecutor(max(1, len(modules))) as threads:
         yield _Results(
             {
