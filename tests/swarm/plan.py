@@ -1,0 +1,91 @@
+"""A plan: everything that one run does. It is written as JSON, and replays without the seed that it was drawn from.
+
+Times are virtual seconds since the beginning of the run. All chance is drawn into the plan, so that a part of it can be
+left out without a change of the others (`tests.swarm.shrink`).
+"""
+
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+Kind = Literal["ReplicaSet", "StatefulSet", "Job", "Pod"]
+
+
+class NodePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`replicas`: a static one. `budget`: nodes that may be disrupted at once. `after`: of `consolidateAfter`."""
+
+    name: str
+    sizes: tuple[str, ...]
+    capacity: tuple[str, ...] = ("on-demand",)
+    replicas: int | None = None
+    budget: str = "10%"
+    policy: str = "WhenEmptyOrUnderutilized"
+    after: str = "30s"
+
+
+class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`count` pods of one owner, from `at` on until `gone_at` (0: until the end); a Job's pod runs for `seconds`.
+
+    `spec`: further fields of each pod's spec.
+    """
+
+    at: float
+    name: str
+    node_pool: str
+    kind: Kind = "ReplicaSet"
+    count: int = 1
+    gpus: int = 1
+    seconds: float = 0.0
+    gone_at: float = 0.0
+    spec: dict[str, Any] = {}
+
+
+class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A NodeClaim as KAITO creates it, from `at` on until `gone_at` (0: until the end)."""
+
+    at: float
+    name: str
+    size: str
+    gone_at: float = 0.0
+
+
+class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One fault. `fault`: its name in the catalogue. `pick`: in [0, 1), which of those that can have it.
+
+    `seconds`: for how long; it has ended before the quiet phase begins.
+    """
+
+    at: float
+    fault: str
+    pick: float = 0.0
+    seconds: float = 0.0
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """`azure`, `nodes`: fields of the simulator's settings. `policy`: fields of the controller's settings.
+
+    `faults_seconds`: the end of the phase of faults. `facts`: how machines differ from what the program predicts, see
+    `tests.swarm.facts`. `window`: how many events the API server keeps for watches.
+    """
+
+    seed: int
+    faults_seconds: float
+    azure: dict[str, Any] = {}
+    nodes: dict[str, Any] = {}
+    policy: dict[str, Any] = {}
+    facts: dict[str, Any] = {}
+    window: int = 1000
+    node_pools: tuple[NodePool, ...] = ()
+    workloads: tuple[Workload, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    events: tuple[Event, ...] = ()
+
+
+def read(path: Path) -> Plan:
+    """Raises msgspec.ValidationError, which names the field, if the file is not a plan."""
+    return msgspec.json.decode(path.read_bytes(), type=Plan)
+
+
+def write(path: Path, plan: Plan) -> None:
+    path.write_bytes(msgspec.json.format(msgspec.json.encode(plan), indent=2) + b"\n")

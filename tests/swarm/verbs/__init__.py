@@ -1,0 +1,17 @@
+"""What each verb of the catalogue does to the running world: one function for each, by layer.
+
+A verb counts with `run.struck(event)` that it found something to strike, and ends, with what it did undone, within
+`event.seconds`.
+"""
+
+from tests.swarm import catalogue
+
+from . import azure, kube, nodes, people, process, tenants
+from .base import VERBS, Verb
+
+__all__ = ["VERBS", "Verb", "azure", "kube", "nodes", "of", "people", "process", "tenants"]
+
+
+def of(fault: str) -> Verb:
+    """The verb of this row of the catalogue. Raises KeyError if no module has it."""
+    return VERBS[catalogue.faults()[fault].verb]
