@@ -3,10 +3,10 @@
 The buckets are slightly smaller than the published ones, so that AKS and ARM do not return 429. A write never waits:
 its Lease may expire meanwhile. It fails with the `Retry-After` at which to retry; the times of several failed calls
 differ. A GET waits up to `GET_MAX_WAIT_SECONDS`, a LIST and each of its pages without limit. DELETE has priority over
-LIST, and LIST over GET: the lower one leaves some tokens (`*_HEADROOM`). One LIST per `LIST_MAX_INTERVAL_SECONDS` and
-one GET per `GET_MAX_INTERVAL_SECONDS` are guaranteed: all inferred removals need the LIST, which also shows the end of
-all removals at once, and some removals end with a GET. A 429 throttles the bucket of AKS that it is about; a 429 with
-reason SubscriptionThrottled throttles the one of ARM.
+LIST, and LIST over GET: the lower one leaves some tokens (`*_HEADROOM`). A page of a LIST each `LIST_PAGE_SECONDS`
+(half as often after a 429) and a GET each `GET_MAX_INTERVAL_SECONDS` are guaranteed: all inferred removals need the
+LIST, which also shows the end of all removals at once, while other DELETEs still wait; some removals end with a GET. A
+429 throttles the bucket of AKS that it is about; a 429 with reason SubscriptionThrottled throttles the one of ARM.
 
 Source: docs/references/agent-pools.md#throttling, docs/references/rules.md#arm-request-budget,
 docs/references/rules.md#leader-election.
@@ -45,9 +45,9 @@ LIMITS = {
 }
 BUCKETS = (*LIMITS, PUTS)
 LIST_HEADROOM, GET_HEADROOM = 8.0, 12.0
-# Well below `stale_list_seconds`, the age above which nothing is inferred from a LIST.
-LIST_MAX_INTERVAL_SECONDS = 60.0
-# Half the rate of a throttled bucket: DELETEs that AKS refuses are retried, and use the other half.
+# A fifth of the rate.
+LIST_PAGE_SECONDS = 5.0
+# Half the rate of a throttled bucket: DELETEs that AKS refuses are retried, and use most of the other half.
 GET_MAX_INTERVAL_SECONDS = 4.0
 GET_MAX_WAIT_SECONDS = 5.0
 MAX_PUT_BUCKETS = 256
@@ -74,7 +74,7 @@ class RateLimitedProvider:
         self._throttled = throttled
         self._shared: dict[str, TokenBucket] = {}
         self._puts: dict[str, TokenBucket] = {}
-        self._list_flow = LowPriorityFlow(LIST_HEADROOM, LIST_MAX_INTERVAL_SECONDS)
+        self._list_flow = LowPriorityFlow(LIST_HEADROOM, LIST_PAGE_SECONDS)
         self._get_flow = LowPriorityFlow(GET_HEADROOM, GET_MAX_INTERVAL_SECONDS)
 
     def tokens_left(self, name: str) -> float:
@@ -111,10 +111,13 @@ class RateLimitedProvider:
 
     async def list(self, *, before_page: BeforePage = immediately) -> builtins.list[Instance]:
         call = Call("LIST", AKS, ARM_READS, max_wait_seconds=math.inf, flow=self._list_flow)
+        pages = 1
 
         async def acquire_page() -> None:
+            nonlocal pages
             await before_page()
             await self._acquire(call)
+            pages += 1
 
         await self._acquire(call)
         began = _now()
@@ -123,9 +126,9 @@ class RateLimitedProvider:
         except CloudError as error:
             # A LIST that got a 429 used its guaranteed call.
             if error.status == 429:
-                self._list_flow.served(began)
+                self._list_served(began, pages)
             raise
-        self._list_flow.served(began)
+        self._list_served(began, pages)
         return listed
 
     async def delete(self, instance: Instance) -> None:
@@ -165,6 +168,9 @@ class RateLimitedProvider:
 
     async def close(self) -> None:
         await self._provider.close()
+
+    def _list_served(self, began: float, pages: int) -> None:
+        self._list_flow.served(began, pages / self._bucket(AKS).scale(_now()))
 
     def _bucket(self, name: str) -> TokenBucket:
         return self._shared.setdefault(name, TokenBucket(*LIMITS[name], _now()))

@@ -27,7 +27,7 @@ class TokenBucket:
             return 0.0
         self._tokens += (now - self._at) * self._rate(now)
         self._at = now
-        self._tokens = min(self._tokens, self._burst * self._scale(now))
+        self._tokens = min(self._tokens, self._burst * self.scale(now))
         return self._tokens
 
     def delay(self, now: float, *, headroom: float) -> float:
@@ -57,19 +57,20 @@ class TokenBucket:
         self._tokens, self._at = 1.0, max(self._at, now + after)
         self._throttled_until = self._at + THROTTLED_SECONDS
 
+    def scale(self, now: float) -> float:
+        """Its rate and its burst, as a share of the usual ones: half after a 429."""
+        return 0.5 if now < self._throttled_until else 1.0
+
     def is_full(self, now: float) -> bool:
         """Whether the bucket equals a new one."""
         return now >= self._throttled_until and self.tokens(now) >= self._burst
 
-    def _scale(self, now: float) -> float:
-        return 0.5 if now < self._throttled_until else 1.0
-
     def _rate(self, now: float) -> float:
-        return self._per_second * self._scale(now)
+        return self._per_second * self.scale(now)
 
 
 class LowPriorityFlow:
-    """Calls that leave `headroom` tokens to other calls, with one guaranteed call every `seconds`.
+    """Calls that leave `headroom` tokens to other calls, with one guaranteed call every `seconds` at the usual rate.
 
     `waiting` is the number of calls of this flow that wait for a token.
     """
@@ -77,16 +78,16 @@ class LowPriorityFlow:
     def __init__(self, headroom: float, seconds: float) -> None:
         self._headroom = headroom
         self._seconds = seconds
-        self._served_at = -math.inf
+        self._guaranteed_at = -math.inf
         self.waiting = 0
 
-    def served(self, at: float) -> None:
-        """Record a call that was sent at this time."""
-        self._served_at = at
+    def served(self, at: float, cost: float = 1.0) -> None:
+        """Record a call that was sent at this time; the next one is guaranteed `cost` times later than usual."""
+        self._guaranteed_at = at + self._seconds * cost
 
     def seconds_until_priority(self, now: float) -> float:
         """Seconds until the next call is guaranteed; 0 if it is now."""
-        return max(0.0, self._served_at + self._seconds - now)
+        return max(0.0, self._guaranteed_at - now)
 
     def headroom(self, now: float) -> float:
         """The tokens that this flow leaves to other calls."""

@@ -85,9 +85,6 @@ class Policy(RuleSettings, frozen=True, kw_only=True):
     # The pod of the device plugin is restarted at most so often on one Node.
     plugin_restart_seconds: float = 86_400.0
 
-    # No removal is inferred from a list of pools, or a state of the cluster, older than one and a half idle intervals.
-    stale_list_seconds: float = 90.0
-
     # A pool in deletion is read with a GET once LISTs have failed for so long, and at these intervals; the rate limits
     # spread the GETs of many pools (docs/references/rules.md#arm-request-budget).
     unlisted_seconds: float = 30.0
@@ -100,3 +97,18 @@ class Policy(RuleSettings, frozen=True, kw_only=True):
     # The pods of a drain are read each second at first, then less often.
     drain_poll_seconds: float = 1.0
     drain_slow_poll_seconds: float = 5.0
+
+    @property
+    def busy_list_seconds(self) -> float:
+        """The interval of the LISTs of agent pools while pools change: a quarter of the share of 1 call per second."""
+        return min(4.0 / self.arm_share, 30.0)
+
+    @property
+    def idle_list_seconds(self) -> float:
+        """The same while none changes: at most half of the share, so that as many clusters as have a share can idle."""
+        return max(60.0, 2.0 / self.arm_share)
+
+    @property
+    def stale_list_seconds(self) -> float:
+        """No removal is inferred from a list of pools, or a state of the cluster, that is older."""
+        return 1.5 * self.idle_list_seconds

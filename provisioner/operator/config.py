@@ -61,6 +61,7 @@ class Config:
     versions kept the Lease, "" if that is the same.
     `identity`: the holder of the Lease, unique to each start of a process and recognizable by its Pod.
     `lease_duration_seconds`, `lease_retry_seconds`: for how long a renewal lasts, and when it is renewed.
+    `poll_seconds_busy`, `poll_seconds_idle`: between LISTs of agent pools; None: as the policy states.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
     (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
     `node_pools`: whether NodePools and AgentPoolNodeClasses are read. `gkm_cleanup`: whether what the GPU Kernel
@@ -79,8 +80,8 @@ class Config:
     metrics_port: int | None = None
     health_port: int | None = None
     metrics_authentication: bool = False
-    poll_seconds_busy: float = 4.0
-    poll_seconds_idle: float = 60.0
+    poll_seconds_busy: float | None = None
+    poll_seconds_idle: float | None = None
     settle_seconds: float = 60.0
     prices: PriceTable = ()
     node_pools: bool = True

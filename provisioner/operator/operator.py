@@ -213,7 +213,7 @@ def build_inventory(
         rng=clients.rng,
         on_change=on_change,
         on_resync=on_resync,
-        poll_seconds_busy=config.poll_seconds_busy,
-        poll_seconds_idle=config.poll_seconds_idle,
+        poll_seconds_busy=config.poll_seconds_busy or config.policy.busy_list_seconds,
+        poll_seconds_idle=config.poll_seconds_idle or config.policy.idle_list_seconds,
         settle_seconds=config.settle_seconds,
     )

@@ -62,6 +62,14 @@ def whole(least: int, most: int) -> Kind:
     return Kind(read=read, expects=f"an integer from {least} to {most}", lenient=True)
 
 
+def _share(written: str) -> float:
+    if _AMOUNT.fullmatch(written) is None:
+        raise MalformedError("it is not a number such as 0.05")
+    if not 0.001 <= float(written) <= 1:
+        raise ValueError("it is out of range")
+    return float(written)
+
+
 def _duration(written: str) -> float:
     try:
         seconds = float(written) if _SECONDS.fullmatch(written) else durationpy.from_str(written).total_seconds()
@@ -169,6 +177,7 @@ def _region(written: str) -> str:
 
 
 DURATION = Kind(read=_duration, expects="a duration such as 90s, 15m or 1h30m, at most 7 days", lenient=True)
+SHARE = Kind(read=_share, expects="a number from 0.001 to 1, such as 0.05", lenient=True)
 BOOLEAN = Kind(read=_boolean, expects="true or false", lenient=True)
 PRICES = Kind(read=_prices, expects="a list such as Standard_NC24ads_A100_v4=3.67,Standard_NC24ads_A100_v4/spot=1.47")
 GATES = Kind(read=_gates, expects="a list such as NodeRepair=true,StaticCapacity=false")

@@ -39,6 +39,10 @@ class RuleSettings(msgspec.Struct, frozen=True, kw_only=True):
         unset="the cluster's limit minus 10")] = None
     # A cluster has at most 100 agent pools: creating all of them at once is legitimate, continuing at that rate is not.
     max_creates_per_minute: Annotated[int, Row("the maximum rate of created agent pools", kinds.COUNT)] = 100
+    # AKS limits the reads of all clusters of a subscription in a region together.
+    arm_share: Annotated[float, Row(
+        "the part of AKS's rate limit for reads that this cluster uses; all clusters of a subscription in a region"
+        " share the limit", kinds.SHARE)] = 1.0
     # For claims of any node class, after the rules of an AgentPoolNodeClass.
     readiness_rules: Annotated[tuple[SelectedReadinessRule, ...], Row(
         "startup taints of new Nodes, and what must be ready before each is removed", READINESS_RULES,

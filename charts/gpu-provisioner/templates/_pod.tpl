@@ -29,7 +29,7 @@
 {{- if $text -}}{{- $_ := set $entries $name (dict "value" $text) -}}{{- end -}}
 {{- end -}}
 {{- range $name, $given := omit $values.settings "azure" -}}
-{{- if kindIs "float64" $given -}}{{- $given = $given | int64 -}}{{- end -}}
+{{- if and (kindIs "float64" $given) (eq ($given | toString) ($given | floor | toString)) -}}{{- $given = $given | int64 -}}{{- end -}}
 {{- if kindIs "slice" $given -}}{{- $given = empty $given | ternary "" ($given | toJson) -}}{{- end -}}
 {{- if kindIs "map" $given -}}{{- $given = empty $given | ternary "" ($given | toJson) -}}{{- end -}}
 {{- if not (or (kindIs "invalid" $given) (eq ($given | toString) "")) -}}{{- $_ := set $entries ($name | snakecase | upper) (dict "value" ($given | toString)) -}}{{- end -}}

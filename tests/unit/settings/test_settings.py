@@ -258,6 +258,8 @@ def test_an_invalid_setting_is_not_reported_as_missing() -> None:
         ("METRICS_PORT", "-1", "from 0 to 65535"),
         ("MAX_AGENT_POOLS", "0", "from 1"),
         ("MAX_CREATES_PER_MINUTE", "-5", "from 1"),
+        ("ARM_SHARE", "0", "from 0.001 to 1"),
+        ("ARM_SHARE", "20", "such as 0.05"),
         ("CREATING_DEADLINE", "0", "at most 7 days"),
         ("CREATING_DEADLINE", "-5m", "at most 7 days"),
         ("CREATING_DEADLINE", "300h", "at most 7 days"),

@@ -57,6 +57,28 @@ def test_a_hundred_pools_at_once_cause_no_429(page_size: int) -> None:
     simulate(story, azure=AzureSettings(page_size=page_size, **ROOM))
 
 
+@pytest.mark.parametrize(
+    ("share", "lists_an_hour", "noticed_seconds"), [(1.0, 60, 60.0), (0.05, 60, 60.0), (0.01, 18, 200.0)]
+)
+def test_idle_clusters_share_the_rate_limit(share: float, lists_an_hour: int, noticed_seconds: float) -> None:
+    """Of 3,600 reads an hour, 100 idle clusters with a share of 0.01 send half; each notices a pool that is deleted."""
+
+    async def story(sim: Sim) -> None:
+        await sim.start_controller(policy=Policy(arm_share=share))
+        await sim.apply(node_claim("gpu1"))
+        await ready(sim, "gpu1", within_seconds=1200)
+        await sim.settled()
+        began = sim.now
+        await asyncio.sleep(3600.0)
+        assert len(lists(sim, began)) == pytest.approx(lists_an_hour, abs=2)
+        sim.cloud.delete_pool_by_hand("gpu1")
+        await sim.until(lambda: "gpu1" not in sim.cloud.pools, 1200.0, "the pool is gone")
+        # The LIST that shows its deletion; then the pool is listed more often, and its absence is proven and settles.
+        await sim.until(lambda: sim.claim("gpu1") is None, noticed_seconds + 240.0, "its claim is gone")
+
+    simulate(story)
+
+
 @simulated()
 async def test_a_429_of_one_pool_does_not_delay_others(sim: Sim) -> None:
     """AKS limits PUTs per pool: gpu1 waits five minutes, gpu2 does not, nor do LISTs."""

@@ -24,7 +24,9 @@ HOUR = 3600.0
 
 
 @pytest.mark.parametrize("page_size", [100, 15])
-@pytest.mark.parametrize("delete_seconds", [(120.0, 240.0), (30.0, 60.0)], ids=["slow", "fast"])
+@pytest.mark.parametrize(
+    "delete_seconds", [(120.0, 240.0), (30.0, 60.0), (15.0, 30.0)], ids=["slow", "fast", "before-the-last-DELETE"]
+)
 def test_a_burst_of_removals_is_proven_by_lists(page_size: int, delete_seconds: tuple[float, float]) -> None:
     """Each of 90 claims is gone within 10 s of its pool, without GETs, and AKS throttles no call."""
 
@@ -46,7 +48,9 @@ def test_a_burst_of_removals_is_proven_by_lists(page_size: int, delete_seconds: 
 
         await sim.until(all_gone, 1800, "all are gone")
         assert max(gone.values()) - max(ended.values()) <= 10.0
-        assert statistics.median(gone[name] - ended[name] for name in NAMES) <= 5.0
+        # Each page takes a token of those that DELETEs wait for.
+        most = 5.0 if page_size >= MANY else 15.0
+        assert statistics.median(gone[name] - ended[name] for name in NAMES) <= most
         assert not pool_calls(sim, "GET", name=None)
         assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
 
