@@ -1,6 +1,7 @@
 """The inventory: merging LISTs, poll interval, and when a 404 proves absence."""
 
 import asyncio
+import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
@@ -335,6 +336,25 @@ async def test_an_earlier_leaders_put_settles_before_a_list_proves_anything(clou
     await asyncio.sleep(OLD)
     await listed(cloud)
     assert inventory.absence("a") == "absent"
+
+
+@run_by(lives, given=2)
+async def test_a_list_follows_a_deletion_soon(cloud: Cloud, inventory: Inventory) -> None:
+    """It is not awaited for the minute of an idle poller."""
+    await listed(cloud, RUNNING)
+    lists = len(cloud.lists)
+    inventory.record_delete("a")
+    await asyncio.sleep(10.0)
+    assert len(cloud.lists) > lists
+
+
+@run_by(lives, given=2)
+async def test_the_age_of_a_read_of_the_cluster(cloud: Cloud, inventory: Inventory) -> None:
+    """It is counted from the request."""
+    assert inventory.cluster_age() == math.inf
+    inventory.record_cluster(await cloud.cluster(), asyncio.get_running_loop().time() - 2.0)
+    await asyncio.sleep(3.0)
+    assert inventory.cluster_age() == pytest.approx(5.0)
 
 
 @run_by(lives, given=2)

@@ -19,7 +19,7 @@ from azure.core.exceptions import (
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from cloudprovider.azure.arm_errors import error_details, read_body, read_error
+from cloudprovider.azure.arm_errors import ErrorDetail, error_details, read_body, read_error
 from cloudprovider.azure.error_table import TABLE, Verb
 from cloudprovider.azure.errors import classify, classify_failure, classify_response, retry_after_seconds
 from cloudprovider.azure.messages import format_message, parse_location, summarize
@@ -487,6 +487,13 @@ def test_any_provisioning_error_is_classified(code: str, message: str, details: 
 def test_any_bytes_can_be_read(text: bytes | str) -> None:
     """Truncated JSON, HTML and noise are an error without a code."""
     list(error_details(read_body(text)))
+
+
+def test_an_error_as_json_within_a_message() -> None:
+    """Text may stand before it, and after it; braces of other text are passed over."""
+    inner = json.dumps({"error": {"code": "AllocationFailed", "message": "no capacity"}})
+    found = error_details(read_error({"code": "Outer", "message": f"set {{a}} failed: {inner} (twice)"}))
+    assert ErrorDetail("AllocationFailed", "no capacity") in found
 
 
 def test_deep_bodies_are_bounded() -> None:

@@ -67,6 +67,8 @@ def test_managed_disks(vcpus: int, gib: int) -> None:
         ({"ephemeral": False, "temp_gib": 176}, 512),
         ({"ephemeral": True, "temp_gib": 64, "nvme_gib": 894}, 128),
         ({"ephemeral": True, "cache_gib": 200}, 128),
+        ({"ephemeral": True, "cache_gib": 128}, 128),
+        ({"ephemeral": True, "cache_gib": 127}, 512),
         ({"temp_gib": 176}, 128),
         (None, 128),
     ],

@@ -35,6 +35,7 @@ def test_every_size_of_the_table_is_complete() -> None:
         assert all(size.vcpus > 0 and size.memory_gib > 0 and size.price for size in sizes)
         assert [size.price for size in sizes] == sorted(size.price or 0.0 for size in sizes)
     assert pricing.sizes("mars") == ()
+    assert not pricing.list_prices("mars").has_spot
 
 
 def test_sizes_without_a_price() -> None:
