@@ -277,3 +277,17 @@ def test_a_spread_over_the_zones_of_a_region() -> None:
     }
     decision = solve(observe(pods=tuple(pod(f"p{number}", **own) for number in range(7))).snapshot)
     assert (len(decision.machines), dict(decision.errors)) == (7, {})
+
+
+BY_LABELS = {"namespaceSelector": {"matchExpressions": [{"key": "team", "operator": "Exists"}]}}
+
+
+@pytest.mark.parametrize(("terms", "why"), [([BY_LABELS, {}], "403 Forbidden"), ([{}], ""), ([], "")])
+def test_namespaces_that_cannot_be_read(terms: list[dict[str, Any]], why: str) -> None:
+    """Only a pod with a term that selects namespaces by their labels is not decided."""
+    same = {"topologyKey": ZONE, "labelSelector": {"matchLabels": {"app": "a"}}}
+    apart = {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [{**same, **one} for one in terms]}}
+    asking = pod("asking", tolerations=TOLERATES, affinity=apart if terms else {})
+    found = observe(pods=(asking,), namespaces_error="403 Forbidden")
+    assert why in found.errors.get("default/asking", "")
+    assert bool(found.errors) is bool(why)

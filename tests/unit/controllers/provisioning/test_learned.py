@@ -47,6 +47,12 @@ def test_the_newest_node_counts() -> None:
     }
 
 
+def test_a_claim_without_a_node_teaches_nothing() -> None:
+    """Its machine is still being created."""
+    claim, _ = machine("a", "3820m")
+    assert observed_types(CLASS, (), {}, [claim], NOW) == ()
+
+
 @pytest.mark.parametrize(
     "odd", [{"revision": "another"}, {"labels": {labels.REGISTERED: ""}}, {"labels": {labels.INSTANCE_TYPE: ""}}]
 )

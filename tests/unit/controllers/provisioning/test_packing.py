@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from controllers.provisioning.solver.fleets import greedy
 from controllers.provisioning.solver.limits import cover
 from controllers.provisioning.solver.packing import Machine, Packing, pods_of
 from controllers.provisioning.solver.sharing import Sharing
@@ -75,6 +76,22 @@ def test_small_demands_are_covered_at_the_least_price(seed: int) -> None:
     else:
         assert not left
         assert sum(machines[index][0] * count for (index, _), count in fleet.items()) == pytest.approx(wanted)
+
+
+@pytest.mark.parametrize(("price", "index"), [(3.0, 0), (5.0, 1)])
+def test_machines_with_the_most_for_their_price_come_first(price: float, index: int) -> None:
+    """The large one takes four pods for `price`, the small one a pod for 1.0; the large one takes no other group."""
+    sizes = [(price, 4, frozenset({0})), (1.0, 1, frozenset({0, 1}))]
+    packing = Packing(
+        machines=[Machine(price=p, free=(free,), groups=g, anchors=g, open={}, uses={}) for p, free, g in sizes],
+        requests=[((0, 1),)] * 2,
+        sharing=Sharing(),
+        agree=lambda _, agreed, __: agreed,
+        allows=lambda *_: True,
+        most_steps=10**9,
+    )
+    fleet = greedy(packing, {0: 4, 1: 1}, {0: 1.0, 1: 1.0}, packing.order([0, 1]), 10**9)
+    assert fleet == {(index, ((0, 4 - 3 * index),)): 1 + 3 * index, (1, ((1, 1),)): 1}
 
 
 def _of_one_size(open_labels: dict[int, Any], most_steps: int) -> Packing:

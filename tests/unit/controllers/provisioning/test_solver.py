@@ -4,10 +4,14 @@ import itertools
 from collections import Counter
 from typing import Any
 
+import msgspec
 import pytest
 
+from controllers.provisioning.solver.model import Misfits
+from controllers.provisioning.solver.solver import solve
+
 from . import cases
-from .cases import HOSTNAME, ZONE, bought, decide, instance_type, node, node_pool, pod, pods, read
+from .cases import GPU, HOSTNAME, ZONE, bought, decide, given, instance_type, node, node_pool, pod, pods, read
 
 TAINT = {"key": "sku", "value": "gpu", "effect": "NoSchedule"}
 TOLERATES = [{"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}]
@@ -213,6 +217,31 @@ def test_host_ports_are_not_shared() -> None:
     container = {"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}
     wanted = [{"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}} for n in range(2)]
     assert len(decide(pods=wanted).machines) == 2
+
+
+def test_a_host_port_of_a_daemon_pod_is_the_reason() -> None:
+    """Labels and taints would allow each machine."""
+    container = {"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}
+    one, daemon = ({"metadata": {"name": name}, "spec": {"containers": [container]}} for name in ("p", "d"))
+    decision = decide(pods=[one], daemonPods=[daemon])
+    assert "host ports or daemon pods conflict" in decision.errors["default/p"]
+
+
+def test_a_request_of_0_fits_where_too_much_is_used() -> None:
+    """Of a resource that a pod requests none of, running pods may use more than the Node has."""
+    existing = node("n", "t4-1", running=[pod("r", gpus=2)])
+    container = {"resources": {"requests": {"cpu": "1", GPU: "0"}}}
+    decision = decide(pods=[{"metadata": {"name": "p"}, "spec": {"containers": [container]}}], nodes=[existing])
+    assert decision.existing == {"n": ("default/p",)}
+
+
+def test_a_node_pool_that_waits_is_not_bought_from() -> None:
+    """Its machines did not take such a pod before; those of other NodePools may."""
+    found = given(pods=pods(1, gpus=1), nodePools=[node_pool("one", weight=10), node_pool("two")])
+    (waiting,) = found.pods
+    spec = msgspec.structs.replace(waiting.spec, misfits=Misfits(node_pools=(("one", "it waits"),)))
+    decision = solve(msgspec.structs.replace(found, pods=(msgspec.structs.replace(waiting, spec=spec),)))
+    assert [one.node_pool for one in decision.machines] == ["two"]
 
 
 def test_a_heavier_node_pool_comes_first() -> None:

@@ -58,6 +58,15 @@ def test_no_machine_is_bought_for_pods_that_are_taken_back() -> None:
     }
 
 
+def test_pods_that_their_own_constraint_does_not_count_are_kept_at_the_skew() -> None:
+    """They are taken back only where others exceed the skew, not where these have just reached it."""
+    other = pod("b", gpus=1, labels={"app": "b"}, nodeSelector={ZONE: "z2"})
+    decision = decide(
+        pods=[*pods(3, gpus=1, **spread(app="b")), other], nodePools=[zonal("z1", 1), zonal("z2")], instanceTypes=TYPES
+    )
+    assert not decision.errors
+
+
 def test_pods_without_the_constraint_are_kept() -> None:
     """They keep their machines in the zone where others are taken back."""
     others = [pod(f"b{n}", gpus=1, labels={"app": "b"}, nodeSelector={ZONE: "z2"}) for n in range(4)]
