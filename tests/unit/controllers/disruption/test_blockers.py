@@ -268,6 +268,7 @@ def test_empty(found: CachedPod, on_cpu: bool, on_gpus: bool) -> None:
     assert empty(machine(found)) is on_cpu
     assert empty(machine(found, capacity=GPU)) is on_gpus
     assert empty(machine(found, capacity={"cpu": "4", **MIG, "nvidia.com/gpu": "0"})) is on_gpus
+    assert empty(machine(found, capacity={"cpu": "4", "nvidia.com/gpu": "0"})) is on_cpu
 
 
 def test_pods_of_an_empty_machine_that_need_a_place() -> None:
