@@ -9,6 +9,7 @@ from controllers.disruption.command import Command
 from controllers.disruption.commands_under_way import Places, Replacement
 from controllers.disruption.places import UNKNOWN, for_pods, places
 from controllers.provisioning.solver.model import NewMachine
+from tests.unit.builders import NOW
 
 from .fleet import D4, T4, UP, Fleet, pod, pool
 
@@ -32,12 +33,20 @@ CASES: list[tuple[str, Change, bool, bool]] = [
     ("for both, once a machine is Ready", lambda of: of.add("b", D4, up=STARTING).pending(pod("p", 3)), True, True),
     ("for both on another machine", lambda of: of.add("b", D4).pending(pod("p", 3)), False, False),
     ("of another command", lambda of: of.add("b", D4, [(3, 0)], up=MARKED), False, False),
+    ("of a machine that is being drained", lambda _: _drained(), True, False),
     ("a pod that is not created again", lambda of: _alone(), True, False),
 ]
 
 
 def _stolen() -> Fleet:
     return Fleet().add("old", D4, [(3, 0)], up=MARKED).add("new", D4, [(3, 0)], up=UP[:-1])
+
+
+def _drained() -> Fleet:
+    found = fleet().add("b", D4, [(3, 0)], up=MARKED)
+    meta = msgspec.structs.replace(found.claims[-1].metadata, deletion_timestamp=NOW)
+    found.claims[-1] = msgspec.structs.replace(found.claims[-1], metadata=meta)
+    return found
 
 
 def _alone() -> Fleet:

@@ -150,6 +150,7 @@ def test_an_old_request_is_refused(requested: Request, hours: float, refused: bo
     assert isinstance(found, Answer if refused else Delete)
     if isinstance(found, Answer):
         assert (found.status, found.reason) == ("False", "RequestTooOld")
+        assert f"the request is {hours:.0f} h old" in found.message
         assert "NodeClaim gpu1" in found.message
 
 

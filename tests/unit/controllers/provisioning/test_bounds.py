@@ -55,8 +55,11 @@ def test_the_bound_of_some_pods(wanted: list[Json], expected: Bound) -> None:
 
 
 def test_pods_that_fit_an_existing_machine_cost_nothing() -> None:
-    """Whether it has room for all of them is not compared."""
-    assert bound(pods(9, gpus=1), [node("n", "t4-1")]) == Bound(0.0, 0.0, 0)
+    """Whether it has room for all of them is not compared; a machine that is leaving or full takes none."""
+    found = given(pods(9, gpus=1), [node("n", "t4-1")])
+    solver = Solver(found)
+    assert solver.bound(found.pods) == Bound(0.0, 0.0, 0)
+    assert solver.bound(found.pods, leaving=("n",)) == solver.bound(found.pods, full=("n",)) == Bound(4.5, 4.5, 9)
 
 
 @pytest.mark.parametrize("seed", range(40))

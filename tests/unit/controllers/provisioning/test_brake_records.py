@@ -13,6 +13,7 @@ from controllers.provisioning.brake_records import Index, Misfits, Ran, Strike, 
 from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.solver.model import NO_MISFITS
 from provisioner.api.meta import ObjectMeta
+from provisioner.api.nodeclass import Misfit
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 MINUTE = timedelta(minutes=1)
@@ -89,6 +90,15 @@ def test_too_many_pods_to_be_listed() -> None:
     counts = {decided.braked(pod(f"pod-{n}", f"s{n}", "ns-0")) for n in range(2 * PODS_IN_ALL)}
     assert counts == {True}
     assert decided.misfits(pod("later", "another", "ns-0", at=500)) == NO_MISFITS
+
+
+def test_the_pods_of_all_records_are_bounded() -> None:
+    """Each record keeps as many as the others may."""
+    records = [
+        Misfit(node_pool="gpu", namespace=name, shape="s", pods={f"{name}-{n}": ("m",) for n in range(PODS_IN_ALL)})
+        for name in ("a", "b")
+    ]
+    assert [len(one.pods) for one in with_more(records, minute=1.0)] == [PODS_IN_ALL // 2] * 2
 
 
 def test_other_namespaces_are_not_concerned() -> None:
