@@ -19,9 +19,10 @@ from controllers.disruption.blockers import (
 )
 from controllers.disruption.machine import Machine
 from controllers.disruption.pod_budgets import PodBudgets
+from controllers.provisioning.eviction import eviction
 from controllers.provisioning.pods import CachedPod, PodDigest
 from provisioner.api import labels
-from provisioner.api.meta import ObjectMeta
+from provisioner.api.meta import ObjectMeta, OwnerReference
 from provisioner.api.node import Node
 from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
@@ -245,6 +246,15 @@ CHEAP = {"controller.kubernetes.io/pod-deletion-cost": str(-(2**27))}
 )
 def test_eviction_cost(found: CachedPod, cost: float) -> None:
     assert found.eviction.cost == cost
+
+
+def test_the_owner_of_a_pod_is_its_controller() -> None:
+    """Others may own it, too."""
+    owners = tuple(
+        OwnerReference(api_version=one[0], kind=one[1], name="o", uid="o", controller=one == REPLICA_SET)
+        for one in (JOB, REPLICA_SET)
+    )
+    assert eviction(Pod(metadata=ObjectMeta(name="a", owner_references=owners))).owner == REPLICA_SET
 
 
 @pytest.mark.parametrize(

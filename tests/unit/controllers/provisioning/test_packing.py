@@ -9,7 +9,9 @@ import pytest
 from controllers.provisioning.solver.fleets import greedy
 from controllers.provisioning.solver.limits import cover
 from controllers.provisioning.solver.packing import Machine, Packing, pods_of
-from controllers.provisioning.solver.sharing import Sharing
+from controllers.provisioning.solver.sharing import Part, Sharing
+
+from .cases import HOSTNAME, given, pod
 
 Vector = tuple[int, ...]
 
@@ -131,3 +133,20 @@ def test_nothing_fits_after_the_last_step() -> None:
     packing = _of_one_size({}, 2)
     assert pods_of(cover(packing, demand, {}, None)) < 8_000
     assert packing.steps < 1_000
+
+
+@pytest.mark.parametrize(("units", "allowed"), [(1, True), (2, False)])
+def test_a_machine_satisfies_each_constraint_over_hostnames(units: int, allowed: bool) -> None:
+    """Of two constraints one counts the pods, the other one counts none."""
+    terms = [
+        {
+            "topologyKey": HOSTNAME,
+            "maxSkew": 1,
+            "whenUnsatisfiable": "DoNotSchedule",
+            "labelSelector": {"matchLabels": {"app": app}},
+        }
+        for app in ("a", "b")
+    ]
+    (one,) = given(pods=[pod("p", topologySpreadConstraints=terms)]).pods
+    sharing = Sharing([[Part(one.spec, one.spec.topology)]])
+    assert sharing.allows({0: units}) is allowed
