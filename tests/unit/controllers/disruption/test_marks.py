@@ -5,6 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from controllers.disruption import indexes
 from controllers.disruption.marks import is_abandoned, mark_node, new_id, unmark_node, why_outdated, why_unmarked
 from provisioner.api import labels
 from provisioner.api.causes import Reason
@@ -14,6 +15,8 @@ from provisioner.api.nodeclaim import NodeClaim, NodeClassReference
 from provisioner.api.nodepool import NodePool
 from provisioner.simulator.kube.patches import json_patch
 from tests.unit.builders import NOW, claim, node
+
+from .fleet import UP, Fleet
 
 OURS = "gpu-1-10"
 DISRUPTED = Taint(key=labels.DISRUPTED_TAINT, effect="NoSchedule")
@@ -163,3 +166,15 @@ def test_a_command_without_its_marks_buys_nothing(command: str, condition: bool,
     """Whoever removes one of them ends the command."""
     notes = {labels.DISRUPTION_COMMAND: command} if command else {}
     assert why_unmarked(claim(up=("DisruptionReason",) if condition else (), annotations=notes), OURS) == why
+
+
+@pytest.mark.parametrize(
+    ("up", "deleting", "found"),
+    [((*UP, "DisruptionReason"), False, True), (UP, False, False), ((*UP, "DisruptionReason"), True, False)],
+    ids=["marked", "not marked", "deleting"],
+)
+def test_the_claims_that_commands_disrupt_are_found_by_an_index(up: Any, deleting: bool, found: bool) -> None:
+    (one,) = Fleet().add("a", up=up).claims
+    meta = msgspec.structs.replace(one.metadata, deletion_timestamp=NOW if deleting else None)
+    values = indexes.disruption_indexes()[indexes.COMMAND](msgspec.structs.replace(one, metadata=meta))
+    assert (indexes.MARKED in values) is found

@@ -105,6 +105,17 @@ def test_the_diagnosis_confirms_or_excludes_a_fault_of_the_machine(
     assert signals.agrees(given, given.claims[0], given.nodes[0], row) is agrees
 
 
+@pytest.mark.parametrize(
+    ("up", "found"),
+    [(("Launched",), ["NotRegistered"]), (("Launched", "Registered"), []), ((), [])],
+    ids=["no Node yet", "its Node is gone", "not launched"],
+)
+def test_a_running_machine_without_a_node(up: tuple[str, ...], found: list[str]) -> None:
+    """Its Node never came; one that was registered and is gone is not meant."""
+    made = facts(claims=(claim(up=up),), nodes=(), instance=instance())
+    assert [row.signal for row in signals.present(made, made.claims[0], None)] == found
+
+
 def test_rows_of_the_settings_replace_those_of_the_same_signal() -> None:
     """They keep the group and, unless they state one, the agreement; other rows stay."""
     own = (
