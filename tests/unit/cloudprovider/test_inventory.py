@@ -358,6 +358,15 @@ async def test_the_age_of_a_read_of_the_cluster(cloud: Cloud, inventory: Invento
 
 
 @run_by(lives, given=2)
+async def test_the_age_of_the_newest_list(cloud: Cloud, inventory: Inventory) -> None:
+    """A minute after the first LIST it is that of the second one."""
+    await listed(cloud, RUNNING)
+    await listed(cloud, RUNNING)
+    await asyncio.sleep(3.0)
+    assert inventory.staleness_seconds() == pytest.approx(inventory.age()) == pytest.approx(3.25)
+
+
+@run_by(lives, given=2)
 async def test_a_deletion_without_effect_is_forgotten(cloud: Cloud, inventory: Inventory) -> None:
     """A pool that LISTs still show a minute after its DELETE was not deleted by it."""
     await put(cloud, inventory)

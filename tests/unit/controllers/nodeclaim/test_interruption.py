@@ -35,11 +35,14 @@ def evicted(**fields: Any) -> Facts:
     return facts(**known | fields)
 
 
+UNREACHABLE = Taint(key="node.kubernetes.io/unreachable", effect="NoExecute")
+
+
 def signed(**how: Any) -> Node:
-    """An unready Node with this taint or condition."""
+    """An unready Node with this taint, besides that of Kubernetes, or with this condition."""
     made = node(ready=str(how.pop("ready", "Unknown")))
     if "taint" in how:
-        return node(ready="Unknown", taints=(Taint(key=str(how["taint"]), effect="NoSchedule"),))
+        return node(ready="Unknown", taints=(UNREACHABLE, Taint(key=str(how["taint"]), effect="NoSchedule")))
     reported = NodeCondition(**how)
     status = msgspec.structs.replace(made.status, conditions=(*made.status.conditions, reported))
     return msgspec.structs.replace(made, status=status)
