@@ -15,8 +15,9 @@ from provisioner.api.bounded_digest import BoundedDigest
 from provisioner.api.deviceclaim import ResourceClaim, ResourceClaimTemplate
 from provisioner.api.gpu_pods import uses_gpus
 from provisioner.api.pod import Pod, PodSpec
-from provisioner.api.volume import BIND_COMPLETED, ONE_POD, PersistentVolumeClaim
+from provisioner.api.volume import BIND_COMPLETED, ONE_POD, SELECTED_NODE, PersistentVolumeClaim
 from provisioner.api.workload import DaemonSet
+from provisioner.runtime.resources import NAME_CHARACTERS
 
 OWNERS_MAX, TERMS_MAX, UID_CHARACTERS = 10, 10, 64
 
@@ -96,9 +97,12 @@ def resource_claim_templates() -> Callable[[ResourceClaimTemplate], ResourceClai
 
 
 def volume_claim(found: PersistentVolumeClaim) -> PersistentVolumeClaim:
-    """A claim with the volume and class, and whether one pod uses it alone and its binding is complete."""
+    """A claim with the volume and class, the Node for which the volume is provisioned, and whether one pod uses it
+    alone and its binding is complete.
+    """
     meta, spec = found.metadata, found.spec
-    notes = {key: "" for key in meta.annotations if key == BIND_COMPLETED}
+    kept = (BIND_COMPLETED, SELECTED_NODE)
+    notes = {key: meta.annotations[key][:NAME_CHARACTERS] for key in kept if key in meta.annotations}
     modes = (ONE_POD,) if ONE_POD in spec.access_modes else ()
     return msgspec.structs.replace(
         found,

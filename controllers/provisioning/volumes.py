@@ -89,6 +89,12 @@ def volume_requirements(claims: Iterable[str], storage: Storage) -> Alternatives
     return () if found == ANYWHERE else found
 
 
+def selected_node(claims: Iterable[str], storage: Storage) -> str:
+    """The Node on which kube-scheduler binds the pod once its volumes are provisioned; "" if it has chosen none."""
+    found = (storage.claims.get(name) for name in claims)
+    return next((one.selected_node for one in found if one is not None and one.selected_node), "")
+
+
 class Users:
     """Which pod uses a claim with access mode ReadWriteOncePod: one that is bound, or the first that gets a place.
 
@@ -138,7 +144,9 @@ def _of_claim(name: str, storage: Storage, made: Made) -> Alternatives:
         if bound_to:
             volume = storage.volumes[bound_to]
             return made.once(("volume", bound_to), lambda: made.same(_of_volume(volume)))
-        of_class = _class_of(claim, storage)
+        of_class, node = _class_of(claim, storage), claim.selected_node
+        if node:
+            return made.same(({labels.HOSTNAME: one_of((node,))},))
         return made.once(("class", of_class.metadata.name), lambda: made.same(_of_class(of_class)))
     except ValueError as error:
         raise type(error)(f"PersistentVolumeClaim {name}: {error}") from None

@@ -31,6 +31,7 @@ from controllers.provisioning.pods import CachedPod
 from controllers.provisioning.purchases import annotation, purchase_of
 from controllers.provisioning.solver.model import Decision, NewMachine
 from controllers.provisioning.solver.solver import solve
+from controllers.provisioning.volumes import selected_node
 from provisioner.api.causes import Cause
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
@@ -232,7 +233,9 @@ class Provisioner:
         expected = {*decision.existing, *written.names.values(), *brake.assessed.expected}
         self._nominations.record(expected, _now())
         places = {name: node for node, names in decision.existing.items() for name in names}
-        self._brake.refused.placed(places, pods, self._caches.nodes.items(), _now())
+        # One that has a Node already waits for its volume: the Node does not refuse it.
+        unplaced = [pod for pod in pods if not selected_node(pod.claims, storage)]
+        self._brake.refused.placed(places, unplaced, self._caches.nodes.items(), _now())
         self._count_decisions(pods)
         self._events.record(pods, found, decision, written.names, now)
         pools = self._caches.node_pools()

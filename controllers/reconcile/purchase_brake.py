@@ -28,6 +28,7 @@ from controllers.provisioning.demand import with_volumes
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.learned import observed_types
 from controllers.provisioning.pods import CachedPod
+from controllers.provisioning.volumes import selected_node
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, Misfit, ObservedDaemonSet, ObservedType
@@ -159,6 +160,8 @@ class PurchaseBrake:
 
     def _waiting(self, pods: Sequence[CachedPod], storage: Storage, cloud: Cloud, time: float) -> Iterator[Waiting]:
         for pod in pods:
+            if selected_node(pod.claims, storage):
+                continue  # it has a Node, and waits for its volume
             try:
                 spec = with_volumes(pod, storage, cloud)
             except ValueError:

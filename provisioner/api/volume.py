@@ -15,6 +15,9 @@ ONE_POD = "ReadWriteOncePod"
 # The volume controller sets it once a claim and its volume are bound to each other
 # (https://kubernetes.io/docs/reference/labels-annotations-taints/#pv-kubernetes-io-bind-completed).
 BIND_COMPLETED = "pv.kubernetes.io/bind-completed"
+# kube-scheduler names the Node for which the volume of a claim is provisioned, and binds no pod with it to another one
+# (https://kubernetes.io/docs/reference/labels-annotations-taints/#volume-kubernetes-io-selected-node).
+SELECTED_NODE = "volume.kubernetes.io/selected-node"
 
 
 class AttachmentSource(Struct, frozen=True, kw_only=True):
@@ -64,6 +67,11 @@ class PersistentVolumeClaim(Struct, frozen=True, kw_only=True):
         return bool(self.spec.volume_name) and (
             self.status.phase == "Bound" or BIND_COMPLETED in self.metadata.annotations
         )
+
+    @property
+    def selected_node(self) -> str:
+        """The Node for which its volume is being provisioned; "" if there is none."""
+        return "" if self.spec.volume_name else self.metadata.annotations.get(SELECTED_NODE, "")
 
 
 class VolumeNodeAffinity(Struct, frozen=True, kw_only=True):

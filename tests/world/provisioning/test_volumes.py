@@ -5,12 +5,13 @@ import asyncio
 import pytest
 from aiohttp import web
 
+from provisioner.api.volume import SELECTED_NODE
 from provisioner.simulator.audit_log import Call
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, pod_events
 from tests.world.harness import Sim, simulated
 from tests.world.transcript import refuse
 
-from .common import claim, disk, disk_class, with_volume
+from .common import HOURS, claim, disk, disk_class, machines, misfits, on_each_node, with_volume
 
 ZONE = "topology.kubernetes.io/zone"
 KINDS = ("persistentvolumeclaims", "persistentvolumes", "storageclasses")
@@ -207,3 +208,27 @@ async def test_pods_with_volumes_keep_coming(sim: Sim) -> None:
         coming.cancel()
     reads = [call for call in sim.audit_log.calls(kind="persistentvolumeclaims") if call.who in sim.controllers]
     assert len(reads) < 30
+
+
+@simulated()
+async def test_a_volume_that_is_provisioned_for_hours(sim: Sim) -> None:
+    """kube-scheduler has chosen a Node, on which it binds the pod once the volume is there: no other one would help."""
+    disk_class(sim, "zonal", volumeBindingMode="WaitForFirstConsumer")
+    claim(sim, "data", storageClassName="zonal")
+    chosen = list[str]()
+
+    def choose(name: str) -> None:
+        sim.world.scheduler.stop()
+        if not chosen:
+            chosen.append(name)
+            selected = {"metadata": {"annotations": {SELECTED_NODE: name}}}
+            sim.store.patch("persistentvolumeclaims", "data", selected, "default")
+
+    on_each_node(sim, choose)
+    await started(sim)
+    await pending(sim, with_volume("p", "data"))
+    await asyncio.sleep(HOURS)
+    assert (machines(sim), misfits(sim)) == (1, [])
+    assert "MachineDoesNotFit" not in {reason for reason, _ in pod_events(sim, "p")}
+    (kept,) = claims_of(sim)
+    assert kept["status"]["nodeName"] == chosen[0]

@@ -20,7 +20,7 @@ from controllers.node.health.plugin_pods import is_for, not_running, pod_of, unb
 from controllers.node.health.plugins import device_plugins
 from provisioner.api.deviceclaim import ResourceClaim, ResourceClaimTemplate
 from provisioner.api.pod import Pod
-from provisioner.api.volume import BIND_COMPLETED, PersistentVolumeClaim
+from provisioner.api.volume import BIND_COMPLETED, SELECTED_NODE, PersistentVolumeClaim
 from tests.unit.builders import node
 from tests.unit.controllers.node import workloads
 
@@ -111,6 +111,15 @@ def test_volume_claims_have_their_binding() -> None:
     assert (kept.bound, kept.spec.volume_name, kept.spec.storage_class_name) == (True, "v", "s")
     assert kept.spec.access_modes == ("ReadWriteOncePod",)
     assert len(msgspec.json.encode(kept)) < 300
+
+
+def test_volume_claims_have_their_node() -> None:
+    """The Node for which kube-scheduler has the volume provisioned is kept, as long as a name can be."""
+    meta = {"name": "c", "annotations": {SELECTED_NODE: "aks-1"}}
+    kept = volume_claim(msgspec.convert({"metadata": meta}, PersistentVolumeClaim))
+    assert kept.selected_node == "aks-1"
+    meta["annotations"] = {SELECTED_NODE: "x" * 10_000}
+    assert len(volume_claim(msgspec.convert({"metadata": meta}, PersistentVolumeClaim)).selected_node) == 253
 
 
 def test_claims_for_devices_that_are_too_large_say_so() -> None:

@@ -15,7 +15,7 @@ from controllers.provisioning.volumes import compatible, volume_requirements
 from provisioner.api.pod import Pod
 from provisioner.api.requirements import Requirements, excludes
 from provisioner.api.value_sets import ABSENT, one_of
-from provisioner.api.volume import PersistentVolume, PersistentVolumeClaim, StorageClass
+from provisioner.api.volume import SELECTED_NODE, PersistentVolume, PersistentVolumeClaim, StorageClass
 
 from .observed import CLOUD, TOLERATES, observe, pod
 
@@ -72,6 +72,7 @@ def storage(
 
 BOUND = {"data": claim("v")}
 UNBOUND = {"data": claim(storage_class="disk")}
+SELECTED = {"data": claim(storage_class="disk", annotations={SELECTED_NODE: "n1"})}
 REGIONAL = ({ZONE: ABSENT}, {ZONE: one_of("0")})
 WHERE: list[tuple[str, Storage, tuple[Requirements, ...]]] = [
     ("volume of a zone", storage(BOUND, {"v": volume({ZONE: ["eastus-2"]})}), ({ZONE: one_of(["eastus-2"])},)),
@@ -89,6 +90,11 @@ WHERE: list[tuple[str, Storage, tuple[Requirements, ...]]] = [
     ("volume without affinity", storage(BOUND, {"v": volume()}), ()),
     ("local volume", storage(BOUND, {"v": volume({HOST: ["n1"]})}), ({HOST: one_of(["n1"])},)),
     ("class without topologies", storage(UNBOUND, of_class=storage_class()), ()),
+    (
+        "class whose volume is provisioned for a Node",
+        storage(SELECTED, of_class=storage_class({DISK_ZONE: ["eastus-1"]})),
+        ({HOST: one_of(["n1"])},),
+    ),
     (
         "class of two zones",
         storage(UNBOUND, of_class=storage_class({DISK_ZONE: ["eastus-1", "eastus-2"]})),
