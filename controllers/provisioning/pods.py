@@ -282,5 +282,6 @@ def _of_bound(spec: PodSpec) -> PodSpec:
         init_containers=spec.init_containers,
         resources=spec.resources,
         overhead=spec.overhead,
+        host_network=spec.host_network,
         affinity=Affinity(pod_anti_affinity=PodAffinity(required=anti)) if anti else None,
     )

@@ -1,7 +1,9 @@
 """What scheduling compares of a Pod, from the Pod as the API server returns it.
 
 Source: https://kubernetes.io/docs/concepts/workloads/pods/init-containers/#resource-sharing-within-containers,
-https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/.
+https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/,
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/apis/core/v1/defaults.go (defaultPodRequests),
+https://github.com/kubernetes/kubernetes/blob/v1.34.4/pkg/scheduler/util/utils.go (GetHostPorts).
 """
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -29,6 +31,7 @@ from .solver.resources import largest, parse, total
 
 # A set of so many values costs as much as an expression without values.
 VALUES_A_COMPARISON = 100
+HUGE_PAGES = "hugepages-"
 
 
 def interchangeable(
@@ -82,12 +85,7 @@ def podspec(found: Pod) -> model.PodSpec:
         preferences=preferences,
         tolerations=spec.tolerations,
         topology=tuple(_topology(spec, namespace, labels)),
-        host_ports=frozenset(
-            (port.host_ip or "0.0.0.0", port.host_port, port.protocol or "TCP")  # noqa: S104
-            for container in (*spec.containers, *spec.init_containers)
-            for port in container.ports
-            if port.host_port
-        ),
+        host_ports=frozenset(_host_ports(spec)),
     )
 
 
@@ -123,11 +121,15 @@ def _size(expressions: Sequence[Requirement]) -> int:
 
 
 def requests(spec: PodSpec) -> dict[str, int]:
-    """The effective requests of a pod, itself counted as 1 of resource `pods`."""
+    """The effective requests of a pod, itself counted as 1 of resource `pods`.
+
+    A limit of the pod is its request as well, as the API server completes pods, unless its containers request the
+    resource; of huge pages it is in any case.
+    """
     running, peak, sidecars = dict[str, int](), dict[str, int](), dict[str, int]()
     for container in spec.init_containers:
         own = _container(container)
-        if container.restart_policy == "Always":
+        if _is_sidecar(container):
             sidecars = total((sidecars, own))
             peak = largest((peak, sidecars))
         else:
@@ -135,8 +137,26 @@ def requests(spec: PodSpec) -> dict[str, int]:
     running = total((sidecars, *(_container(one) for one in spec.containers)))
     effective = largest((running, peak))
     if spec.resources is not None:
-        effective |= parse(spec.resources.limits) | parse(spec.resources.requests)
+        for name, limit in parse(spec.resources.limits).items():
+            if name not in effective or name.startswith(HUGE_PAGES):
+                effective[name] = limit
+        effective |= parse(spec.resources.requests)
     return {"pods": 1000, **{name: n for name, n in total((effective, parse(spec.overhead))).items() if n > 0}}
+
+
+def _host_ports(spec: PodSpec) -> Iterator[tuple[str, int, str]]:
+    """The ports of the Node that a pod uses as long as it runs: those of init containers that end do not count.
+
+    In the network of its Node these are all its ports; the API server states that in pods, but not in templates.
+    """
+    for container in (*spec.containers, *filter(_is_sidecar, spec.init_containers)):
+        for port in container.ports:
+            if number := port.host_port or (port.container_port if spec.host_network else 0):
+                yield port.host_ip or "0.0.0.0", number, port.protocol or "TCP"  # noqa: S104
+
+
+def _is_sidecar(container: Container) -> bool:
+    return container.restart_policy == "Always"
 
 
 def label_selector(selector: LabelSelector | None) -> model.LabelSelector:

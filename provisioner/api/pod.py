@@ -46,6 +46,7 @@ class Resources(Struct, frozen=True, kw_only=True):
 
 
 class ContainerPort(Struct, frozen=True, kw_only=True):
+    container_port: int = 0
     host_port: int = 0
     host_ip: str = msgspec.field(default="", name="hostIP")
     protocol: str = "TCP"
@@ -97,6 +98,7 @@ class PodSpec(Struct, frozen=True, kw_only=True):
     init_containers: tuple[Container, ...] = ()
     resources: Resources | None = None
     overhead: Quantities = EMPTY
+    host_network: bool = False
     volumes: tuple[Volume, ...] = ()
     priority: int | None = None
     priority_class_name: str = ""

@@ -52,7 +52,6 @@ class TemplateVolume(Volume, frozen=True, kw_only=True):
 
 
 class TemplateSpec(PodSpec, frozen=True, kw_only=True):
-    host_network: bool = False
     containers: tuple[TemplateContainer, ...] = ()
     volumes: tuple[TemplateVolume, ...] = ()
 

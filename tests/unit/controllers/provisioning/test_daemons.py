@@ -52,6 +52,14 @@ def test_of_a_daemon_set_only_the_constraints_are_kept() -> None:
     assert len(msgspec.json.encode(kept, enc_hook=dict)) < 300
 
 
+def test_ports_of_a_daemon_set_in_the_network_of_the_node() -> None:
+    """The API server states them as host ports in its pods only."""
+    spec = {"hostNetwork": True, "containers": [{"ports": [{"containerPort": 9100}]}]}
+    body = {"metadata": {"name": "a", "namespace": "b"}, "spec": {"template": {"spec": spec}}}
+    kept = scheduled(msgspec.convert(body, DaemonSet))
+    assert [port for _, port, _ in daemon_specs((kept,), ())[0].host_ports] == [9100]
+
+
 def test_the_newest_pod_counts() -> None:
     """A VPA raises the requests of the pods that are created from now on."""
     old, new = pod("100m"), pod("200m", "2026-03-02T00:00:00Z")

@@ -66,6 +66,7 @@ OF_SPEC: dict[str, Any] = {
     "initContainers": [{}],
     "resources": {"requests": {"cpu": "2"}},
     "overhead": {"cpu": "1"},
+    "hostNetwork": True,
     "volumes": [{"name": "v", "persistentVolumeClaim": {"claimName": "c"}}],
     "priority": 1000,
     "priorityClassName": "high",

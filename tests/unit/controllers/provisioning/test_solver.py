@@ -212,11 +212,30 @@ def test_pods_that_must_share_a_machine_and_cannot_are_placed_alone() -> None:
     assert [machine.pods for machine in decision.machines] == [("default/p00",)]
 
 
-def test_host_ports_are_not_shared() -> None:
-    """Two pods with the same host port get two machines."""
-    container = {"resources": {"requests": {"cpu": "1"}}, "ports": [{"hostPort": 80}]}
-    wanted = [{"metadata": {"name": f"p{n}"}, "spec": {"containers": [container]}} for n in range(2)]
-    assert len(decide(pods=wanted).machines) == 2
+IDLE, USES = {"name": "a"}, {"name": "b", "ports": [{"containerPort": 8080, "hostPort": 80}]}
+PORTS: dict[str, tuple[dict[str, Any], int]] = {
+    "container": ({"containers": [USES]}, 2),
+    "sidecar": ({"containers": [IDLE], "initContainers": [{**USES, "restartPolicy": "Always"}]}, 2),
+    "container that ends": ({"containers": [IDLE], "initContainers": [USES]}, 1),
+    "own network": ({"containers": [{"ports": [{"containerPort": 80}]}]}, 1),
+    "network of the Node": ({"hostNetwork": True, "containers": [{"ports": [{"containerPort": 80}]}]}, 2),
+}
+
+
+@pytest.mark.parametrize("case", PORTS)
+def test_host_ports_are_not_shared(case: str) -> None:
+    """Two pods that use the same port of their Node as long as they run get two machines."""
+    spec, machines = PORTS[case]
+    wanted = [{"metadata": {"name": f"p{n}"}, "spec": spec} for n in range(2)]
+    assert len(decide(pods=wanted).machines) == machines
+
+
+@pytest.mark.parametrize(("container", "expected"), [({"requests": {"cpu": "1"}}, 1000), ({}, 40_000)])
+def test_a_limit_of_a_pod_is_its_request_where_no_container_states_one(container: Any, expected: int) -> None:
+    """As the API server completes a pod: a manifest says what is read of it there."""
+    spec = {"resources": {"limits": {"cpu": "40"}}, "containers": [{"resources": container}]}
+    (machine,) = decide(pods=[{"metadata": {"name": "p"}, "spec": spec}]).machines
+    assert machine.requests["cpu"] == expected
 
 
 def test_a_host_port_of_a_daemon_pod_is_the_reason() -> None:
