@@ -88,9 +88,9 @@ def requirements(found: Iterable[Requirement], cloud: Cloud) -> dict[str, ValueS
 
 
 def with_capacity_type(pool: NodePool) -> NodePool:
-    """Without a requirement on the capacity type a NodePool buys on demand, so that nothing is evicted."""
+    """Without a requirement on the capacity type, or a label, a NodePool buys on demand, so that nothing is evicted."""
     template = pool.spec.template
-    if any(one.key == labels.CAPACITY_TYPE for one in template.spec.requirements):
+    if labels.CAPACITY_TYPE in {*template.metadata.labels, *(one.key for one in template.spec.requirements)}:
         return pool
     added = Requirement(key=labels.CAPACITY_TYPE, operator="In", values=(ON_DEMAND,))
     spec = msgspec.structs.replace(template.spec, requirements=(*template.spec.requirements, added))

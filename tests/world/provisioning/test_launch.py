@@ -9,7 +9,7 @@ import pytest
 from provisioner.api import labels
 from provisioner.simulator.azure import faults
 from provisioner.simulator.azure.faults import Fault
-from tests.world.demand import claims_of, pending, pod, sizes, with_node_pool
+from tests.world.demand import claims_of, node_class, node_pool, pending, pod, sizes, with_node_pool
 from tests.world.harness import Json, Sim, simulated
 
 # In westeurope the second one costs 15 % more than the first one, and the third one twice as much.
@@ -145,3 +145,18 @@ async def test_spot_is_requested_before_on_demand(sim: Sim) -> None:
     priorities = [put.properties.get("scaleSetPriority", "Regular") for put in sim.cloud.request_log.puts]
     assert priorities == ["Spot", "Regular"]
     assert [one["metadata"]["uid"] for one in claims_of(sim)] == [claim["metadata"]["uid"]]
+
+
+@simulated()
+async def test_spot_as_a_label_of_the_node_pool(sim: Sim) -> None:
+    """A label of the template is a requirement, as in Karpenter, also of the capacity type."""
+    pool = node_pool()
+    pool["spec"]["template"]["metadata"]["labels"] = {labels.CAPACITY_TYPE: "spot"}
+    await sim.apply(node_class())
+    await sim.apply(pool)
+    await sim.start_controller()
+    await pending(sim, pod("p", tolerations=[{"operator": "Exists"}]))
+    (node,) = await sim.until(lambda: running(sim, "p"), 1800.0, "the pod runs")
+    assert node["metadata"]["labels"][labels.CAPACITY_TYPE] == "spot"
+    await asyncio.sleep(600.0)
+    assert [put.properties.get("scaleSetPriority") for put in sim.cloud.request_log.puts] == ["Spot"]

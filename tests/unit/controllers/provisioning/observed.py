@@ -39,10 +39,15 @@ def pod(name: str, *, gpus: int = 1, on: str = "", meta: dict[str, Any] | None =
 
 
 def node_pool(
-    name: str = "gpu", *, requirements: list[Any] | None = None, ready: str = "True", **spec: Any
+    name: str = "gpu",
+    *,
+    requirements: list[Any] | None = None,
+    labels: dict[str, str] | None = None,
+    ready: str = "True",
+    **spec: Any,
 ) -> NodePool:
     template = {
-        "metadata": {"labels": {"team": "ml"}, "annotations": {"note": "x"}},
+        "metadata": {"labels": {"team": "ml", **(labels or {})}, "annotations": {"note": "x"}},
         "spec": {
             "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
             "requirements": requirements or [],

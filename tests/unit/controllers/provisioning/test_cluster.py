@@ -134,8 +134,9 @@ SPOT_POD = pod("s", tolerations=[*TOLERATES, {"key": "kubernetes.azure.com/scale
         (node_pool(), SPOT_POD, {"on-demand"}),
         (BOTH, SPOT_POD, {"on-demand", "spot"}),
         (BOTH, pod("p", tolerations=TOLERATES), {"on-demand"}),
+        (node_pool(labels={CAPACITY_TYPE: "spot"}), SPOT_POD, {"spot"}),
     ],
-    ids=["the NodePool does not name spot", "both", "the pod does not tolerate the taint of spot Nodes"],
+    ids=["the NodePool does not name spot", "both", "the pod does not tolerate the taint of spot Nodes", "label"],
 )
 def test_capacity_type(pool: NodePool, wanted: Pod, expected: set[str]) -> None:
     """Spot machines are bought only if the NodePool names them and the pod tolerates the taint that AKS gives them."""
