@@ -16,7 +16,7 @@ Json = dict[str, Any]
 GPU = {"nvidia.com/gpu": "1"}
 
 
-def container(name: str = "a", **resources: Json) -> Json:
+def container(name: str = "a", **resources: Any) -> Json:
     return {"name": name, "image": "i", "resources": resources}
 
 

@@ -44,6 +44,8 @@ from provisioner.api.requirements import Requirement, Requirements, combine, nor
 from provisioner.api.time import EARLIEST
 from provisioner.api.value_sets import one_of
 
+UNREAD = "the devices of its ResourceClaims are not known: they are not read of manifests"
+
 
 class OfferingInput(msgspec.Struct, frozen=True, kw_only=True):
     """An offering of an instance type; see `InstanceOffering`."""
@@ -148,9 +150,10 @@ def snapshot(scenario: Scenario, types: InstanceTypes) -> ClusterSnapshot:
     found = cluster_snapshot(msgspec.structs.replace(observed, node_pools=provisioning), types)
     if wrong := (*found.unusable.values(), *(why for _, why in found.unreadable)):
         raise ValueError(wrong[0])
-    waiting = (one for one in observed.pods if isinstance(one, CachedPod) and one.waits_for)
-    errors = {one.name: f"no machine is bought for it: {one.waits_for}" for one in waiting}
-    return msgspec.structs.replace(found, errors={**found.errors, **errors})
+    pods = [one for one in observed.pods if isinstance(one, CachedPod)]
+    unread = {one.name: UNREAD for one in pods if one.devices and one.name in found.errors}
+    waiting = {one.name: f"no machine is bought for it: {one.waits_for}" for one in pods if one.waits_for}
+    return msgspec.structs.replace(found, errors={**found.errors, **unread, **waiting})
 
 
 def output(decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
@@ -315,9 +318,9 @@ def _joined(found: NodeInput) -> NodeInput:
 
 
 def _cached(pods: Iterable[Pod], digest: PodDigest) -> tuple[CachedPod, ...]:
-    """Those that have not ended, as the controller caches them, without their volumes and devices."""
+    """Those that have not ended, as the controller caches them, without their volumes."""
     made = (digest(one) for one in pods if not one.ended)
-    return tuple(msgspec.structs.replace(one, claims=(), devices=()) for one in made if isinstance(one, CachedPod))
+    return tuple(msgspec.structs.replace(one, claims=()) for one in made if isinstance(one, CachedPod))
 
 
 def _tried(pod: Pod) -> Pod:

@@ -327,6 +327,18 @@ def test_a_pod_for_which_the_controller_buys_nothing(
     assert code == (1 if why else 0)
 
 
+def test_a_pod_that_claims_devices(tmp_path: Path) -> None:
+    """Which machine has them is not known: no other one is bought for it, and other pods get theirs."""
+    claims = [{"name": "gpus", "resourceClaimTemplateName": "eight"}]
+    items = node_pool(), pod("train", gpus=0, resourceClaims=claims), pod("other")
+    code, out, _ = _run("-f", written(tmp_path, *items), "-o", "json")
+    decided = json.loads(out)
+    assert [one["pods"] for one in decided["newNodeClaims"]] == [["default/other"]]
+    assert [*decided["errors"]] == ["default/train"]
+    assert "the devices of its ResourceClaims are not known" in decided["errors"]["default/train"]
+    assert code == 1
+
+
 def test_fields_that_are_null(tmp_path: Path) -> None:
     """They are unset, as the API server stores them: kubectl writes a creationTimestamp that is null."""
     body = pod("train", affinity=None, nodeSelector=None)
