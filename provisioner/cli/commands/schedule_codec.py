@@ -1,14 +1,15 @@
 """Scenarios and decisions of `schedule` as JSON.
 
 A scenario is read into what the caches of the controller hold, so that the controller's own decisions are made about
-it. NodePools whose state is not known are used, kube-scheduler has tried to place all pods, and volumes and devices do
-not count. The condition Consolidatable stands for the time since the last pod event.
+it. NodePools whose state is not known are used, kube-scheduler has tried to place all pods, volumes do not count, and
+devices of ResourceClaims are not known. The condition Consolidatable stands for the time since the last pod event.
 
 Source: docs/references/karpenter.md#scheduling, docs/references/karpenter.md#disruption-budgets,
 docs/references/karpenter.md#consolidation.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from datetime import datetime
 
 import msgspec
@@ -27,7 +28,7 @@ from controllers.provisioning.nodepools import provisions
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
-from controllers.provisioning.solver.model import Decision, NewMachine
+from controllers.provisioning.solver.model import Decision, NewMachine, PodSpec
 from controllers.provisioning.solver.reasons import quantities
 from controllers.provisioning.solver.resources import parse, total
 from provisioner.api import labels
@@ -282,12 +283,19 @@ def _read(scenario: Scenario) -> tuple[list[NodeInput], dict[str, tuple[CachedPo
         nodes=tuple(one.node for one in entries if one.node is not None),
         claims=tuple(one.node_claim for one in entries if one.node_claim is not None),
         pods=(*(pod for pods in bound.values() for pod in pods), *pending),
-        daemons=tuple(podspec(one) for one in scenario.daemon_pods or ()),
+        daemons=tuple(_daemons(scenario.daemon_pods or ())),
         max_new=scenario.max_new_node_claims,
         node_classes={one.name: one for one in scenario.node_classes or ()},
         namespaces={one.metadata.name: one.metadata.labels for one in scenario.namespaces or ()},
     )
     return entries, bound, observed
+
+
+def _daemons(pods: Iterable[Pod]) -> Iterator[PodSpec]:
+    """Those that can be scheduled, as the controller counts DaemonSets."""
+    for one in pods:
+        with suppress(ValueError):
+            yield podspec(one)
 
 
 def _usable(pool: NodePool) -> NodePool:

@@ -327,6 +327,20 @@ def test_a_pod_for_which_the_controller_buys_nothing(
     assert code == (1 if why else 0)
 
 
+def test_a_daemon_set_that_no_new_node_satisfies(fleet: str, tmp_path: Path) -> None:
+    """It is left out, as by the controller; the Pods are placed."""
+    terms = [{"matchFields": [{"key": "metadata.name", "operator": "In", "values": ["n"]}]}]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    agent: Json = {
+        "kind": "DaemonSet",
+        "metadata": {"name": "agent", "namespace": "kube-system"},
+        "spec": {"template": {"spec": {"affinity": affinity, "containers": [{"name": "agent"}]}}},
+    }
+    _, out, err = _run("-f", fleet, "-f", written(tmp_path, agent), "--region", "eastus")
+    assert err == ""
+    assert "1 new machine, 0.526 USD an hour" in out
+
+
 def test_a_pod_that_claims_devices(tmp_path: Path) -> None:
     """Which machine has them is not known: no other one is bought for it, and other pods get theirs."""
     claims = [{"name": "gpus", "resourceClaimTemplateName": "eight"}]
