@@ -14,6 +14,7 @@ from provisioner.api.affinity import Affinity, NodeAffinity, NodeSelector, NodeS
 from provisioner.api.bounded_digest import BoundedDigest
 from provisioner.api.deviceclaim import ResourceClaim, ResourceClaimTemplate
 from provisioner.api.gpu_pods import uses_gpus
+from provisioner.api.meta import OwnerReference
 from provisioner.api.pod import Pod, PodSpec
 from provisioner.api.volume import BIND_COMPLETED, ONE_POD, SELECTED_NODE, PersistentVolumeClaim
 from provisioner.api.workload import DaemonSet
@@ -37,8 +38,8 @@ def running(found: Pod) -> PodUse | None:
 
 
 def rejected(found: Pod) -> Pod | None:
-    """The status of a pod that the kubelet rejected."""
-    return _without_spec(found) if is_rejected(found) else None
+    """The status of a pod that the kubelet rejected, and its controller."""
+    return _without_spec(found, lambda one: bool(one.controller)) if is_rejected(found) else None
 
 
 def on_node(found: Pod) -> Pod:
@@ -58,8 +59,9 @@ def unbound(found: Pod) -> Pod | None:
     return msgspec.structs.replace(kept, spec=PodSpec(affinity=Affinity(node_affinity=nodes)))
 
 
-def _without_spec(found: Pod) -> Pod:
-    owners = [one for one in found.metadata.owner_references if one.is_daemon_set][:OWNERS_MAX]
+def _without_spec(found: Pod, keeps: Callable[[OwnerReference], bool] = lambda one: one.is_daemon_set) -> Pod:
+    """`keeps`: which owners are kept."""
+    owners = [one for one in found.metadata.owner_references if keeps(one)][:OWNERS_MAX]
     references = tuple(
         msgspec.structs.replace(one, api_version="", name="", uid=one.uid[:UID_CHARACTERS]) for one in owners
     )

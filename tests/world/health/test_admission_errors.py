@@ -23,6 +23,7 @@ pytestmark = pytest.mark.matrix(quick=1)
 
 FAMILY = "gpu_provisioner_gpu_admission_errors_total"
 UNREGISTERED = "Allocate failed due to cannot allocate unregistered device nvidia.com/gpu, which is unexpected"
+OTHER = "Allocate failed due to rpc error: code = Unknown desc = no such MIG configuration, which is unexpected"
 TOO_LARGE = "Allocate failed due to request for 'nvidia.com/gpu: 2' too large: maximum request size is 1"
 
 
@@ -32,8 +33,12 @@ def reject(sim: Sim, name: str, message: str = UNREGISTERED) -> None:
     sim.store.patch("pods", name, {"status": status}, "default", subresource="status")
 
 
-def rejected_pod(sim: Sim, name: str, node: str, message: str = UNREGISTERED) -> None:
-    sim.store.create("pods", pod(name, nodeName=node), "default")
+def rejected_pod(sim: Sim, name: str, node: str, message: str = UNREGISTERED, *, job: str = "") -> None:
+    """`job`: the UID of the PyTorchJob that has created it, if any."""
+    owner = {"apiVersion": "kubeflow.org/v1", "kind": "PyTorchJob", "name": "train", "uid": job, "controller": True}
+    body = pod(name, nodeName=node)
+    body["metadata"]["ownerReferences"] = [owner] if job else []
+    sim.store.create("pods", body, "default")
     reject(sim, name, message)
 
 
@@ -151,6 +156,25 @@ async def test_a_node_that_rejects_every_pod_is_cordoned(sim: Sim, case: str) ->
     await sim.until(lambda: claim_condition(sim, "NodeHealthy", name)[0] == "True", 30.0, "the claim says so")
     await asyncio.sleep(10 * MINUTE)
     assert not cordoned(sim, node), "older pods do not count again"
+
+
+@pytest.mark.parametrize("jobs", [1, 4])
+@simulated()
+async def test_the_pods_of_one_job_can_be_wrong_themselves(sim: Sim, jobs: int) -> None:
+    """A cause that is none of the device manager's, while pods run elsewhere: pods of several owners are a sign."""
+    _, node = await running(sim)
+    for name in ("second", "elsewhere"):
+        await sim.apply(pod(name))
+    await sim.until(lambda: {phase(sim, "second"), phase(sim, "elsewhere")} == {"Running"}, 1800.0, "both run")
+    here = next(one["metadata"]["name"] for one in sim.store.list("pods", "default", fields=f"spec.nodeName={node}"))
+    await sim.request("DELETE", f"/api/v1/namespaces/default/pods/{here}")
+    await asyncio.sleep(5)
+    for number in range(4):
+        rejected_pod(sim, f"job-{number}", node, OTHER, job=f"job {number % jobs}")
+        await asyncio.sleep(2 * MINUTE)
+    await asyncio.sleep(10 * MINUTE)
+    assert events(sim)
+    assert cordoned(sim, node) is (jobs > 1)
 
 
 @pytest.mark.parametrize("policy", [Policy(repair_dry_run=True), Policy(node_repair=False)], ids=["dry run", "off"])

@@ -44,13 +44,18 @@ def test_pods_of_device_plugins_say_the_same() -> None:
 
 
 def test_rejected_pods_are_found() -> None:
-    """Those that the kubelet rejected, and no others."""
+    """Those that the kubelet rejected, with their controllers, and no others."""
     status = {"reason": REASON, "message": "requested number of devices unavailable"}
     found = workloads.pod(phase="Failed", meta={"labels": LABELS}, **status)
     kept = rejected(found)
     assert kept is not None
     assert admission_errors((kept,)) == admission_errors((found,)) == admission_errors((on_node(found),))
     assert rejected(workloads.pod(phase="Failed", reason="Evicted")) is None
+    job = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": "j", "controller": True}
+    found = workloads.pod(phase="Failed", meta={"ownerReferences": [job]}, **status)
+    kept = rejected(found)
+    assert kept is not None
+    assert admission_errors((kept,)) == admission_errors((found,))
 
 
 def test_daemon_sets_that_are_no_device_plugins_are_left_out() -> None:
