@@ -98,7 +98,7 @@ class ClaimCreator:
 
         `seen`: the NodeClaims that the decision has seen, `decided`: the NodePools. `annotations`: further ones of a
         NodeClaim. The error of a request that can be repeated is kept in `errors`; without them it is raised as a
-        KubeError.
+        KubeError. After a request without a response those of other NodePools have their turn: a webhook can hang.
         """
         before = {pool.metadata.uid: pool.spec for pool in decided}
         pools = {
@@ -108,9 +108,13 @@ class ClaimCreator:
         }
         taken = {claim.name for claim in seen}
         claims, created, refused, denied = list[str](), dict[str, str](), dict[str, str](), list[str]()
+        timed_out = dict[str, str]()
         for machine in machines:
             pool = pools.get(machine.node_pool)
             if pool is None:
+                continue
+            if pool.name in timed_out:
+                refused |= dict.fromkeys(machine.pods, timed_out[pool.name])
                 continue
             name = claim_name(pool.name, taken)
             node_class = self._node_class(pool.spec.template.spec.node_class_ref.name)
@@ -135,7 +139,9 @@ class ClaimCreator:
                     errors.keep(error)
                     why = f"NodePool {pool.name}: its NodeClaim cannot be created: {error}"
                     refused |= dict.fromkeys(machine.pods, why)
-                    if not error.server_error:
+                    if error.timed_out:
+                        timed_out[pool.name] = why
+                    elif not error.server_error:
                         break  # it would fail for the others as well
                 continue
             taken.add(name)

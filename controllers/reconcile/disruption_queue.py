@@ -110,14 +110,14 @@ class DisruptionQueue:
         """Carry out a command that was decided in this step of the event loop; seconds to wait if that failed.
 
         Raises KubeError for a request that can succeed when it is repeated; what was written is then undone. After an
-        error of the server, which can be one of a webhook for these machines, others have their turn.
+        error of the server, or without a response, others have their turn: a webhook can fail for these machines only.
         """
         old = tuple(machine.claim for machine in command.machines)
         with self._machines.leaving.reserved(old):
             try:
                 return await (self._replace(command, well_known) if command.replacements else self._remove(command))
             except KubeError as error:
-                if error.server_error:
+                if error.server_error or error.timed_out:
                     self._ended(Replacement(id="", old=old, decided=command.reason), f"it failed: {error}")
                 raise
 

@@ -91,6 +91,11 @@ class KubeError(Exception):
         return self.status >= SERVER_ERROR
 
     @property
+    def timed_out(self) -> bool:
+        """Whether there was no response in time, as while a webhook hangs, which may be for one object only."""
+        return not self.status and self.reason == TIMEOUT
+
+    @property
     def unexpected(self) -> bool:
         """Whether the response is not used: a page of a proxy, a truncated body, another kind, or too many bytes."""
         return self.reason in {UNEXPECTED, TOO_LARGE}

@@ -183,6 +183,36 @@ async def test_a_nodeclaim_that_the_api_server_refuses(sim: Sim, status: int) ->
 
 
 @simulated()
+async def test_a_webhook_that_hangs_for_the_nodeclaims_of_one_nodepool(sim: Sim) -> None:
+    """Its default `timeoutSeconds` is the timeout of requests, so that there is no answer: others get their machines.
+
+    20 machines are not waited for one after the other.
+    """
+    await sim.apply(node_class())
+    await sim.apply(node_pool("bad", requirements=[requires(SIZE, "In", T4)]))
+    await sim.apply(node_pool("gpu"))
+    await sim.start_controller()
+
+    async def hang(call: Call, request: web.Request) -> web.StreamResponse | None:
+        if call.verb == "POST" and call.target.kind == "nodeclaims" and b'"bad-' in await request.read():
+            await asyncio.sleep(11.0)
+            return web.json_response(
+                {"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500}, status=500
+            )
+        return None
+
+    sim.world.before.append(hang)
+    await pending(sim, *(pod(f"bad-{number}", nodeSelector={POOL: "bad"}) for number in range(20)))
+    await asyncio.sleep(30.0)
+    await pending(sim, pod("second", nodeSelector={POOL: "gpu"}))
+    await sim.until(lambda: claims_of(sim), 120.0, "the NodeClaim of the other pod")
+    (cause,) = await sim.until(lambda: pod_events(sim, "bad-0"), 60.0, "the Event")
+    assert "NodePool bad: its NodeClaim cannot be created" in cause[1]
+    sim.world.before.remove(hang)
+    await sim.until(lambda: len(claims_of(sim, "bad")) == 20, 120.0, "the others")
+
+
+@simulated()
 async def test_what_is_known_of_other_pods_while_a_nodeclaim_cannot_be_created(sim: Sim) -> None:
     """A webhook fails for the NodeClaims of one NodePool: pods of all have an Event that states their cause."""
     await sim.apply(node_class())
