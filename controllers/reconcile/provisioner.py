@@ -40,6 +40,7 @@ from provisioner.api.pod import Pod
 from provisioner.metrics.definitions.labels import Queue
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
+from provisioner.runtime.kube_errors import KubeError
 
 from .claim_creator import STALE_SECONDS, ClaimCreator
 from .claim_deletion import delete_claim
@@ -118,6 +119,8 @@ class Provisioner:
         self._decisions = 0
         self._batch = Batch()
         self._retry_at: float | None = None
+        # The UIDs of NodeClaims whose deletion had no response.
+        self._hanging: set[str] = set()
         self._creator = ClaimCreator(
             caches.claims, caches.node_pools, caches.node_class, actuator, refused=obstacles.claim_refused
         )
@@ -318,17 +321,24 @@ class Provisioner:
     async def _delete(self, failed: Sequence[NodeClaim], why: str, errors: RequestErrors) -> None:
         """Delete NodeClaims that cannot be launched and that no pod needs.
 
-        A request that fails keeps its NodeClaim only.
+        A request that fails keeps its NodeClaim only. After one without a response the rest of the pass goes on: a
+        webhook can hang for each of them. Others are deleted before this one the next time.
         """
-        for claim in failed:
+        self._hanging &= {claim.uid for claim in failed}
+        for claim in sorted(failed, key=lambda one: one.uid in self._hanging):
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, {why}: {launched.message if launched else ''}"
             short = self._obstacles.lacks_capacity(claim)
             cause: Cause = "insufficient-capacity" if short else "launch-failed"
             works = was_usable(claim) or claim.condition(LAUNCHED, "True") is not None
             evidence = Evidence(cause=cause, uid=claim.uid, ours=managed(claim), works=works)
-            with errors.kept():
+            try:
                 await delete_claim(self._actuator, claim, evidence, message)
+            except KubeError as error:
+                errors.keep(error)
+                if error.timed_out:
+                    self._hanging.add(claim.uid)
+                    break
 
 
 def _launch_changed(old: NodeClaim, new: NodeClaim) -> bool:

@@ -116,6 +116,32 @@ async def test_a_nodeclaim_that_cannot_be_deleted_stops_no_other(sim: Sim) -> No
 FULL = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/full"
 
 
+@simulated()
+async def test_deletions_that_a_webhook_lets_hang_stop_no_purchase(sim: Sim) -> None:
+    """Each of 16 NodeClaims that no pod needs any more would be waited for, longer together than a pass may take."""
+    sim.cloud.faults.append(faults.capacity(size=T4))
+    await with_node_pool(sim, requirements=[ONLY_T4])
+    await sim.apply(node_pool("other", requirements=[NO_T4]))
+    names = [f"old-{number}" for number in range(16)]
+    await pending(sim, *(pod(name, nodeSelector={labels.NODEPOOL: "gpu"}) for name in names))
+    await sim.until(lambda: len(claims_of(sim)) == 16, 300.0, "the NodeClaims")
+    await asyncio.sleep(600.0)
+
+    async def hang(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if call.verb != "DELETE" or call.target.kind != "nodeclaims":
+            return None
+        await asyncio.sleep(11.0)
+        return web.json_response({"kind": "Status", "apiVersion": "v1", "status": "Failure", "code": 500}, status=500)
+
+    sim.world.before.append(hang)
+    await pending(sim, pod("p", nodeSelector={labels.NODEPOOL: "other"}))
+    for name in names:
+        sim.store.delete("pods", name, "default", grace=0)
+    await sim.until(lambda: claims_of(sim, "other"), 60.0, "the NodeClaim of another pod")
+    sim.world.before.remove(hang)
+    await sim.until(lambda: not claims_of(sim), 600.0, "they are deleted")
+
+
 @pytest.mark.parametrize("full", ["", FULL])
 @simulated()
 async def test_a_full_subnet(sim: Sim, full: str) -> None:
