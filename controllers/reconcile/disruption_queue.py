@@ -236,23 +236,14 @@ class DisruptionQueue:
             return seconds
         if not await self._would_delete(command):
             return STALE_SECONDS
-        name = ""
-        for machine in command.machines:
-            try:
-                name = await self._marks.mark(machine, name, command.reason)
-            except NotWritten as error:
-                return await self._withdraw(command, error)
-        # From the taint on no other pod is bound, besides those that kube-scheduler has already decided about.
-        for machine in command.machines:
-            if await self._removals.is_used(machine):
-                self._observer.rejected(command)
-                return await self._withdraw(command, NotWritten("a pod was bound before the taint"))
-        # Right before the purchase: a user, or another controller, may have ended the command since.
-        for machine in command.machines:
-            try:
-                await self._marks.confirm(machine, name, command.reason)
-            except NotWritten as error:
-                return await self._withdraw(command, error)
+        try:
+            name = await self._mark(command)
+        except NotWritten as error:
+            return await self._withdraw(command, error)
+        except KubeError as error:
+            # Nothing was bought: others of the NodePool do not wait for what fails for these machines.
+            await self._withdraw(command, NotWritten(str(error)))
+            raise
         self._observer.decided(command)
         known = annotations(name, (one.claim for one in command.machines), len(command.replacements))
         created = await self._creator.create(command.replacements, claims, well_known, pools, lambda _: known)
@@ -267,6 +258,21 @@ class DisruptionQueue:
             message = f"Launching NodeClaim: {command.reason}; waiting for {names} to be Initialized"
             self._actuator.record_event(machine.claim, _event(reasons.DISRUPTION_LAUNCHING, message))
         return created.again_seconds
+
+    async def _mark(self, command: Command) -> str:
+        """Mark the machines; the ID of the command. Raises NotWritten if it must not go on, and KubeError."""
+        name = ""
+        for machine in command.machines:
+            name = await self._marks.mark(machine, name, command.reason)
+        # From the taint on no other pod is bound, besides those that kube-scheduler has already decided about.
+        for machine in command.machines:
+            if await self._removals.is_used(machine):
+                self._observer.rejected(command)
+                raise NotWritten("a pod was bound before the taint")
+        # Right before the purchase: a user, or another controller, may have ended the command since.
+        for machine in command.machines:
+            await self._marks.confirm(machine, name, command.reason)
+        return name
 
     async def _would_delete(self, command: Command) -> bool:
         """Whether the old NodeClaims may be deleted. A refusal delays those that it is about, as one of a deletion."""

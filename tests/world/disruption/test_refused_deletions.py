@@ -19,6 +19,7 @@ from .common import (
     SIZES,
     T4_64,
     allow,
+    annotated,
     budget,
     created,
     deletes,
@@ -227,6 +228,20 @@ async def test_a_machine_that_cannot_be_marked_stops_no_other(sim: Sim, answer: 
     drift(sim, "gpu-2")
     await sim.until(lambda: "gpu-2" not in live(sim), 3600.0, "the other machine is replaced")
     assert "gpu-1" in live(sim)
+
+
+@simulated()
+async def test_a_node_that_cannot_be_tainted_stops_no_other(sim: Sim) -> None:
+    """The NodeClaim is marked by then, and nothing was bought for it: others of its NodePool do not wait."""
+    await dynamic(sim, "web", "api")
+    node = (sim.claim("gpu-1") or {})["status"]["nodeName"]
+    refuse(sim, lambda call: call.verb == "PATCH" and call.target.name == node, 500, "InternalError")
+    drift(sim, "gpu-1")
+    await passes(sim, 60.0)
+    drift(sim, "gpu-2")
+    await sim.until(lambda: annotated(sim.claim("gpu-2") or {}), 120.0, "the other machine is replaced")
+    assert not annotated(sim.claim("gpu-1") or {})
+    assert not events(sim, "NodeClaim", "ReplacementFailed")
 
 
 @pytest.mark.parametrize("answer", [fails, hangs])
