@@ -18,6 +18,7 @@ from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes import node_objects
+from provisioner.simulator.nodes.machine import NodeSettings
 
 from .controlplane import ControlPlane
 
@@ -154,12 +155,12 @@ async def _boot(hand: Hand, settings: AzureSettings, pool: Pool) -> None:
 
 def _node(settings: AzureSettings, pool: Pool) -> Json:
     name = bodies.node_name(settings, pool.name, 0)
-    node = node_objects.registration(settings, pool, name)
+    node = node_objects.registration(settings, NodeSettings(), pool, name)
     provider_id, found = node_objects.initialization(settings, pool, 0)
     node["metadata"]["labels"] |= found
     node["spec"]["taints"] = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.UNINITIALIZED_TAINT]
     node["spec"]["providerID"] = provider_id
-    status = node_objects.status(settings, pool, "b", 0)
+    status = node_objects.status(settings, pool, "b", 0, {})
     for amounts in (status["capacity"], status["allocatable"]):
         amounts["nvidia.com/gpu"] = GPUS
     now = "2026-01-01T00:00:00Z"

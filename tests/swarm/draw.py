@@ -29,17 +29,18 @@ def draw(seed: int) -> Plan:
     rng = Random(f"swarm/{seed}")
     until = rng.uniform(*FAULTS_SECONDS)
     node_pools = tuple(_node_pool(rng, f"np{number}") for number in range(_log(rng, 0, 4)))
+    claims = tuple(_claim(rng, f"c{number}", until) for number in range(_log(rng, 0 if node_pools else 1, 12)))
     return Plan(
         seed=seed,
         faults_seconds=round(until, 1),
         azure=_azure(rng),
         nodes=_nodes(rng),
         policy=_policy(rng),
-        facts=facts.draw(rng),
+        facts=facts.draw(rng, node_pools, claims),
         window=rng.choice((20, 1000, 1000)),
         node_pools=node_pools,
         workloads=tuple(_workloads(rng, node_pools, until)),
-        claims=tuple(_claim(rng, f"c{number}", until) for number in range(_log(rng, 0 if node_pools else 1, 12))),
+        claims=claims,
         events=tuple(_events(rng, until)),
     )
 

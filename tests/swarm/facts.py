@@ -1,12 +1,200 @@
-"""How machines differ from what the program predicts: drawn, because the truth is unknown.
+"""How the world differs from what the program predicts: drawn, because the truth is unknown.
 
-The simulator's table of facts (docs/references/nodes.md) gives what has been observed of AKS; a run moves it.
+The simulator's tables (docs/references/nodes.md) have what has been observed of AKS; a run moves it. Each fact is left
+out of most runs. What would make a pod impossible for ever is not drawn.
+
+The parts of `Plan.facts`: `azure`, `nodes` and `node_class` (fields of AzureSettings, of NodeSettings and of the node
+class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests, and
+the second at which they are created), and `admission` (what a webhook changes in the pods of tenants).
 """
 
+import asyncio
+from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from provisioner.simulator.azure.compute import catalogue
+from provisioner.simulator.scheduling.requests import amounts
+from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
+from tests.world.demand import node_class
+from tests.world.harness import Json, Sim
 
-def draw(rng: Random) -> dict[str, Any]:
-    """Nothing in half of the runs."""
-    return {}
+from .plan import Claim, NodePool, Plan
+
+SMALLEST = "Standard_NC4as_T4_v3"
+# Of runs, those that have a fact of one kind.
+CHANCE = 0.2
+# Regions with prices of all sizes, of some, and without any.
+LOCATIONS = ("eastus", "francecentral", "austriaeast", "nowhere")
+NETWORKS = (("azure", ""), ("kubenet", ""), ("none", ""))
+LABELS = {
+    "kubernetes.azure.com/kata-vm-isolation": "true",
+    "kubernetes.azure.com/ebpf-dataplane": "cilium",
+    "security.azure.com/patch-level": "7",
+    "nvidia.com/gpu.present": "true",
+    "karpenter.azure.com/zone": "westeurope-1",
+    "beta.kubernetes.io/instance-type": "Standard_D2s_v5",
+    "example.com/rack": "r1",
+}
+TAINTS = (
+    "node.cilium.io/agent-not-ready=true:NoExecute",
+    "node.cilium.io/agent-not-ready:NoSchedule",
+    "ebs.csi.example.com/agent-not-ready:NoExecute",
+    "nvidia.com/gpu-driver-upgrade:NoSchedule",
+    "startup.example.com/scan:PreferNoSchedule",
+)
+
+
+def draw(rng: Random, node_pools: Sequence[NodePool], claims: Sequence[Claim]) -> dict[str, Any]:
+    """Nothing in half of the runs. What users of this run need remains possible."""
+    if rng.random() < 0.5:
+        return {}
+    parts: tuple[Callable[[Random], dict[str, Any]], ...] = (
+        _network,
+        _sizes_are_listed,
+        _location,
+        _shares,
+        _labels,
+        _taints,
+        _class,
+        lambda _: {"zones": False},
+        lambda own: _absent(own, node_pools, claims),
+        _daemon_sets,
+        _admission,
+    )
+    found: dict[str, Any] = {}
+    for part in parts:
+        # Each has chance of its own: a new one does not change what the others draw.
+        own = Random(rng.getrandbits(64))
+        if own.random() < CHANCE:
+            for name, value in part(own).items():
+                found[name] = {**found.get(name, {}), **value} if isinstance(value, dict) else value
+    return found
+
+
+def _network(rng: Random) -> dict[str, Any]:
+    plugin, mode = rng.choice(NETWORKS)
+    return {"azure": {"network_plugin": plugin, "network_plugin_mode": mode}}
+
+
+def _sizes_are_listed(_: Random) -> dict[str, Any]:
+    """The controller may read the subscription's sizes and quota."""
+    return {"azure": {"actions": sorted(AZURE_ACTIONS | READER_ACTIONS)}}
+
+
+def _location(rng: Random) -> dict[str, Any]:
+    """Where the list of prices has the region without a size, only the subscription's list tells that it is there."""
+    location = rng.choice(LOCATIONS)
+    return {"azure": {"location": location, **(_sizes_are_listed(rng)["azure"] if location != "nowhere" else {})}}
+
+
+def _shares(rng: Random) -> dict[str, Any]:
+    """Less memory than the 7.5 % that the program subtracts, too."""
+
+    def one() -> dict[str, float]:
+        least = {"cpu": 0.97, "memory": rng.choice((0.97, 0.88)), "ephemeral-storage": 0.97}
+        return {name: round(rng.uniform(share, 1.01), 4) for name, share in least.items()}
+
+    return {"nodes": {"allocatable_shares": {size: one() for size in ("", SMALLEST)[: rng.randint(1, 2)]}}}
+
+
+def _labels(rng: Random) -> dict[str, Any]:
+    return {"nodes": {"aks_labels": {key: LABELS[key] for key in rng.sample([*LABELS], rng.randint(1, 3))}}}
+
+
+def _taints(rng: Random) -> dict[str, Any]:
+    seconds = rng.choice(((1.0, 30.0), (30.0, 300.0), (300.0, 900.0)))
+    return {"nodes": {"agent_taints": rng.sample(TAINTS, rng.randint(1, 2)), "agent_seconds": seconds}}
+
+
+def _class(rng: Random) -> dict[str, Any]:
+    spec = {"maxPods": rng.choice((30, 50, 250)), "osDiskSizeGB": rng.choice((128, 200, 1024))}
+    return {"node_class": dict(rng.sample([*spec.items()], rng.randint(1, 2)))}
+
+
+def _absent(rng: Random, node_pools: Sequence[NodePool], claims: Sequence[Claim]) -> dict[str, Any]:
+    """A size that each NodePool with it can replace by another, and no claim has."""
+    needed = {one.sizes[0] for one in node_pools if len(one.sizes) == 1} | {one.size for one in claims}
+    found = sorted({size for one in node_pools for size in one.sizes} - needed)
+    return {"absent": [rng.choice(found)]} if found else {}
+
+
+def _daemon_sets(rng: Random) -> dict[str, Any]:
+    def one(number: int) -> dict[str, Any]:
+        requests = {"cpu": f"{rng.choice((10, 75, 300))}m", "memory": f"{rng.choice((20, 150, 900))}Mi"}
+        return {"name": f"agent{number}", "at": rng.choice((0.0, 600.0, 2400.0)), "requests": requests}
+
+    return {"daemon_sets": [one(number) for number in range(rng.randint(1, 4))]}
+
+
+def _admission(rng: Random) -> dict[str, Any]:
+    """`tight`: requests near what the smallest machine offers, for pods that a larger one may have too."""
+    tight = {
+        "cpu": f"{rng.randint(3400, 3950)}m",
+        "memory": f"{rng.randint(16_000, 24_000)}Mi",
+        "ephemeral-storage": f"{rng.randint(90, 116)}Gi",
+    }
+    chosen = dict(rng.sample([*tight.items()], rng.randint(1, 3)))
+    changes = {
+        "requests": {"cpu": f"{rng.randint(1, 4) * 500}m", "memory": f"{rng.randint(1, 8)}Gi"},
+        "tight": chosen,
+        "toleration": {"key": "example.com/added", "operator": "Exists"},
+        "labels": {"sidecar.example.com/injected": "true"},
+    }
+    return {"admission": dict(rng.sample([*changes.items()], rng.randint(1, 4)))}
+
+
+async def begin(sim: Sim, plan: Plan) -> None:
+    """Make them hold in this world, and create the node class; before the controller starts."""
+    facts = plan.facts
+    if facts.get("zones") is False:
+        sim.cloud.compute.zones |= dict.fromkeys(catalogue(), ())
+    sim.cloud.compute.absent |= set(facts.get("absent", ()))
+    if "admission" in facts:
+        sim.store.mutating_webhooks.append(_webhook(facts["admission"], plan.node_pools))
+    for one in facts.get("daemon_sets", ()):
+        asyncio.get_running_loop().call_later(one["at"], _create_daemon_set, sim, one)
+    await sim.apply({**node_class(), "spec": facts.get("node_class", {})})
+
+
+def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:
+    labels = {"app": one["name"]}
+    container = {"name": "main", "image": "agent", "resources": {"requests": one["requests"]}}
+    template = {
+        "metadata": {"labels": labels},
+        "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]},
+    }
+    spec = {"selector": {"matchLabels": labels}, "template": template}
+    sim.store.create("daemonsets.apps", {"metadata": {"name": one["name"]}, "spec": spec}, "kube-system")
+
+
+def _webhook(admission: dict[str, Any], node_pools: Sequence[NodePool]) -> Any:
+    larger = {one.name for one in node_pools if one.replicas is None and any(size != SMALLEST for size in one.sizes)}
+
+    def change(resource: str, obj: Json) -> None:
+        if resource != "pods" or obj["metadata"]["namespace"] != "default" or "nodeName" in obj["spec"]:
+            return
+        spec, meta = obj["spec"], obj["metadata"]
+        wanted = dict(admission.get("requests", {}))
+        if (spec.get("nodeSelector") or {}).get("karpenter.sh/nodepool") in larger:
+            wanted |= admission.get("tight", {})
+        for container in spec.get("containers") or ():
+            _raise(container, wanted)
+        if "toleration" in admission:
+            spec["tolerations"] = [*(spec.get("tolerations") or ()), admission["toleration"]]
+        if "labels" in admission:
+            meta["labels"] = {**(meta.get("labels") or {}), **admission["labels"]}
+
+    return change
+
+
+def _raise(container: Json, wanted: dict[str, str]) -> None:
+    """To these requests, where they are more."""
+    resources = container.get("resources") or {}
+    for kind in ("requests", "limits"):
+        before = resources.get(kind) or {}
+        now, then = amounts(wanted), amounts(before)
+        more = {name: value for name, value in wanted.items() if now[name] > then.get(name, 0)}
+        if kind == "requests" or before:
+            resources[kind] = {**before, **more}
+    container["resources"] = resources

@@ -19,10 +19,10 @@ from controllers.model.policy import Policy
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.snapshot import pool_mark
-from tests.world.demand import node_class, node_pool
+from tests.world.demand import node_pool
 from tests.world.harness import SHIPPED_LEASE, Json, Sim, node_claim, simulate
 
-from . import verbs
+from . import facts, verbs
 from .coverage import Coverage
 from .owners import Owner
 from .plan import Claim, Event, NodePool, Plan, Workload
@@ -72,8 +72,8 @@ def execute(plan: Plan) -> Outcome:
             story,
             seed=plan.seed,
             lease=SHIPPED_LEASE,
-            azure=AzureSettings(**_tuples(plan.azure)),
-            nodes=NodeSettings(**_tuples(plan.nodes)),
+            azure=AzureSettings(**_tuples(plan.azure | plan.facts.get("azure", {}))),
+            nodes=NodeSettings(**_tuples(plan.nodes | plan.facts.get("nodes", {}))),
             watch_window=plan.window,
             horizon_seconds=HORIZON_SECONDS,
         )
@@ -164,7 +164,7 @@ class Run:
     async def _begin(self) -> None:
         sim = self.sim
         sim.store.create("namespaces", {"metadata": {"name": "tenant"}})
-        await sim.apply(node_class())
+        await facts.begin(sim, self.plan)
         for one in self.plan.node_pools:
             await sim.apply(made(one))
         await sim.start_controller(policy=Policy(**self.plan.policy))

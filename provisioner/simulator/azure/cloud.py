@@ -177,3 +177,8 @@ class AzureCloud:
         pool = self.pools[name]
         extra = replace(pool, machines=(*pool.machines, pool.next_instance), next_instance=pool.next_instance + 1)
         self.pool_store.put("updated", replace(extra, etag=self.lifecycle.guid()))
+
+    def remove_machine(self, name: str) -> None:
+        """The machine that was added last is deleted; `count` stays."""
+        pool = self.pools[name]
+        self.pool_store.put("updated", agentpool.without_machines(pool, pool.machines[-1:], self.lifecycle.guid()))

@@ -37,6 +37,7 @@ from .writes import (
 )
 
 Subscriber = Callable[[EventType, str, Json, Json | None], None]
+Webhook = Callable[[str, Json], None]
 
 NAMESPACES = ("default", "kube-system", "kube-node-lease")
 NAMESPACE_FINALIZER = "kubernetes"
@@ -48,6 +49,8 @@ class Store:
 
     `now`: the wall clock; `seed_uid`: the source of uids and generated names; `window`: the number of events that a
     kind keeps for watches. Every method may raise ApiError.
+
+    `mutating_webhooks`: called with resource and object, which they may change, before an object is created.
     """
 
     def __init__(self, now: Callable[[], datetime], *, seed_uid: Random, window: int = 1000) -> None:
@@ -56,6 +59,7 @@ class Store:
         self._random = seed_uid
         self._window = window
         self._collections = {key: Collection(resource, window, self.revision) for key, resource in built_in().items()}
+        self.mutating_webhooks: list[Webhook] = []
         self._subscribers: list[Subscriber] = []
         self._pending: deque[tuple[str, Event]] = deque()
         self._notifying = False
@@ -131,6 +135,8 @@ class Store:
             new["metadata"]["finalizers"] = [NAMESPACE_FINALIZER]
         elif resource == CRD_KEY:
             new["metadata"]["finalizers"] = [CRD_FINALIZER]
+        for webhook in self.mutating_webhooks:
+            webhook(resource, new)
         admit(kind, new, None)
         if resource == CRD_KEY:
             new["status"] = established(new, rfc3339(self.now()))

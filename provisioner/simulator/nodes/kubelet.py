@@ -2,8 +2,8 @@
 
 A kubelet creates its Node once. An existing Node of that name, deleting or not, is reused: it keeps its labels and
 taints; only the default labels are refreshed and extended resources set to 0. Changed devices reach the Node with the
-next update of its status, which is at once when its conditions change. Every timer checks that the machine still runs
-and that its kubelet was not restarted since.
+next update of its status, which is at once when its conditions change. Every timer checks that the machine still runs;
+those of the kubelet also that it was not restarted since.
 
 Source: docs/references/kubernetes.md#node-lifecycle,
 docs/references/kubernetes.md#extended-resources-and-the-device-manager.
@@ -11,6 +11,7 @@ docs/references/kubernetes.md#extended-resources-and-the-device-manager.
 
 import uuid
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from random import Random  # noqa: TID251 - the type only
 
@@ -74,8 +75,6 @@ class Kubelets:
         """The machine posts no status for a while, then has another boot id; its GPUs follow later."""
         machine.starts += 1
         machine.sync_due = machine.answers = False
-        if machine.plugin != "dead":
-            machine.plugin = "starting"
         silence = self._settings.unresponsive_seconds
         self._later((silence, silence), self._lost, machine)
         self._later(self._settings.reboot_seconds, self._rebooted, machine)
@@ -103,6 +102,11 @@ class Kubelets:
         if machine.answers and devices.report is not None and not self._drivers.serves(machine):
             capacity, allocatable = ({devices.resource: str(number)} for number in devices.report)
             self._writer.status(machine.name, {"capacity": capacity, "allocatable": allocatable})
+
+    def lose_gpus(self, machine: Machine, count: int) -> None:
+        """So many GPUs are gone until the machine reboots: the plugin, which starts again, does not find them."""
+        machine.lost_gpus += count
+        self.report(machine, replace(machine.devices, count=machine.devices.count - count).served())
 
     def start_plugin(self, machine: Machine) -> None:
         """The plugin starts and registers."""
@@ -132,22 +136,34 @@ class Kubelets:
 
         self._scheduler.after(seconds, act)
 
+    def _beside(self, between: Range, action: Callable[[Machine], None], machine: Machine) -> None:
+        """A timer of another program, which goes on when the kubelet restarts."""
+
+        def act() -> None:
+            if self.machines.get(machine.name) is machine:
+                action(machine)
+
+        self._scheduler.after(self._rng.uniform(*between), act)
+
     def _register(self, machine: Machine) -> None:
         machine.answers = True
         self._drivers.wipe(machine)
         name, pool = machine.name, machine.pool
         known = self._store.get("nodes", name)
         if known is None:
-            self._store.create("nodes", objects.registration(self._azure, pool, name))
+            self._store.create("nodes", objects.registration(self._azure, self._settings, pool, name))
+            self._beside(self._settings.agent_seconds, self._agent_started, machine)
         else:
             self._store.patch("nodes", name, {"metadata": {"labels": objects.default_labels(pool, name)}})
             if machine.devices.resource in ((known.get("status") or {}).get("capacity") or {}):
                 machine.devices = machine.devices.inherited()
-        self._writer.status(name, objects.status(self._azure, pool, machine.boot_id, machine.instance))
+        every = self._settings.allocatable_shares
+        shares = every.get(pool.size, every.get("", {}))
+        self._writer.status(name, objects.status(self._azure, pool, machine.boot_id, machine.instance, shares))
         self._first_sync(machine)
         self._writer.healthy(name)
         self._writer.ready(name, False, message="container runtime network not ready: cni plugin not initialized")
-        self._later(self._settings.initialize_seconds, self._initialize, machine)
+        self._beside(self._settings.initialize_seconds, self._initialize, machine)
         self._later(self._settings.ready_seconds, self._ready, machine)
 
     def _initialize(self, machine: Machine) -> None:
@@ -159,6 +175,14 @@ class Kubelets:
             patch = {"metadata": {"labels": found}, "spec": {"providerID": provider_id, "taints": kept or None}}
             self._store.patch("nodes", machine.name, patch)
 
+    def _agent_started(self, machine: Machine) -> None:
+        """The agents on the Node remove their taints."""
+        node = self._store.get("nodes", machine.name)
+        if node is not None and self._settings.agent_taints:
+            theirs = [objects.taint(text) for text in self._settings.agent_taints]
+            kept = [one for one in node["spec"].get("taints") or () if one not in theirs]
+            self._store.patch("nodes", machine.name, {"spec": {"taints": kept or None}})
+
     def _ready(self, machine: Machine) -> None:
         if machine.answers:
             self._writer.ready(machine.name, True, message="kubelet is posting ready status")
@@ -169,6 +193,8 @@ class Kubelets:
     def _restarted(self, machine: Machine) -> None:
         self._stopped_with_kubelet(machine)
         self._later(self._settings.first_status_seconds, self._first_sync, machine)
+        if not self._writer.is_ready(machine.name):
+            self._later(self._settings.ready_seconds, self._ready, machine)
         if machine.plugin == "running":
             self._after(self._settings.register_seconds, self._register_again, machine)
         self._start_plugin(machine)
@@ -194,6 +220,10 @@ class Kubelets:
 
     def _rebooted(self, machine: Machine) -> None:
         machine.answers = True
+        if machine.plugin != "dead":
+            machine.plugin = "starting"
+        machine.devices = replace(machine.devices, count=machine.devices.count + machine.lost_gpus)
+        machine.lost_gpus = 0
         machine.boot_id = self.boot_id()
         info = objects.node_info(machine.pool, machine.boot_id)
         self._writer.status(machine.name, {"nodeInfo": info})

@@ -5,7 +5,7 @@ docs/references/kubernetes.md#node-lifecycle.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from provisioner.simulator.azure.agentpool import Pool
@@ -27,6 +27,10 @@ class NodeSettings:
     `dra_labels`: machines whose agent pool has these labels have a DRA driver instead of a device plugin; None: no
     machine has. `slice_seconds`: between the writes of two ResourceSlices; `wiping_seconds`: until the kubelet deletes
     those of a driver that is gone.
+
+    How Nodes differ from what AKS documents: `allocatable_shares`, by size ("": any other) and resource, of what a Node
+    of this kind has offered; `aks_labels`, which each Node has besides; `agent_taints` (`key=value:Effect`), with which
+    a Node registers until an agent on it removes them, `agent_seconds` after the registration.
     """
 
     initialize_seconds: Range = (1.0, 4.0)
@@ -47,6 +51,10 @@ class NodeSettings:
     dra_labels: Mapping[str, str] | None = None
     slice_seconds: float = 1.0
     wiping_seconds: float = 30.0
+    allocatable_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    aks_labels: Mapping[str, str] = field(default_factory=dict)
+    agent_taints: tuple[str, ...] = ()
+    agent_seconds: Range = (0.0, 0.0)
 
 
 @dataclass(kw_only=True)
@@ -55,7 +63,8 @@ class Machine:
 
     `plugin`: "starting" until the Node is Ready and `gpu_seconds` later, then "running"; "stopped" until the machine
     reboots; "dead" for good. `synced_at`: when the kubelet first updated the Node's status.
-    `driver_runs`: a DRA driver is registered; `generation`: of its last publication.
+    `lost_gpus`: GPUs that the machine does not have until it reboots. `driver_runs`: a DRA driver is registered;
+    `generation`: of its last publication.
     """
 
     name: str
@@ -69,5 +78,6 @@ class Machine:
     plugin_stops: int = 0
     synced_at: float = 0.0
     sync_due: bool = False
+    lost_gpus: int = 0
     driver_runs: bool = False
     generation: int = 0

@@ -8,12 +8,16 @@ docs/references/nodes.md, docs/references/kaito.md#end-to-end-checks (osImage),
 https://kubernetes.io/docs/reference/labels-annotations-taints/.
 """
 
+from collections.abc import Mapping
 from typing import Any
 
 from provisioner.api import labels
 from provisioner.simulator.azure import bodies, sizes
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.settings import AzureSettings
+
+from . import resources
+from .machine import NodeSettings
 
 Json = dict[str, Any]
 _IMAGES = {
@@ -33,15 +37,15 @@ def taint(text: str) -> Json:
     return {"key": key, "value": value, "effect": effect} if value else {"key": key, "effect": effect}
 
 
-def registration(settings: AzureSettings, pool: Pool, name: str) -> Json:
+def registration(settings: AzureSettings, nodes: NodeSettings, pool: Pool, name: str) -> Json:
     """The Node as kubelet creates it."""
     created = [{"key": labels.UNINITIALIZED_TAINT, "value": "true", "effect": "NoSchedule"}]
     not_ready = [{"key": labels.NOT_READY_TAINT, "effect": "NoSchedule"}]
     return {
         "apiVersion": "v1",
         "kind": "Node",
-        "metadata": {"name": name, "labels": node_labels(settings, pool, name)},
-        "spec": {"taints": [*(taint(text) for text in pool.taints), *created, *not_ready]},
+        "metadata": {"name": name, "labels": {**node_labels(settings, pool, name), **nodes.aks_labels}},
+        "spec": {"taints": [*map(taint, pool.taints), *map(taint, nodes.agent_taints), *created, *not_ready]},
     }
 
 
@@ -96,26 +100,22 @@ def initialization(settings: AzureSettings, pool: Pool, instance: int) -> tuple[
     }
 
 
-def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int) -> Json:
-    """Capacity, allocatable, addresses and nodeInfo, without GPUs."""
-    size = sizes.find(pool.size) or sizes.Size()
-    memory_kib = int(size.memory_gib * 1024 * 1024 * 0.985)
-    # The kubelet keeps memory for each pod that the Node may run, and 100 MiB below which it evicts pods.
-    kept_kib = min(20 * int(pool.properties["maxPods"]) + 50, size.memory_gib * 1024 // 4) * 1024 + 100 * 1024
-    disk_kib = int(pool.properties["osDiskSizeGB"] * 1024 * 1024 * 0.96)
+def status(settings: AzureSettings, pool: Pool, boot_id: str, instance: int, shares: Mapping[str, float]) -> Json:
+    """Capacity, allocatable, addresses and nodeInfo, without GPUs. `shares`: see NodeSettings.allocatable_shares."""
+    found = resources.of(pool.size, int(pool.properties["maxPods"]), int(pool.properties["osDiskSizeGB"]))
     plain = {"hugepages-1Gi": "0", "hugepages-2Mi": "0", "pods": str(pool.properties["maxPods"])}
     return {
         "capacity": {
             **plain,
-            "cpu": str(size.vcpus),
-            "memory": f"{memory_kib}Ki",
-            "ephemeral-storage": f"{disk_kib}Ki",
+            "cpu": str(found.vcpus),
+            "memory": f"{found.memory_kib}Ki",
+            "ephemeral-storage": f"{found.disk_kib}Ki",
         },
         "allocatable": {
             **plain,
-            "cpu": f"{size.vcpus * 1000 - 180}m",
-            "memory": f"{memory_kib - kept_kib}Ki",
-            "ephemeral-storage": str(int(disk_kib * 1024 * 0.9)),
+            "cpu": f"{int(found.free_cpu_milli * shares.get('cpu', 1.0))}m",
+            "memory": f"{int(found.free_memory_kib * shares.get('memory', 1.0))}Ki",
+            "ephemeral-storage": str(int(found.free_disk_bytes * shares.get("ephemeral-storage", 1.0))),
         },
         "addresses": [
             {"type": "Hostname", "address": bodies.node_name(settings, pool.name, instance)},

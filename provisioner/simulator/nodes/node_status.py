@@ -50,6 +50,11 @@ class NodeWriter:
             kept = [taint for taint in old if taint["key"] not in NOT_READY_TAINTS]
             self._store.patch("nodes", name, {"spec": {"taints": [*kept, *health_taints(ready)] or None}})
 
+    def is_ready(self, name: str) -> bool:
+        """Whether the Node is Ready."""
+        conditions = ((self._store.get("nodes", name) or {}).get("status") or {}).get("conditions") or ()
+        return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
     def healthy(self, name: str) -> None:
         """Set the three pressure conditions to False."""
         for kind, reason in HEALTHY.items():

@@ -96,6 +96,13 @@ class NodeSimulator:
         """Future machines of this pool boot, but their kubelets never register."""
         self._never_register.append(pool)
 
+    def register(self, pool: str) -> None:
+        """The machines of this pool that never registered do it now, and future ones as others."""
+        self._never_register = [name for name in self._never_register if name != pool]
+        for machine in self.machines.values():
+            if machine.pool.name == pool and not machine.answers and self._store.get("nodes", machine.name) is None:
+                self._kubelets.register_after(machine, AT_ONCE)
+
     def two_nodes(self, pool: str) -> None:
         """The next machine of this pool is created with a second one."""
         self._two_nodes.append(pool)
@@ -125,6 +132,10 @@ class NodeSimulator:
         """So many devices are unhealthy until the plugin starts again: allocatable decreases, capacity does not."""
         machine = self.machines[node]
         self._kubelets.report(machine, machine.devices.failed(count))
+
+    def lose_gpus(self, node: str, count: int) -> None:
+        """So many GPUs fall off the bus, and are back after a reboot."""
+        self._kubelets.lose_gpus(self.machines[node], count)
 
     def stop_plugin(self, node: str) -> None:
         """The device plugin stops: allocatable is 0, and capacity 0 after five minutes; a reboot starts it again."""

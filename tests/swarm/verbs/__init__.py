@@ -6,10 +6,10 @@ A verb counts with `run.struck(event)` that it found something to strike, and en
 
 from tests.swarm import catalogue
 
-from . import azure, kube, nodes, people, process, tenants
+from . import azure, kube, node_objects, nodes, people, process, tenants
 from .base import VERBS, Verb
 
-__all__ = ["VERBS", "Verb", "azure", "kube", "nodes", "of", "people", "process", "tenants"]
+__all__ = ["VERBS", "Verb", "azure", "kube", "node_objects", "nodes", "of", "people", "process", "tenants"]
 
 
 def of(fault: str) -> Verb:

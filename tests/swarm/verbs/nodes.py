@@ -1,7 +1,10 @@
-"""Faults of machines and their Nodes."""
+"""Faults of machines and their kubelets: a Node that comes late or twice, is not Ready, restarts, or has fewer GPUs."""
 
+import asyncio
 from typing import TYPE_CHECKING
 
+from provisioner.simulator.nodes.machine import Machine
+from provisioner.simulator.snapshot import condition, pool_mark
 from tests.swarm.plan import Event
 
 from .base import verb
@@ -9,26 +12,159 @@ from .base import verb
 if TYPE_CHECKING:
     from tests.swarm.run import Run
 
+# How often Ready changes while a Node flaps, in seconds.
+FLAP_SECONDS = (20.0, 65.0)
+
+
+def ready(run: "Run", event: Event) -> Machine | None:
+    """A machine of ours whose Node is initialized and Ready."""
+    ours = {pool.name for pool in run.sim.cloud.pools.values() if pool_mark(pool)}
+    found = [one for one in run.sim.nodes.machines.values() if one.pool.name in ours and _is_ready(run, one)]
+    machine: Machine | None = run.chosen(event.pick, found)
+    return machine
+
+
+def remains(run: "Run", machine: Machine) -> bool:
+    """Whether this machine still runs, with a Node."""
+    same = run.sim.nodes.machines.get(machine.name) is machine
+    return same and run.sim.store.get("nodes", machine.name) is not None
+
+
+def _is_ready(run: "Run", machine: Machine) -> bool:
+    node = run.sim.store.get("nodes", machine.name) or {}
+    return machine.answers and condition(node, "Ready") == "True" and "providerID" in node["spec"]
+
+
+def _starting(run: "Run", event: Event) -> str:
+    """The agent pool of ours that is created and has no machine yet, "" if there is none."""
+    pools = run.sim.cloud.pools.values()
+    found = [one.name for one in pools if pool_mark(one) and one.state == "Creating" and not one.machines]
+    return run.chosen(event.pick, found) or ""
+
 
 @verb("node-not-ready")
 async def node_not_ready(run: "Run", event: Event) -> None:
     """The kubelet of a machine does not answer while it lasts."""
-    name = run.node(event)
+    machine = ready(run, event)
+    if machine:
+        run.struck(event)
+        run.sim.nodes.set_ready(machine.name, None)
+        await run.lasts(event)
+        if remains(run, machine):
+            run.sim.nodes.set_ready(machine.name, True)
+
+
+@verb("node-flaps")
+async def node_flaps(run: "Run", event: Event) -> None:
+    """A Node changes between Ready, not ready and unknown while it lasts."""
+    machine, until = ready(run, event), run.sim.now + event.seconds
+    if not machine:
+        return
+    run.struck(event)
+    least, most = FLAP_SECONDS
+    period, words = least + (most - least) * event.pick, (None, True, False, True)
+    for number in range(int(event.seconds / period)):
+        if not remains(run, machine):
+            return
+        run.sim.nodes.set_ready(machine.name, words[number % len(words)])
+        await asyncio.sleep(period)
+    await asyncio.sleep(max(0.0, until - run.sim.now))
+    if remains(run, machine):
+        run.sim.nodes.set_ready(machine.name, True)
+
+
+@verb("registers-late")
+async def registers_late(run: "Run", event: Event) -> None:
+    """The kubelet of a machine that is being created does not register while it lasts, which may be for ever."""
+    name = _starting(run, event)
     if name:
         run.struck(event)
-        run.sim.nodes.set_ready(name, None)
+        run.sim.nodes.never_register(name)
         await run.lasts(event)
-        if name in run.sim.nodes.machines and run.sim.store.get("nodes", name):
-            run.sim.nodes.set_ready(name, True)
+        run.sim.nodes.register(name)
+
+
+@verb("registers-twice")
+async def registers_twice(run: "Run", event: Event) -> None:
+    """A pool that is being created gets two machines; the second one is gone when it ends."""
+    name = _starting(run, event)
+    if name:
+        run.sim.nodes.two_nodes(name)
+        await run.lasts(event)
+        pool = run.sim.cloud.pools.get(name)
+        if pool is not None and len(pool.machines) > 1:
+            run.struck(event)
+            run.sim.cloud.remove_machine(name)
+
+
+@verb("reboot")
+async def reboot(run: "Run", event: Event) -> None:
+    """A machine reboots."""
+    machine = ready(run, event)
+    if machine:
+        run.struck(event)
+        run.sim.nodes.reboot(machine.name)
+
+
+@verb("kubelet-restart")
+async def kubelet_restart(run: "Run", event: Event) -> None:
+    """A kubelet restarts; its machine goes on."""
+    machine = ready(run, event)
+    if machine:
+        run.struck(event)
+        run.sim.nodes.restart_kubelet(machine.name)
 
 
 @verb("plugin-stops")
 async def plugin_stops(run: "Run", event: Event) -> None:
     """The device plugin of a machine stops, and starts again."""
-    name = run.node(event)
-    if name:
+    machine = ready(run, event)
+    if machine:
         run.struck(event)
-        run.sim.nodes.stop_plugin(name)
+        run.sim.nodes.stop_plugin(machine.name)
         await run.lasts(event)
-        if name in run.sim.nodes.machines:
-            run.sim.nodes.start_plugin(name)
+        if remains(run, machine):
+            run.sim.nodes.start_plugin(machine.name)
+
+
+@verb("gpus-unhealthy")
+async def gpus_unhealthy(run: "Run", event: Event) -> None:
+    """Devices are unhealthy until the plugin starts again."""
+    machine = ready(run, event)
+    if machine and machine.devices.healthy:
+        run.struck(event)
+        run.sim.nodes.set_unhealthy_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        await run.lasts(event)
+        if remains(run, machine):
+            run.sim.nodes.start_plugin(machine.name)
+
+
+@verb("gpus-lost")
+async def gpus_lost(run: "Run", event: Event) -> None:
+    """GPUs fall off the bus; a user reboots the machine when it ends."""
+    machine = ready(run, event)
+    if machine and machine.devices.healthy:
+        run.struck(event)
+        run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        await run.lasts(event)
+        if remains(run, machine):
+            run.sim.nodes.reboot(machine.name)
+
+
+@verb("gpus-fewer")
+async def gpus_fewer(run: "Run", event: Event) -> None:
+    """The next machine that is created lacks GPUs from its start on, until a user reboots it."""
+    name = _starting(run, event)
+    if not name:
+        return
+    until = run.sim.now + event.seconds
+    while run.sim.now < until:
+        await asyncio.sleep(1.0)
+        machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
+        if machine is not None and machine.devices.count:
+            run.struck(event)
+            run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+            await asyncio.sleep(max(0.0, until - run.sim.now))
+            if remains(run, machine):
+                run.sim.nodes.reboot(machine.name)
+            return

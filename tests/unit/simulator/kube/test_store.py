@@ -1,5 +1,7 @@
 """The store, beside what tests/cluster/conformance shows of it: seeds, copies, subscribers, and CRDs."""
 
+from typing import Any
+
 import pytest
 
 from provisioner.simulator.kube.resources import CRD_KEY
@@ -122,3 +124,17 @@ def test_metadata_that_the_real_server_refuses(metadata, field) -> None:
     error = refused(lambda: Cluster().store.create("nodes", {"metadata": metadata}))
     assert error.status == 422
     assert error.details["causes"][0]["field"] == field
+
+
+def test_a_mutating_webhook_changes_what_is_created() -> None:
+    """Before validation, and only at creation."""
+    c = Cluster()
+
+    def change(resource: str, obj: dict[str, Any]) -> None:
+        obj["metadata"].setdefault("labels", {})["for"] = resource
+
+    c.store.mutating_webhooks.append(change)
+    made = c.widget()
+    assert made["metadata"]["labels"] == {"for": WIDGETS}
+    changed = c.store.patch(WIDGETS, "w1", {"metadata": {"labels": None}})
+    assert "labels" not in changed["metadata"]

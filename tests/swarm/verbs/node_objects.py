@@ -1,0 +1,126 @@
+"""What programs on a Node and users write to the Node: conditions, taints, labels and times."""
+
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+from provisioner.simulator.kube.objects import rfc3339
+from provisioner.simulator.nodes.machine import Machine
+from tests.swarm.plan import Event
+from tests.world.harness import EPOCH
+from tests.world.quarter.scenario import CONDITIONS
+
+from .base import verb
+from .nodes import ready, remains
+
+if TYPE_CHECKING:
+    from tests.swarm.run import Run
+
+PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
+EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
+# The label that a user edits; "" removes it.
+EDITS = (
+    ("agentpool", "renamed"),
+    ("kubernetes.azure.com/agentpool", ""),
+    ("node.kubernetes.io/instance-type", "Standard_D2s_v5"),
+    ("topology.kubernetes.io/zone", ""),
+    ("topology.kubernetes.io/zone", "elsewhere-1"),
+    ("karpenter.sh/nodepool", ""),
+    ("karpenter.sh/registered", ""),
+    ("karpenter.sh/initialized", ""),
+    ("karpenter.sh/capacity-type", "reserved"),
+    ("kubernetes.io/hostname", "other"),
+    ("kaito.sh/workspace", ""),
+    ("team", "other"),
+)
+CLOCKS = (-86_400.0, -3600.0, -120.0, 30.0, 600.0, 86_400.0)
+
+
+def _part(event: Event, parts: tuple[Any, ...]) -> Any:
+    """One of them, independent of the machine that `pick` chooses."""
+    return parts[int(event.pick * 1e6) % len(parts)]
+
+
+async def _report(run: "Run", event: Event, machines: list[Machine], kind: str) -> None:
+    for one in machines:
+        run.struck(event)
+        run.sim.nodes.set_condition(one.name, kind, "True", f"{kind}IsUp", "reported by a node problem detector")
+    await run.lasts(event)
+    for one in machines:
+        if remains(run, one):
+            run.sim.nodes.set_condition(one.name, kind, "False", f"No{kind}", "all is well")
+
+
+@verb("detector")
+async def detector(run: "Run", event: Event) -> None:
+    """A node problem detector, or the kubelet, sets a condition on one Node while it lasts."""
+    machine = ready(run, event)
+    if machine:
+        await _report(run, event, [machine], _part(event, (*CONDITIONS, "XIDErrors", *PRESSURES)))
+
+
+@verb("detector-everywhere")
+async def detector_everywhere(run: "Run", event: Event) -> None:
+    """A bad release of a node problem detector sets a condition on all Nodes while it lasts."""
+    machines = [one for one in run.sim.nodes.machines.values() if remains(run, one)]
+    await _report(run, event, machines, _part(event, (*CONDITIONS, "XIDErrors")))
+
+
+@verb("agent-taints")
+async def agent_taints(run: "Run", event: Event) -> None:
+    """An agent has a taint on a Node while it lasts."""
+    machine = ready(run, event)
+    if machine:
+        run.struck(event)
+        mine = {"key": f"agent.example.com/upgrade-{event.at:.0f}", "effect": _part(event, EFFECTS)}
+        _set_taints(run, machine, [*_taints(run, machine), mine])
+        await run.lasts(event)
+        if remains(run, machine):
+            _set_taints(run, machine, [one for one in _taints(run, machine) if one["key"] != mine["key"]])
+
+
+@verb("label-edited")
+async def label_edited(run: "Run", event: Event) -> None:
+    """A user changes or removes a label of a Node, and restores it when it ends."""
+    machine = ready(run, event)
+    key, value = _part(event, EDITS)
+    labels = (run.sim.store.get("nodes", machine.name) or {})["metadata"]["labels"] if machine else {}
+    if machine and key in labels:
+        run.struck(event)
+        _set_label(run, machine, key, value or None)
+        await run.lasts(event)
+        if remains(run, machine):
+            _set_label(run, machine, key, labels[key])
+
+
+@verb("clock-differs")
+async def clock_differs(run: "Run", event: Event) -> None:
+    """The clock of a machine is wrong while it lasts: its conditions have times of the past or the future."""
+    machine = ready(run, event)
+    if machine:
+        run.struck(event)
+        _set_times(run, machine, _part(event, CLOCKS))
+        await run.lasts(event)
+        if remains(run, machine):
+            _set_times(run, machine, 0.0)
+
+
+def _set_label(run: "Run", machine: Machine, key: str, value: str | None) -> None:
+    run.sim.store.patch("nodes", machine.name, {"metadata": {"labels": {key: value}}})
+
+
+def _taints(run: "Run", machine: Machine) -> list[dict[str, Any]]:
+    node = run.sim.store.get("nodes", machine.name) or {"spec": {}}
+    return node["spec"].get("taints") or []
+
+
+def _set_taints(run: "Run", machine: Machine, taints: list[dict[str, Any]]) -> None:
+    run.sim.store.patch("nodes", machine.name, {"spec": {"taints": taints or None}})
+
+
+def _set_times(run: "Run", machine: Machine, off_seconds: float) -> None:
+    """Of all conditions, so many seconds from now."""
+    node = run.sim.store.get("nodes", machine.name) or {"status": {}}
+    time = rfc3339(EPOCH + timedelta(seconds=run.sim.now + off_seconds))
+    times = {"lastHeartbeatTime": time, "lastTransitionTime": time}
+    changed = [{**one, **times} for one in node["status"].get("conditions") or ()]
+    run.sim.store.patch("nodes", machine.name, {"status": {"conditions": changed}}, subresource="status")
