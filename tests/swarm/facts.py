@@ -24,6 +24,8 @@ from .plan import Claim, NodePool, Plan
 SMALLEST = "Standard_NC4as_T4_v3"
 # Of runs, those that have a fact of one kind.
 CHANCE = 0.2
+# A Node that takes no pod for longer counts as one that takes none (docs/adr/0063-purchase-brake.md).
+AGENT_SECONDS = 60.0
 # Regions with prices of all sizes, of some, and without any.
 LOCATIONS = ("eastus", "francecentral", "austriaeast", "nowhere")
 NETWORKS = (("azure", ""), ("kubenet", ""), ("none", ""))
@@ -103,7 +105,7 @@ def _labels(rng: Random) -> dict[str, Any]:
 
 
 def _taints(rng: Random) -> dict[str, Any]:
-    seconds = rng.choice(((1.0, 30.0), (30.0, 300.0), (300.0, 900.0)))
+    seconds = rng.choice(((1.0, 30.0), (30.0, AGENT_SECONDS)))
     return {"nodes": {"agent_taints": rng.sample(TAINTS, rng.randint(1, 2)), "agent_seconds": seconds}}
 
 

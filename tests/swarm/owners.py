@@ -63,6 +63,10 @@ class Owner:
             return
         phase = (obj.get("status") or {}).get("phase")
         gone, loop = event == "DELETED", asyncio.get_running_loop()
+        if phase in GONE and not gone and self.workload.kind == "StatefulSet":
+            # The next pod has its name, and is created when it is gone.
+            loop.call_soon(self._remove, meta["name"])
+            return
         leaves = gone or phase in GONE or ("deletionTimestamp" in meta and self.workload.kind != "StatefulSet")
         if not leaves:
             runs = phase == "Running"

@@ -178,7 +178,7 @@ class AzureCloud:
         extra = replace(pool, machines=(*pool.machines, pool.next_instance), next_instance=pool.next_instance + 1)
         self.pool_store.put("updated", replace(extra, etag=self.lifecycle.guid()))
 
-    def remove_machine(self, name: str) -> None:
-        """The machine that was added last is deleted; `count` stays."""
+    def remove_machine(self, name: str, instance: int) -> None:
+        """This machine of a pool is deleted, if it runs; `count` stays."""
         pool = self.pools[name]
-        self.pool_store.put("updated", agentpool.without_machines(pool, pool.machines[-1:], self.lifecycle.guid()))
+        self.pool_store.put("updated", agentpool.without_machines(pool, (instance,), self.lifecycle.guid()))

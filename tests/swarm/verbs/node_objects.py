@@ -24,7 +24,6 @@ EDITS = (
     ("node.kubernetes.io/instance-type", "Standard_D2s_v5"),
     ("topology.kubernetes.io/zone", ""),
     ("topology.kubernetes.io/zone", "elsewhere-1"),
-    ("karpenter.sh/nodepool", ""),
     ("karpenter.sh/registered", ""),
     ("karpenter.sh/initialized", ""),
     ("karpenter.sh/capacity-type", "reserved"),

@@ -42,6 +42,15 @@ def _starting(run: "Run", event: Event) -> str:
     return run.chosen(event.pick, found) or ""
 
 
+async def _boots(run: "Run", pool: str, until: float) -> bool:
+    """Whether a machine of the pool boots until then."""
+    while pool in run.sim.cloud.pools and run.sim.now < until:
+        if run.sim.cloud.pools[pool].machines:
+            return True
+        await asyncio.sleep(1.0)
+    return False
+
+
 @verb("node-not-ready")
 async def node_not_ready(run: "Run", event: Event) -> None:
     """The kubelet of a machine does not answer while it lasts."""
@@ -86,15 +95,17 @@ async def registers_late(run: "Run", event: Event) -> None:
 
 @verb("registers-twice")
 async def registers_twice(run: "Run", event: Event) -> None:
-    """A pool that is being created gets two machines; the second one is gone when it ends."""
-    name = _starting(run, event)
-    if name:
-        run.sim.nodes.two_nodes(name)
-        await run.lasts(event)
-        pool = run.sim.cloud.pools.get(name)
-        if pool is not None and len(pool.machines) > 1:
-            run.struck(event)
-            run.sim.cloud.remove_machine(name)
+    """A pool that is being created gets a second machine beside its own, which is gone when it ends."""
+    name, until = _starting(run, event), run.sim.now + event.seconds
+    if not await _boots(run, name, until):
+        return
+    run.struck(event)
+    before = run.sim.cloud.pools[name]
+    run.sim.cloud.add_machine(name)
+    await asyncio.sleep(max(0.0, until - run.sim.now))
+    pool = run.sim.cloud.pools.get(name)
+    if pool is not None and pool.incarnation == before.incarnation:
+        run.sim.cloud.remove_machine(name, before.next_instance)
 
 
 @verb("reboot")
@@ -154,17 +165,13 @@ async def gpus_lost(run: "Run", event: Event) -> None:
 @verb("gpus-fewer")
 async def gpus_fewer(run: "Run", event: Event) -> None:
     """The next machine that is created lacks GPUs from its start on, until a user reboots it."""
-    name = _starting(run, event)
-    if not name:
+    name, until = _starting(run, event), run.sim.now + event.seconds
+    if not await _boots(run, name, until):
         return
-    until = run.sim.now + event.seconds
-    while run.sim.now < until:
-        await asyncio.sleep(1.0)
-        machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
-        if machine is not None and machine.devices.count:
-            run.struck(event)
-            run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
-            await asyncio.sleep(max(0.0, until - run.sim.now))
-            if remains(run, machine):
-                run.sim.nodes.reboot(machine.name)
-            return
+    machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
+    if machine is not None and machine.devices.count:
+        run.struck(event)
+        run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        await asyncio.sleep(max(0.0, until - run.sim.now))
+        if remains(run, machine):
+            run.sim.nodes.reboot(machine.name)

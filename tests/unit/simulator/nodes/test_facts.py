@@ -107,7 +107,7 @@ async def test_a_machine_too_many_is_removed(sim: Sim) -> None:
     sim.cloud.add_machine("gpu1")
     await asyncio.sleep(60)
     assert len(sim.store.list("nodes")) == 2
-    sim.cloud.remove_machine("gpu1")
+    sim.cloud.remove_machine("gpu1", 1)
     await asyncio.sleep(120)
     assert [node["metadata"]["name"] for node in sim.store.list("nodes")] == [sim.name]
     assert sim.cloud.pools["gpu1"].count == 1
