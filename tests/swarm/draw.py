@@ -8,6 +8,8 @@ import math
 from random import Random
 from typing import Any
 
+from tests.world.demand import TOLERATION
+
 from . import catalogue, facts
 from .plan import Claim, Event, NodePool, Plan, Workload
 
@@ -17,6 +19,8 @@ T4, A100, H100, EIGHT = (
     "Standard_NC40ads_H100_v5",
     "Standard_ND96isr_H100_v5",
 )
+# AKS has this taint on spot machines.
+SPOT_TOLERATION = {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists"}
 GPUS = {T4: 1, A100: 1, H100: 1, EIGHT: 8}
 FAULTS_SECONDS = (900.0, 7200.0)
 # A fault is left out of most runs; its rate is drawn for those that have it.
@@ -116,6 +120,7 @@ def _workloads(rng: Random, node_pools: tuple[NodePool, ...], until: float) -> l
                 gpus=1,
                 seconds=round(rng.uniform(60.0, 3600.0), 1) if kind == "Job" else 0.0,
                 gone_at=round(rng.uniform(begins, until), 1) if rng.random() < 0.4 or node_pool.replicas else 0.0,
+                spec={"tolerations": [TOLERATION, SPOT_TOLERATION]} if "spot" in node_pool.capacity else {},
             )
         )
     return made
