@@ -82,13 +82,14 @@ async def label_edited(run: "Run", event: Event) -> None:
     """A user changes or removes a label of a Node, and restores it when it ends."""
     machine = ready(run, event)
     key, value = _part(event, EDITS)
-    labels = (run.sim.store.get("nodes", machine.name) or {})["metadata"]["labels"] if machine else {}
-    if machine and key in labels:
+    before = _meta(run, machine) if machine else {}
+    if machine and key in before["labels"]:
         run.struck(event)
         _set_label(run, machine, key, value or None)
         await run.lasts(event)
-        if remains(run, machine):
-            _set_label(run, machine, key, labels[key])
+        # Not on a Node that has taken its place.
+        if _meta(run, machine).get("uid") == before["uid"]:
+            _set_label(run, machine, key, before["labels"][key])
 
 
 @verb("clock-differs")
@@ -101,6 +102,12 @@ async def clock_differs(run: "Run", event: Event) -> None:
         await run.lasts(event)
         if remains(run, machine):
             _set_times(run, machine, 0.0)
+
+
+def _meta(run: "Run", machine: Machine) -> dict[str, Any]:
+    node = run.sim.store.get("nodes", machine.name) or {"metadata": {}}
+    found: dict[str, Any] = node["metadata"]
+    return found
 
 
 def _set_label(run: "Run", machine: Machine, key: str, value: str | None) -> None:
