@@ -130,11 +130,14 @@ def _daemon_sets(rng: Random) -> dict[str, Any]:
 
 
 def _admission(rng: Random) -> dict[str, Any]:
-    """`tight`: requests near what the smallest machine offers, for pods that a larger one may have too."""
+    """`tight`: requests near what the smallest machine offers, for pods that a larger one may have too.
+
+    The least OS disk is the same for all sizes: requests of it fit each.
+    """
     tight = {
         "cpu": f"{rng.randint(3400, 3950)}m",
         "memory": f"{rng.randint(16_000, 24_000)}Mi",
-        "ephemeral-storage": f"{rng.randint(90, 116)}Gi",
+        "ephemeral-storage": f"{rng.randint(60, 107)}Gi",
     }
     chosen = dict(rng.sample([*tight.items()], rng.randint(1, 3)))
     changes = {
