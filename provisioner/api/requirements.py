@@ -95,7 +95,7 @@ def conflict(node: Requirements, pod: Requirements, may_be_undefined: Collection
         if offered is None:
             if key not in may_be_undefined and wanted.operator not in NEGATIVE:
                 return key
-        elif not offered.intersects(wanted) and not (offered.operator in NEGATIVE and wanted.operator in NEGATIVE):
+        elif not offered.compatible(wanted):
             return key
     return ""
 

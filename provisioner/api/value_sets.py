@@ -93,6 +93,10 @@ class ValueSet(NamedTuple):
             return not self.values.isdisjoint(other.values)
         return any(v in other.values and _within(v, least, most) for v in self.values)
 
+    def compatible(self, other: "ValueSet") -> bool:
+        """Whether a label can satisfy both: with a value, or without one if both permit its absence."""
+        return self.intersects(other) or (self.operator in NEGATIVE and other.operator in NEGATIVE)
+
     def __str__(self) -> str:
         """`In [a b]`, as messages print it; long lists are cut."""
         bounds = [f">= {self.least}"] * (self.least is not None) + [f"<= {self.most}"] * (self.most is not None)

@@ -204,11 +204,11 @@ def _differ(one: Mapping[int, Requirements], other: Mapping[int, Requirements], 
 
 
 def _agree(requirements: Requirements, agreed: Requirements, wanted: Requirements) -> Requirements | None:
-    """The values of open labels that satisfy `wanted` and what was agreed before; None if a label has none."""
+    """What satisfies `wanted` and what was agreed before, of open labels; None if nothing does for one of them."""
     found = dict[str, ValueSet](agreed)
     for key, values in wanted.items():
         before = found.get(key) or requirements.get(key)
-        if before is not None and not before.intersects(values):
+        if before is not None and not before.compatible(values):
             return None
         found[key] = values if before is None else before.intersection(values)
     return found

@@ -100,8 +100,7 @@ class _Values:
         else:
             for value in wanted.values & self._single.keys():
                 found |= self._single[value]
-        negative = wanted.operator in NEGATIVE
         for offered, machines in self._others.items():
-            if offered.intersects(wanted) or (negative and offered.operator in NEGATIVE):
+            if offered.compatible(wanted):
                 found |= machines
         return found

@@ -198,6 +198,21 @@ async def test_pods_that_select_spot(sim: Sim) -> None:
 
 
 @simulated()
+async def test_a_pod_that_avoids_machines_with_gpus(sim: Sim) -> None:
+    """It requires that the label of the model is absent: a size without GPUs is bought, and the pod runs there."""
+    body = node_pool()
+    body["spec"]["template"]["spec"]["requirements"] = []
+    await sim.apply(node_class())
+    await sim.apply(body)
+    await sim.start_controller()
+    without = {"key": "karpenter.azure.com/sku-gpu-name", "operator": "DoesNotExist"}
+    await pending(sim, pod("p", gpus=0, affinity=required(without), nodeSelector={"team": "ml"}))
+    await asyncio.sleep(HOUR)
+    assert (machines(sim), running(sim, "p")) == (1, ["p"])
+    assert sizes(sim) == ["Standard_D2s_v5"]
+
+
+@simulated()
 async def test_a_label_with_several_values(sim: Sim) -> None:
     """A NodePool allows tier a or b: its Node bears one of them, and a pod that accepts both runs there."""
     tier = {"key": "example.com/tier", "operator": "In", "values": ["a", "b"]}
