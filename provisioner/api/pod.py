@@ -198,7 +198,7 @@ class Pod(Struct, frozen=True, kw_only=True):
 
     @property
     def device_claims(self) -> tuple[ClaimName, ...]:
-        """What its devices are claimed by."""
+        """What its devices are claimed by. A status without a name says that its template needs no claim."""
         namespace = self.metadata.namespace or "default"
         generated = {one.name: one.resource_claim_name for one in self.status.resource_claim_statuses}
         return tuple(
@@ -208,4 +208,5 @@ class Pod(Struct, frozen=True, kw_only=True):
                 generated=f"{namespace}/{name}" if (name := generated.get(one.name)) else "",
             )
             for one in self.spec.resource_claims
+            if one.resource_claim_name or generated.get(one.name) != ""
         )

@@ -336,3 +336,12 @@ def test_a_daemonset_that_is_too_large_has_no_content() -> None:
     dropped = digest(msgspec.convert({"metadata": meta, "spec": spec}, DaemonSet))
     assert "at most 65,536" in dropped.metadata.unreadable[0]
     assert not dropped.spec.template.spec.node_selector
+
+
+@pytest.mark.parametrize(("made", "count"), [(None, 1), ({"resourceClaimName": "p-x"}, 1), ({"name": "gpu"}, 0)])
+def test_a_template_that_needs_no_claim(made: dict[str, str] | None, count: int) -> None:
+    """Its status has no name of a claim; before there is a status, the claim is expected."""
+    statuses = [] if made is None else [{"name": "gpu", **made}]
+    pod = decoded("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
+    status = msgspec.convert({**PENDING, "resourceClaimStatuses": statuses}, PodStatus)
+    assert len(msgspec.structs.replace(pod, status=status).device_claims) == count
