@@ -38,6 +38,7 @@ async def test_the_metrics_of_a_pod_that_gets_a_machine(sim: Sim) -> None:
         (count,) = numbers.samples(f"karpenter_pods_{name}_duration_seconds_count")
         assert count.value == 1, name
         assert 60 < numbers.total(f"karpenter_pods_{name}_duration_seconds_sum") <= took, name
+    assert numbers.total(f"{SCHEDULER}scheduling_duration_seconds_count") >= 1
     assert numbers.total("karpenter_nodepools_limit", nodepool="gpu", resource_type="nvidia.com/gpu") == 4
     assert numbers.total("karpenter_nodepools_usage", nodepool="gpu", resource_type="nvidia.com/gpu") == 1
     assert numbers.one("karpenter_nodepools_cost_total", nodepool="gpu").value == pytest.approx(0.658)

@@ -361,6 +361,19 @@ async def test_pods_that_share_a_claim_get_one_machine(sim: Sim) -> None:
 
 
 @simulated(nodes=NODES)
+async def test_a_claim_that_is_created_after_its_pod(sim: Sim) -> None:
+    """Nothing is bought for the pod without it, and a machine soon after."""
+    await begun(sim)
+    await pending(sim, claiming("p", "late", shared=True))
+    await asyncio.sleep(120.0)
+    assert not claims_of(sim, "dra")
+    claim = {"apiVersion": "resource.k8s.io/v1", "kind": "ResourceClaim", "spec": claim_spec()}
+    await sim.apply({**claim, "metadata": {"name": "late", "namespace": "default"}})
+    await bound(sim, "p")
+    assert len(claims_of(sim, "dra")) == 1
+
+
+@simulated(nodes=NODES)
 async def test_a_restart_of_the_driver_buys_no_second_machine(sim: Sim) -> None:
     """A pod that appears while the pool is incomplete waits for the machine that has room."""
     await begun(sim, dra_pool(requirements=sizes("Standard_ND96asr_v4")))

@@ -33,7 +33,11 @@ def instance_type(name: str, *, zones: tuple[str, ...] = ("z1", "z2", "z3"), **c
 def node_pool(name: str = "gpu", **changes: Any) -> dict[str, Any]:
     template = {
         "metadata": {"labels": changes.pop("labels", {})},
-        "spec": {"requirements": changes.pop("requirements", []), "taints": changes.pop("taints", [])},
+        "spec": {
+            "requirements": changes.pop("requirements", []),
+            "taints": changes.pop("taints", []),
+            "startupTaints": changes.pop("startup_taints", []),
+        },
     }
     return {"metadata": {"name": name}, "spec": {"template": template, **changes}}
 

@@ -300,3 +300,25 @@ def cached(digest: PodDigest, body: dict[str, Any]) -> CachedPod:
     found = digest(msgspec.convert({**body, "metadata": {"namespace": "default", **body["metadata"]}}, Pod))
     assert isinstance(found, CachedPod)
     return found
+
+
+def test_a_topology_that_no_machine_has() -> None:
+    """A StorageClass that allows a label which no machine has: nothing is bought."""
+    there = storage(UNBOUND, of_class=storage_class({"example.com/rack": ["r1"]}))
+    found = observe(pods=(with_volume("p"),), storage=there)
+    decision = solve(found.snapshot)
+    assert not decision.machines
+    assert "default/p" in {**found.errors, **decision.errors}
+
+
+def test_the_zone_of_a_volume_holds_with_each_term() -> None:
+    """Of two required terms one names a label that no machine has; the other one is used, in the zone of the volume."""
+    terms = [
+        {"matchExpressions": [{"key": key, "operator": "In", "values": [value]}]}
+        for key, value in (("example.com/label", "none"), ("karpenter.sh/capacity-type", "on-demand"))
+    ]
+    affinity = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    there = storage(BOUND, {"v": volume({ZONE: ["eastus-2"]})})
+    found = observe(pods=(with_volume("p", affinity=affinity),), storage=there)
+    (machine,) = solve(found.snapshot).machines
+    assert machine.requirements[ZONE].values == {"eastus-2"}
