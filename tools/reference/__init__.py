@@ -25,6 +25,7 @@ from . import (
     labels,
     metrics,
     settings,
+    suites,
     values,
 )
 
@@ -50,6 +51,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/nodepool.md": crds.render_nodepool,
     "docs/reference/settings.md": settings.render,
     "docs/reference/values.md": values.render,
+    "docs/references/karpenter-suites.md": suites.render,
     "docs/troubleshooting/reasons.md": conditions.render_troubles,
 }
 
