@@ -3,12 +3,15 @@
 import asyncio
 from typing import Any
 
-from tests.world.demand import pod
+from provisioner.api import labels
+from tests.world.demand import TOLERATION, pod
 from tests.world.harness import Json, Sim
 
 from .plan import Workload
 
 GONE = ("Succeeded", "Failed")
+# AKS taints spot machines.
+TOLERATIONS = [TOLERATION, {"key": labels.AKS_SPOT, "operator": "Exists"}]
 
 
 class Owner:
@@ -49,7 +52,8 @@ class Owner:
         workload = self.workload
         name = name or f"{workload.name}-{self._created}"
         self._created += 1
-        spec: dict[str, Any] = {"nodeSelector": {"karpenter.sh/nodepool": workload.node_pool}, **workload.spec}
+        selector = {"karpenter.sh/nodepool": workload.node_pool}
+        spec: dict[str, Any] = {"nodeSelector": selector, "tolerations": TOLERATIONS, **workload.spec}
         body = pod(name, gpus=workload.gpus, **spec)
         meta = {**body["metadata"], "labels": {"app": workload.name}}
         if self._owner is not None:

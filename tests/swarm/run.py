@@ -11,23 +11,31 @@ import re
 import traceback
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 
 import structlog
 
+from controllers.model.confirmation import CONFIRMED_SECONDS, Confirmation, encode
 from controllers.model.policy import Policy
+from provisioner.api import labels
+from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.snapshot import pool_mark
-from tests.world.demand import node_pool
-from tests.world.harness import SHIPPED_LEASE, Json, Sim, node_claim, simulate
+from provisioner.simulator.snapshot import deleting, pool_mark
+from tests.world.harness import EPOCH, SHIPPED_LEASE, Json, Sim, node_claim, simulate
 
 from . import facts, verbs
 from .coverage import Coverage
+from .objects import made
 from .owners import Owner
-from .plan import Claim, Event, NodePool, Plan, Workload
+from .plan import Claim, Event, Plan, Workload
 
 CLAIMS, NODE_POOLS = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"
+LEASES = "leases.coordination.k8s.io"
+OUR_GROUPS = (labels.KAITO_NODECLASS_GROUP, labels.OWN_DOMAIN)
+# How often a user looks at what the circuit breaker restricts.
+CONFIRM_SECONDS = 300.0
 CONVERGE_SECONDS, QUIET_SECONDS, SETTLE_SECONDS, REMOVE_SECONDS = 7200.0, 1800.0, 7200.0, 7200.0
 # From the end of the last fault on, the interval after which what was refused is tried again.
 HORIZON_SECONDS = 86_400.0
@@ -37,7 +45,7 @@ HORIZON_SECONDS = 86_400.0
 class Outcome:
     """`why`: "" or what is wrong, without numbers and names, so that equal failures have equal texts.
 
-    `error`: the whole text. `happened`: how often each fault struck. `pairs`: of states, see `coverage`.
+    `error`: the whole text. `happened`: how often each fault injected. `pairs`: of states, see `coverage`.
     `machine_seconds`: virtual seconds of all machines together.
     """
 
@@ -52,8 +60,8 @@ class Outcome:
     writes: int = 0
 
 
-def execute(plan: Plan) -> Outcome:
-    """Run it; failures are part of the outcome."""
+def execute(plan: Plan, *, whole: bool = True) -> Outcome:
+    """Run it; failures are part of the outcome. Without the other phases, unless `whole`, it need not converge."""
     # The log of a run has some hundred thousand lines; the audit log has what is needed.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     outcome = Outcome(seed=plan.seed)
@@ -61,7 +69,8 @@ def execute(plan: Plan) -> Outcome:
     async def story(sim: Sim) -> None:
         coverage = Coverage(sim)
         try:
-            await Run(sim, plan, outcome).all_phases()
+            run = Run(sim, plan, outcome)
+            await (run.all_phases() if whole else run.faults())
         finally:
             outcome.pairs, outcome.marks = coverage.pairs, coverage.marks
             outcome.seconds, outcome.machine_seconds = sim.now, coverage.machine_seconds
@@ -115,6 +124,16 @@ class Run:
         self._claims_gone: set[str] = set()
 
     async def all_phases(self) -> None:
+        confirming = asyncio.create_task(self._confirm_removals())
+        await self.faults()
+        await self.sim.until(self._converged, CONVERGE_SECONDS, "everything converges after the faults")
+        await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
+        assert self._converged(), f"what had converged changed in the quiet phase\n{self.sim.describe()}"
+        await self._remove_all()
+        confirming.cancel()
+
+    async def faults(self) -> None:
+        """The phase of faults alone."""
         await self._begin()
         async with asyncio.TaskGroup() as tasks:
             for claim in self.plan.claims:
@@ -124,12 +143,8 @@ class Run:
             for event in self.plan.events:
                 tasks.create_task(self._strike(event))
             tasks.create_task(self._watch_over())
-        await self.sim.until(self._converged, CONVERGE_SECONDS, "everything converges after the faults")
-        await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
-        assert self._converged(), f"what had converged changed in the quiet phase\n{self.sim.describe()}"
-        await self._remove_all()
 
-    def struck(self, event: Event) -> None:
+    def injected(self, event: Event) -> None:
         """Count that the fault has found something to strike."""
         self.outcome.happened[event.fault] += 1
 
@@ -154,9 +169,18 @@ class Run:
         found = [pool.name for pool in self.sim.cloud.pools.values() if pool_mark(pool) and not pool.busy]
         return self.chosen(event.pick, found) or ""
 
-    def claim(self, event: Event) -> Json | None:
-        """A NodeClaim that is not deleted."""
+    def claims(self) -> list[Json]:
+        """The NodeClaims of our node classes that are not deleted."""
         found = [one for one in self.sim.store.list(CLAIMS) if "deletionTimestamp" not in one["metadata"]]
+        return [one for one in found if one["spec"]["nodeClassRef"]["group"] in OUR_GROUPS]
+
+    def claim(self, event: Event) -> Json | None:
+        """One of them."""
+        return self.chosen(event.pick, self.claims())
+
+    def workspace_claim(self, event: Event) -> Json | None:
+        """One of those that KAITO creates."""
+        found = [one for one in self.claims() if labels.KAITO_WORKSPACE in one["metadata"].get("labels", {})]
         return self.chosen(event.pick, found)
 
     # phases
@@ -167,7 +191,7 @@ class Run:
         await facts.begin(sim, self.plan)
         for one in self.plan.node_pools:
             await sim.apply(made(one))
-        await sim.start_controller(policy=Policy(**self.plan.policy))
+        await sim.start_controller(policy=Policy(**self.plan.policy), restart_on=(LeadershipLost,))
 
     async def _strike(self, event: Event) -> None:
         await asyncio.sleep(event.at)
@@ -178,6 +202,21 @@ class Run:
         while self.sim.now < self.plan.faults_seconds:
             await asyncio.sleep(min(60.0, self.plan.faults_seconds - self.sim.now + 0.001))
             self.sim.check()
+
+    async def _confirm_removals(self) -> None:
+        """A user confirms what the circuit breaker restricts, if it is true: machines that lost a part of them."""
+        sim = self.sim
+        while True:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            claims = {one["metadata"]["uid"] for one in sim.store.list(CLAIMS)}
+            marked = [name for name, pool in sim.cloud.pools.items() if pool_mark(pool) in claims]
+            whole = {name for name in marked if any(not deleting(node) for node in sim.nodes_of(name))}
+            lost = sorted({put.pool for put in sim.cloud.put_log} - whole)
+            if lost and sim.store.get(LEASES, "gpu-provisioner", "kube-system") is not None:
+                until = EPOCH + timedelta(seconds=sim.now + CONFIRMED_SECONDS)
+                value = encode(Confirmation(until=until, removals=tuple(lost)))
+                note = {"metadata": {"annotations": {labels.CONFIRMED_REMOVALS: value}}}
+                sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
 
     async def _claim(self, claim: Claim) -> None:
         await asyncio.sleep(claim.at)
@@ -226,20 +265,3 @@ class Run:
         foreign = {*sim.cloud.pools}
         nodes = [one for one in sim.store.list("nodes") if one["metadata"]["labels"].get("agentpool") not in foreign]
         return not ours and not nodes and not sim.store.list(CLAIMS) and not sim.store.list(NODE_POOLS)
-
-
-def made(one: NodePool) -> Json:
-    """The NodePool that users apply."""
-    requirements = [
-        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*one.sizes]},
-        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*one.capacity]},
-    ]
-    spec: dict[str, Any] = {"requirements": requirements}
-    if one.replicas is not None:
-        spec["replicas"] = one.replicas
-    spec["disruption"] = {
-        "consolidationPolicy": one.policy,
-        "consolidateAfter": one.after,
-        "budgets": [{"nodes": one.budget}],
-    }
-    return node_pool(one.name, **spec)

@@ -1,15 +1,15 @@
 """What each verb of the catalogue does to the running world: one function for each, by layer.
 
-A verb counts with `run.struck(event)` that it found something to strike, and ends, with what it did undone, within
+A verb counts with `run.injected(event)` that it found something to strike, and ends, with what it did undone, within
 `event.seconds`.
 """
 
 from tests.swarm import catalogue
 
-from . import azure, kube, node_objects, nodes, people, process, tenants
+from . import azure, kube, node_objects, nodes, others, people, process, tenants
 from .base import VERBS, Verb
 
-__all__ = ["VERBS", "Verb", "azure", "kube", "node_objects", "nodes", "of", "people", "process", "tenants"]
+__all__ = ["VERBS", "Verb", "azure", "kube", "node_objects", "nodes", "of", "others", "people", "process", "tenants"]
 
 
 def of(fault: str) -> Verb:

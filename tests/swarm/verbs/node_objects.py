@@ -41,7 +41,7 @@ def _part(event: Event, parts: tuple[Any, ...]) -> Any:
 
 async def _report(run: "Run", event: Event, machines: list[Machine], kind: str) -> None:
     for one in machines:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.set_condition(one.name, kind, "True", f"{kind}IsUp", "reported by a node problem detector")
     await run.lasts(event)
     for one in machines:
@@ -69,7 +69,7 @@ async def agent_taints(run: "Run", event: Event) -> None:
     """An agent has a taint on a Node while it lasts."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         mine = {"key": f"agent.example.com/upgrade-{event.at:.0f}", "effect": _part(event, EFFECTS)}
         _set_taints(run, machine, [*_taints(run, machine), mine])
         await run.lasts(event)
@@ -84,7 +84,7 @@ async def label_edited(run: "Run", event: Event) -> None:
     key, value = _part(event, EDITS)
     before = _meta(run, machine) if machine else {}
     if machine and key in before["labels"]:
-        run.struck(event)
+        run.injected(event)
         _set_label(run, machine, key, value or None)
         await run.lasts(event)
         # Not on a Node that has taken its place.
@@ -97,7 +97,7 @@ async def clock_differs(run: "Run", event: Event) -> None:
     """The clock of a machine is wrong while it lasts: its conditions have times of the past or the future."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         _set_times(run, machine, _part(event, CLOCKS))
         await run.lasts(event)
         if remains(run, machine):

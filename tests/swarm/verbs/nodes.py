@@ -56,7 +56,7 @@ async def node_not_ready(run: "Run", event: Event) -> None:
     """The kubelet of a machine does not answer while it lasts."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.set_ready(machine.name, None)
         await run.lasts(event)
         if remains(run, machine):
@@ -69,7 +69,7 @@ async def node_flaps(run: "Run", event: Event) -> None:
     machine, until = ready(run, event), run.sim.now + event.seconds
     if not machine:
         return
-    run.struck(event)
+    run.injected(event)
     least, most = FLAP_SECONDS
     period, words = least + (most - least) * event.pick, (None, True, False, True)
     for number in range(int(event.seconds / period)):
@@ -87,7 +87,7 @@ async def registers_late(run: "Run", event: Event) -> None:
     """The kubelet of a machine that is being created does not register while it lasts, which may be for ever."""
     name = _starting(run, event)
     if name:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.never_register(name)
         await run.lasts(event)
         run.sim.nodes.register(name)
@@ -99,7 +99,7 @@ async def registers_twice(run: "Run", event: Event) -> None:
     name, until = _starting(run, event), run.sim.now + event.seconds
     if not await _boots(run, name, until):
         return
-    run.struck(event)
+    run.injected(event)
     before = run.sim.cloud.pools[name]
     run.sim.cloud.add_machine(name)
     await asyncio.sleep(max(0.0, until - run.sim.now))
@@ -113,7 +113,7 @@ async def reboot(run: "Run", event: Event) -> None:
     """A machine reboots."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.reboot(machine.name)
 
 
@@ -122,7 +122,7 @@ async def kubelet_restart(run: "Run", event: Event) -> None:
     """A kubelet restarts; its machine goes on."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.restart_kubelet(machine.name)
 
 
@@ -131,7 +131,7 @@ async def plugin_stops(run: "Run", event: Event) -> None:
     """The device plugin of a machine stops, and starts again."""
     machine = ready(run, event)
     if machine:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.stop_plugin(machine.name)
         await run.lasts(event)
         if remains(run, machine):
@@ -143,7 +143,7 @@ async def gpus_unhealthy(run: "Run", event: Event) -> None:
     """Devices are unhealthy until the plugin starts again."""
     machine = ready(run, event)
     if machine and machine.devices.healthy:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.set_unhealthy_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
         await run.lasts(event)
         if remains(run, machine):
@@ -155,7 +155,7 @@ async def gpus_lost(run: "Run", event: Event) -> None:
     """GPUs fall off the bus; a user reboots the machine when it ends."""
     machine = ready(run, event)
     if machine and machine.devices.healthy:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
         await run.lasts(event)
         if remains(run, machine):
@@ -170,7 +170,7 @@ async def gpus_fewer(run: "Run", event: Event) -> None:
         return
     machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
     if machine is not None and machine.devices.count:
-        run.struck(event)
+        run.injected(event)
         run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
         await asyncio.sleep(max(0.0, until - run.sim.now))
         if remains(run, machine):

@@ -1,21 +1,31 @@
-"""Valid odd objects of tenants."""
+"""What tenants do: valid odd objects, pods that block a drain, bursts."""
 
 from random import Random
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tests.fuzz.objects import draw
 from tests.swarm.plan import Event
+from tests.world.demand import T4, pod
+from tests.world.harness import Json, node_claim
 
 from .base import verb
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
 
+BURST = (5, 30)
+HUGE_SECONDS = 10_000_000
+
 
 @verb("odd-object")
 async def odd_object(run: "Run", event: Event) -> None:
     """A tenant creates objects at the limits of the API server, and deletes them when the fault ends."""
     _, objects = draw(Random(event.pick), f"x{int(event.pick * 1e9)}")
+    await _created(run, event, objects)
+
+
+async def _created(run: "Run", event: Event, objects: list[Json]) -> None:
+    """These objects exist while it lasts."""
     made = []
     for one in objects:
         try:
@@ -25,7 +35,7 @@ async def odd_object(run: "Run", event: Event) -> None:
             if ": 4" not in str(error)[:400]:
                 raise
     if made:
-        run.struck(event)
+        run.injected(event)
     await run.lasts(event)
     for one in made:
         meta = one["metadata"]
@@ -33,3 +43,71 @@ async def odd_object(run: "Run", event: Event) -> None:
         namespace = meta.get("namespace", "")
         if run.sim.store.get(kind.key, meta["name"], namespace) is not None:
             run.sim.store.delete(kind.key, meta["name"], namespace, grace=0)
+
+
+def _pods(event: Event, node_pool: str, count: int, meta: Json | None = None, **spec: Any) -> list[Json]:
+    made = []
+    for number in range(count):
+        name = f"{event.fault}-{int(event.pick * 1e9)}-{number}"
+        one = pod(name, nodeSelector={"karpenter.sh/nodepool": node_pool}, **spec)
+        made.append({**one, "metadata": {**one["metadata"], **(meta or {})}})
+    return made
+
+
+async def _pods_of_a_node_pool(run: "Run", event: Event, count: int, meta: Json | None = None, **spec: Any) -> None:
+    """Pods for one of the plan's NodePools exist while it lasts."""
+    one = run.chosen(event.pick, list(run.plan.node_pools))
+    if one is not None:
+        await _created(run, event, _pods(event, one.name, count, meta, **spec))
+
+
+@verb("burst-of-pods")
+async def burst_of_pods(run: "Run", event: Event) -> None:
+    """Many pods without an owner arrive at once."""
+    least, most = BURST
+    await _pods_of_a_node_pool(run, event, least + int(event.pick * (most - least)))
+
+
+@verb("huge-grace")
+async def huge_grace(run: "Run", event: Event) -> None:
+    """A pod asks for months to terminate."""
+    await _pods_of_a_node_pool(run, event, 1, terminationGracePeriodSeconds=HUGE_SECONDS)
+
+
+@verb("do-not-disrupt")
+async def do_not_disrupt(run: "Run", event: Event) -> None:
+    """Pods must not be disrupted, for a while or at all."""
+    value = ("true", "10m", "never")[int(event.pick * 3)]
+    await _pods_of_a_node_pool(run, event, 2, {"annotations": {"karpenter.sh/do-not-disrupt": value}})
+
+
+@verb("blocking-budget")
+async def blocking_budget(run: "Run", event: Event) -> None:
+    """A PodDisruptionBudget, or two, let no pod of a workload be evicted."""
+    name = run.chosen(event.pick, [owner.workload.name for owner in run.owners])
+    if name is None:
+        return
+    budgets = [
+        {
+            "apiVersion": "policy/v1",
+            "kind": "PodDisruptionBudget",
+            "metadata": {"name": f"b{int(event.pick * 1e9)}-{number}", "namespace": "default"},
+            "spec": {"maxUnavailable": 0, "selector": {"matchLabels": {"app": name}}},
+        }
+        for number in range(1 + int(event.pick * 2))
+    ]
+    await _created(run, event, budgets)
+
+
+@verb("flood-of-claims")
+async def flood_of_claims(run: "Run", event: Event) -> None:
+    """Many NodeClaims arrive at once, without a NodePool, and are deleted together."""
+    count = 5 + int(event.pick * 20)
+    names = [f"flood{int(event.pick * 1e6)}-{number}" for number in range(count)]
+    run.injected(event)
+    for name in names:
+        await run.sim.apply(node_claim(name, size=T4))
+    await run.lasts(event)
+    for name in names:
+        if run.sim.claim(name) is not None:
+            await run.sim.delete_claim(name)

@@ -1,0 +1,25 @@
+"""The objects that users apply at the beginning of a run."""
+
+from typing import Any
+
+from tests.world.demand import node_pool
+from tests.world.harness import Json
+
+from .plan import NodePool
+
+
+def made(one: NodePool) -> Json:
+    """The NodePool of a plan."""
+    requirements = [
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*one.sizes]},
+        {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*one.capacity]},
+    ]
+    spec: dict[str, Any] = {"requirements": requirements}
+    if one.replicas is not None:
+        spec["replicas"] = one.replicas
+    spec["disruption"] = {
+        "consolidationPolicy": one.policy,
+        "consolidateAfter": one.after,
+        "budgets": [{"nodes": one.budget}],
+    }
+    return node_pool(one.name, **spec)
