@@ -6,7 +6,7 @@ the result; `with_judgements` lays it into the Facts for `plan`. `in_flight` jud
 
 import msgspec
 
-from controllers.garbagecollection import candidates
+from controllers.garbagecollection import candidates, garbage
 from controllers.model.conditions import launched
 from controllers.model.facts import Candidate, ClusterCounts, DeviceSight, Facts, FirstSights, Offer
 from controllers.model.ownership import belongs
@@ -89,7 +89,7 @@ def in_flight(f: Facts) -> bool:
     """
     claim = f.claim
     if f.candidate is not None:
-        return True
+        return not garbage.needs_confirmation(f)
     if claim is None:
         return False
     unwell = any(belongs(node, claim) and (node.deleting or not node.ready) for node in f.nodes)

@@ -17,6 +17,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
+from tests.world.commands import command
 from tests.world.harness import SIZE, Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME
 from tests.world.transcript import (
@@ -187,6 +188,21 @@ async def test_the_circuit_breaker_keeps_everything_when_too_much_would_go(sim: 
     assert metrics.registry.get_sample_value("gpu_provisioner_removal_candidates") == 10
     reported = events(sim, "RemovalRestricted")
     assert sorted({event["involvedObject"]["name"] for event in reported}) == names
+
+
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_removal_that_waits_for_a_user_costs_no_reads(sim: Sim) -> None:
+    """Five agent pools are deleted by hand: while a user has not confirmed, agent pools are listed each minute."""
+    names = await fleet(sim, 5)
+    for name in names:
+        sim.cloud.delete_pool_by_hand(name)
+    await sim.until(lambda: events(sim, "RemovalRestricted"), 20 * MINUTE, "the circuit breaker opens")
+    await asyncio.sleep(20 * MINUTE)
+    before = len(sim.audit_log.calls(who="ctl0", verb="LIST", kind="pools"))
+    await asyncio.sleep(60 * MINUTE)
+    assert len(sim.audit_log.calls(who="ctl0", verb="LIST", kind="pools")) - before <= 62
+    assert (await command(sim, "gc", "--confirm", "--yes")).code == 0
+    await sim.until(lambda: all(sim.claim(name) is None for name in names), 15 * MINUTE, "the claims go")
 
 
 @simulated(azure=FAST)
