@@ -5,6 +5,7 @@ that do not use it. The encoder of msgspec leaves out a default only if it is th
 not be.
 """
 
+import functools
 import hashlib
 from collections.abc import Mapping
 
@@ -18,10 +19,16 @@ def digest(value: object) -> str:
 
 def _sparse(value: object) -> object:
     if isinstance(value, msgspec.Struct):
-        fields = msgspec.structs.fields(value)
+        fields = _fields(type(value))
         return {one.name: _sparse(got) for one in fields if (got := getattr(value, one.name)) != one.default}
     if isinstance(value, Mapping):
         return {str(key): _sparse(one) for key, one in value.items()}
     if isinstance(value, tuple | list):
         return [_sparse(one) for one in value]
     return value
+
+
+@functools.cache
+def _fields(kind: type[msgspec.Struct]) -> tuple[msgspec.structs.FieldInfo, ...]:
+    """Evaluating the annotations takes most of the time of a digest."""
+    return msgspec.structs.fields(kind)
