@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz format bench bench-simulator bench-quarter generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz swarm night format bench bench-simulator bench-quarter generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -68,6 +68,17 @@ test-image test-monitoring test-oracle test-every-case: | $(FIRST)
 fuzz: export MINUTES ?= 60
 fuzz: $(LOCK_DEV)  ## draw objects at the API server's limits against the controller, under its memory limit (MINUTES=60 SEEDS=1-)
 	@$(BIN)/python -m tests.fuzz --minutes $(MINUTES) --seeds $(or $(SEEDS),1-)
+
+swarm: export MINUTES ?= 60
+swarm: export PLANS ?= dist/plans
+swarm: $(LOCK_DEV)  ## draw faults, facts, features and settings by seed against the whole controller (MINUTES=60 SEEDS=1- PLANS=dist/plans REPLAY=FILE SHRINK=FILE)
+	@$(BIN)/python -m tests.swarm --minutes $(MINUTES) --seeds $(or $(SEEDS),1-) --plans $(PLANS) --jobs $$(getconf _NPROCESSORS_ONLN) $(if $(REPLAY),--replay $(REPLAY)) $(if $(SHRINK),--shrink $(SHRINK)) $(if $(MUTANTS),--mutants $(MUTANTS))
+
+night: export MINUTES ?= 480
+night: export SEEDS ?= $(shell date +%Y%m%d)00000-
+night: $(LOCK_DEV)  ## find the planted canary, then draw seeds of this date for eight hours (MINUTES=480)
+	@$(BIN)/python -m tests.swarm --canary --minutes 30
+	@$(MAKE) --no-print-directory swarm
 
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image

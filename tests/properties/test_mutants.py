@@ -4,184 +4,47 @@ A surviving mutant would mean that no test covers the rule. The patch replaces t
 calls it; tests and simulator are unchanged.
 """
 
-import itertools
-from collections.abc import Awaitable, Callable
-from typing import Any
+from collections.abc import Callable
 
-import msgspec
 import pytest
-from azure.core import MatchConditions
 
-from cloudprovider.azure import provider
-from cloudprovider.azure.cloud import AksCloud
-from controllers.garbagecollection import candidates, garbage
-from controllers.model.facts import Facts
-from controllers.model.ownership import Verdict, belongs, holds_finalizer
-from controllers.model.ownership import verdict as ownership_verdict
-from controllers.model.steps import CreateInstance, ReleaseFinalizer, Wait
-from controllers.node.termination import termination
-from controllers.nodeclaim.lifecycle import launch, registration
-from controllers.planner import plan
-from controllers.state import unavailable_offerings
-from controllers.state.memory import backoff
-from controllers.state.unavailable_offering import UnavailableOffering
-from controllers.state.unavailable_offerings import UnavailableOfferings
-from provisioner.operator import controllers as wiring
-from provisioner.runtime.fence import Fence
 from tests.world.garbagecollection import test_garbage
 from tests.world.nodeclaim import test_main_job, test_offerings
 from tests.world.operator import test_leadership
-from tests.world.process import PROCESS
 from tests.world.termination import test_termination
 
+from . import planted
 from .crash import create_and_delete, delete_while_creating
-from .mutation import ACTED, Patch, crashes, must_fail, no_fresh_reads, undisturbed
-
-
-def put_before_the_finalizer(patch: Patch) -> None:
-    """A pool is requested before the claim has our finalizer."""
-    rise = plan._provision
-
-    def mutant(f: Facts, claim: Any) -> Any:
-        if holds_finalizer(claim) or f.instance is not None:
-            return rise(f, claim)
-        return CreateInstance(claim=claim, name=f.key) if f.inventory_synced else Wait(after=None, why=ACTED)
-
-    patch.setattr(plan, "_provision", mutant)
-
-
-def released_without_proof(patch: Patch) -> None:
-    """A pool that no LIST shows is treated as deleted."""
-    patch.setattr(termination, "prove_gone", lambda f: None)
-
-
-def no_delete_without_a_provider_id(patch: Patch) -> None:
-    """A claim without a providerID is treated as never launched."""
-    step = termination.step
-
-    def mutant(f: Facts, claim: Any) -> Any:
-        if claim.status.provider_id or not holds_finalizer(claim):
-            return step(f, claim)
-        return ReleaseFinalizer(target=claim, why=ACTED)
-
-    patch.setattr(termination, "step", mutant)
-
-
-def node_before_the_pool(patch: Patch) -> None:
-    """A deleted Node is released immediately."""
-    step = termination.step
-
-    def mutant(f: Facts, claim: Any) -> Any:
-        going = [n for n in f.nodes if belongs(n, claim) and n.deleting and holds_finalizer(n)]
-        return ReleaseFinalizer(target=going[0], why=ACTED) if going else step(f, claim)
-
-    patch.setattr(termination, "step", mutant)
-
-
-def every_pool_is_ours(patch: Patch) -> None:
-    """A pool without ownership marks is treated as one whose claim is gone."""
-
-    def mutant(instance: Any, claim: Any) -> Verdict:
-        found = ownership_verdict(instance, claim)
-        return Verdict.PREVIOUS if found is Verdict.FOREIGN else found
-
-    patch.setattr(candidates, "verdict", mutant)
-    patch.setattr(garbage, "verdict", mutant)
-
-
-def put_over_what_is_there(patch: Patch) -> None:
-    """A pool name that the inventory shows is requested again."""
-    step = launch.step
-
-    def mutant(f: Facts) -> Any:
-        foreign = f.claim is not None and f.instance is not None and not (f.instance.claim_uid or f.instance.label_uid)
-        return CreateInstance(claim=f.claim, name=f.key) if f.claim is not None and foreign else step(f)
-
-    patch.setattr(launch, "step", mutant)
-
-
-def put_without_a_precondition(patch: Patch) -> None:
-    """PUT is sent without If-None-Match."""
-
-    class Heedless:
-        IfMissing = None
-        IfNotModified = MatchConditions.IfNotModified
-
-    patch.setattr(provider, "MatchConditions", Heedless)
-
-
-def random_names(patch: Patch) -> None:
-    """Each process generates its own pool names."""
-    numbers = itertools.count()
-    names: dict[tuple[str, str], str] = {}
-
-    def mutant(claim: Any) -> str:
-        process = PROCESS.get()
-        assert process is not None
-        key = (process.name, claim.uid)
-        return names.setdefault(key, f"g{next(numbers)}")
-
-    patch.setattr(AksCloud, "pool_name", staticmethod(mutant))
-
-
-def garbage_after_one_look(patch: Patch) -> None:
-    """Garbage is collected after one look, without fresh reads."""
-    patch.setattr(garbage, "block_removal", lambda f, age, needed: None)
-    no_fresh_reads(patch)
-
-
-def no_circuit_breaker(patch: Patch) -> None:
-    """The circuit breaker never opens."""
-    rules = msgspec.structs.replace(wiring.CLUSTER_RULES, tripped=lambda *_, **__: False)
-    patch.setattr(wiring, "CLUSTER_RULES", rules)
-
-
-def no_fence(patch: Patch) -> None:
-    """Planned writes are sent without checking the lease."""
-
-    async def send(_: Fence, __: str, ___: float, request: Callable[[], Awaitable[object]]) -> object:
-        return await request()
-
-    patch.setattr(Fence, "send", send)
-
-
-def no_finalizer_on_nodes(patch: Patch) -> None:
-    """Nodes are registered without our finalizer, and none is added later."""
-    patch.setattr(registration, "holds_finalizer", lambda thing: True)
-
-
-def no_drain(patch: Patch) -> None:
-    """Termination does not wait for pods."""
-    patch.setattr(termination, "drain_node", lambda f, node, by: None)
-
-
-def every_claim_tries(patch: Patch) -> None:
-    """An unavailable offering is skipped, and afterwards every claim requests it at once."""
-    patch.setattr(UnavailableOfferings, "_first", lambda self, unavailable, now: "")
-    patch.setattr(UnavailableOffering, "probed_by_another", lambda self, key, now: False)
-
-
-def backoff_that_does_not_double(patch: Patch) -> None:
-    """Each failure of an offering is treated as the first."""
-    patch.setattr(unavailable_offerings, "backoff", lambda kind, times, *, after: backoff(kind, 1, after=after))
-
+from .mutation import Patch, crashes, must_fail, undisturbed
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (put_before_the_finalizer, test_termination.test_deleted_during_its_put, "'claim'"),
-    (released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
-    (no_delete_without_a_provider_id, undisturbed(delete_while_creating), "I2"),
-    (node_before_the_pool, undisturbed(create_and_delete), "I2"),
-    (every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
-    (put_over_what_is_there, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
-    (put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
-    (random_names, crashes(create_and_delete), "I3"),
-    (garbage_after_one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
-    (no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_circuit_breaker, "gpu5"),
-    (no_fence, test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time, "- 15.0"),
-    (no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
-    (every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 15"),
-    (backoff_that_does_not_double, lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"), "<= 15"),
-    (no_drain, test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine, "the drain is overdue"),
+    (planted.put_before_the_finalizer, test_termination.test_deleted_during_its_put, "'claim'"),
+    (planted.released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
+    (planted.no_delete_without_a_provider_id, undisturbed(delete_while_creating), "I2"),
+    (planted.node_before_the_pool, undisturbed(create_and_delete), "I2"),
+    (planted.every_pool_is_ours, lambda: test_garbage.test_foreign_pools_are_never_touched("", {}), "I4"),
+    (planted.put_over_what_is_there, lambda: test_garbage.test_a_foreign_pool_is_never_put(True), "I4"),
+    (planted.put_without_a_precondition, test_garbage.test_a_foreign_pool_that_came_unseen_is_never_put, "I4"),
+    (planted.random_names, crashes(create_and_delete), "I3"),
+    (planted.garbage_after_one_look, lambda: test_garbage.test_a_stale_list_of_claims_deletes_nothing(True), "I7"),
+    (planted.no_circuit_breaker, test_garbage.test_all_nodes_deleted_by_hand_trip_the_circuit_breaker, "gpu5"),
+    (
+        planted.no_fence,
+        test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time,
+        "- 15.0",
+    ),
+    (planted.no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "'node'"),
+    (planted.every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 15"),
+    (
+        planted.backoff_that_does_not_double,
+        lambda: test_offerings.test_many_claims_cost_one_put_a_step("at once"),
+        "<= 15",
+    ),
+    (
+        planted.no_drain,
+        test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine,
+        "the drain is overdue",
+    ),
 ]
 
 

@@ -1,79 +1,20 @@
 """Mutation tests for I19 and I21: a command that leaves its pods without a place, and loops that do nothing."""
 
 import asyncio
-import math
 from collections.abc import Awaitable, Callable
-from typing import Any
 
-import msgspec
 import pytest
 
-from controllers.disruption import drift as drift_rule
-from controllers.reconcile import scheduling_events
-from controllers.reconcile.disruption_controller import DisruptionController
-from controllers.reconcile.disruption_queue import DisruptionQueue
-from controllers.reconcile.provisioner import Provisioner
-from controllers.reconcile.static_capacity import StaticCapacity
 from tests.world.claims import condition
 from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
 from tests.world.disruption.common import drift, dynamic, refuse_deletion
 from tests.world.harness import Sim, simulated
 
+from . import planted_in_progress as planted
 from .mutation import Patch, must_fail
 
 SIZES = [{"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [T4]}]
 SELECTED = {"karpenter.sh/nodepool": "gpu"}
-
-
-def drifted_without_replacement(patch: Patch) -> None:
-    """The pods of a drifted machine are said to fit on the others."""
-    first = drift_rule._first
-
-    def mutant(*args: Any) -> Any:
-        command, kept = first(*args)
-        if command is not None:
-            command = msgspec.structs.replace(command, replacements=(), destinations=())
-        return command, kept
-
-    patch.setattr(drift_rule, "_first", mutant)
-
-
-def nothing_is_bought(patch: Patch) -> None:
-    """The loop of pending pods ends its pass, and has no next one."""
-    patch.setattr(Provisioner, "_provision", _nothing)
-
-
-def no_replicas(patch: Patch) -> None:
-    """The loop of static NodePools does so."""
-    patch.setattr(StaticCapacity, "_create", _nothing)
-
-
-def nothing_is_replaced(patch: Patch) -> None:
-    """The loop of disruption does so."""
-    patch.setattr(DisruptionController, "_decide", _later)
-
-
-def no_dynamic_drift(patch: Patch) -> None:
-    """No drifted machine of a dynamic NodePool is replaced."""
-    patch.setattr(drift_rule, "_first", lambda *_: (None, {}))
-
-
-def no_command_ends(patch: Patch) -> None:
-    """The old machine is not deleted after its replacement is Initialized."""
-    patch.setattr(DisruptionQueue, "_finish", _later)
-
-
-def a_cause_is_stated_once(patch: Patch) -> None:
-    """Users see no Event any more after an hour, when the API server has deleted it."""
-    patch.setattr(scheduling_events, "FAILED_SECONDS", math.inf)
-
-
-async def _nothing(self: object, *args: object) -> None:
-    pass
-
-
-async def _later(self: object, *args: object) -> float:
-    return 10.0
 
 
 @simulated()
@@ -173,14 +114,14 @@ def running(sim: Sim) -> int:
 
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (drifted_without_replacement, a_drifted_machine, "I19 violated"),
-    (nothing_is_bought, a_pending_pod, "I21 violated"),
-    (no_replicas, two_replicas, "I21 violated"),
-    (nothing_is_replaced, a_drifted_machine, "I21 violated"),
-    (a_cause_is_stated_once, a_pod_at_the_limit, "I21 violated"),
-    (no_command_ends, drifted_for_hours(nothing), "I21 violated"),
-    (no_dynamic_drift, drifted_for_hours(jobs), "I21 violated"),
-    (no_dynamic_drift, drifted_for_hours(refusals), "I21 violated"),
+    (planted.drifted_without_replacement, a_drifted_machine, "I19 violated"),
+    (planted.nothing_is_bought, a_pending_pod, "I21 violated"),
+    (planted.no_replicas, two_replicas, "I21 violated"),
+    (planted.nothing_is_replaced, a_drifted_machine, "I21 violated"),
+    (planted.a_cause_is_stated_once, a_pod_at_the_limit, "I21 violated"),
+    (planted.no_command_ends, drifted_for_hours(nothing), "I21 violated"),
+    (planted.no_dynamic_drift, drifted_for_hours(jobs), "I21 violated"),
+    (planted.no_dynamic_drift, drifted_for_hours(refusals), "I21 violated"),
 ]
 
 

@@ -1,71 +1,80 @@
-"""`python -m tests.swarm [--seeds 1-] [--minutes 60] [--replay FILE] [--plans FOLDER]`: 1 if a run failed.
+"""`python -m tests.swarm`: runs seeds, replays or shrinks a plan, or plants defects; 1 if a run fails.
 
-Prints each seed that failed, then the figures of all. `--plans`: where the plan of each failure is written.
+Prints each seed that failed, then the figures of all. The plan of each failure is written to `--plans`.
 """
 
 import argparse
-import itertools
 import sys
 import time
-from collections import Counter
-from collections.abc import Iterable
 from pathlib import Path
 
 from . import plan as plans
+from .campaign import IDLE_SEEDS, Figures, outcomes, seeds
 from .draw import draw
-from .run import Outcome, execute
-
-SHOWN_CHARACTERS = 3_000
-YEAR_SECONDS = 365 * 86_400.0
+from .mutants import CANARY, MUTANTS, hunt
+from .run import execute
+from .shrink import same_failure, shrink
+from .skeleton import skeleton
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.swarm", description=__doc__)
     parser.add_argument("--seeds", default="1-", help="a range such as 1-100; without an end, until the time is over")
-    parser.add_argument("--minutes", type=float, default=60.0, help="no seed begins later than this")
-    parser.add_argument("--replay", type=Path, help="run the plan in this file")
+    parser.add_argument("--minutes", type=float, default=60.0, help="no run begins later than this")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument("--idle", type=int, default=IDLE_SEEDS, help="end when so many seeds added no pair of states")
     parser.add_argument("--plans", type=Path, help="a folder for the plans of runs that fail")
+    parser.add_argument("--replay", type=Path, help="run the plan in this file")
+    parser.add_argument("--shrink", type=Path, help="reduce the plan in this file, to NAME.small.json and NAME.py")
+    parser.add_argument(
+        "--mutants", nargs="*", help="plant these defects, or all: each must be found within --minutes of a processor"
+    )
+    parser.add_argument("--canary", action="store_true", help="plant the defect that each night must find")
     given = parser.parse_args()
+    until = time.monotonic() + 60.0 * given.minutes
     if given.replay:
         found = execute(plans.read(given.replay))
         print(found.error or "ok")
         return 1 if found.why else 0
-    until, outcomes, began = time.monotonic() + 60.0 * given.minutes, [], time.process_time()
-    for seed in itertools.takewhile(lambda _: time.monotonic() < until, seeds(given.seeds)):
-        drawn = draw(seed)
-        outcomes.append(found := execute(drawn))
-        if found.why:
-            print(f"seed {seed}: {found.why}", flush=True)
-            if given.plans:
-                given.plans.mkdir(parents=True, exist_ok=True)
-                plans.write(given.plans / f"{seed}.json", drawn)
-                (given.plans / f"{seed}.txt").write_text(found.error)
-    print(figures(outcomes, time.process_time() - began))
-    return 1 if any(one.why for one in outcomes) else 0
+    if given.shrink:
+        return _shrink(given.shrink, until)
+    if given.canary:
+        return 0 if hunt(CANARY, seeds(given.seeds), minutes=given.minutes) else 1
+    if given.mutants is not None:
+        chosen = [one for one in MUTANTS if not given.mutants or one.__name__ in given.mutants]
+        killed = [hunt(one, seeds(given.seeds), minutes=given.minutes) for one in chosen]
+        print(f"{sum(killed)} of {len(killed)} planted defects found")
+        return 0 if all(killed) else 1
+    return _campaign(given, until)
 
 
-def seeds(text: str) -> Iterable[int]:
-    """The seeds of a range such as `7`, `1-100` or `1-`."""
-    first, dash, last = text.partition("-")
-    return itertools.count(int(first)) if dash and not last else range(int(first), int(last or first) + 1)
+def _campaign(given: argparse.Namespace, until: float) -> int:
+    figures = Figures()
+    more = lambda: time.monotonic() < until and figures.idle < given.idle  # noqa: E731
+    for outcome, cpu_seconds in outcomes(seeds(given.seeds), jobs=given.jobs, more=more):
+        figures.add(outcome, cpu_seconds)
+        if not outcome.why:
+            continue
+        print(f"seed {outcome.seed}: {outcome.why}", flush=True)
+        if given.plans:
+            given.plans.mkdir(parents=True, exist_ok=True)
+            plans.write(given.plans / f"{outcome.seed}.json", draw(outcome.seed))
+            (given.plans / f"{outcome.seed}.txt").write_text(outcome.error)
+    print(figures)
+    return 1 if figures.failed else 0
 
 
-def figures(outcomes: list[Outcome], cpu_seconds: float) -> str:
-    """What a campaign has shown."""
-    happened = sum((one.happened for one in outcomes), Counter[str]())
-    pairs = set().union(*(one.pairs for one in outcomes))
-    marks = set().union(*(one.marks for one in outcomes))
-    machine_years = sum(one.machine_seconds for one in outcomes) / YEAR_SECONDS
-    failures = Counter(one.why for one in outcomes if one.why)
-    lines = [
-        f"{len(outcomes)} seeds, {failures.total()} failed,"
-        f" {len(outcomes) / max(cpu_seconds, 1e-9) * 3600:.0f} an hour and core",
-        f"{sum(one.seconds for one in outcomes) / 86_400:.1f} virtual days, {machine_years:.2f} machine-years,"
-        f" {happened.total()} faults of {len(happened)} kinds, {len(pairs)} pairs of states, {len(marks)} marks",
-        *(f"  {times:5} {what}" for what, times in happened.most_common()),
-        *(f"  failed {times} times: {what}" for what, times in failures.most_common()),
-    ]
-    return "\n".join(lines)
+def _shrink(path: Path, until: float) -> int:
+    plan = plans.read(path)
+    why = execute(plan).why
+    if not why:
+        print("the plan does not fail")
+        return 2
+    small, runs = shrink(plan, same_failure(why), expired=lambda: time.monotonic() >= until)
+    plans.write(path.with_suffix(".small.json"), small)
+    path.with_suffix(".py").write_text(skeleton(small, why))
+    print(f"{why}: {len(plan.events)} events became {len(small.events)} in {runs} runs")
+    return 1
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from random import Random
 from typing import Any
 
 from tests.world.demand import TOLERATION
+from tests.world.harness import SHIPPED_LEASE, SLOW_LEASE
 
 from . import catalogue, facts
 from .plan import Claim, Event, NodePool, Plan, Workload
@@ -31,7 +32,7 @@ MOST_EVENTS = 60
 def draw(seed: int) -> Plan:
     """The plan of this seed."""
     rng = Random(f"swarm/{seed}")
-    until = rng.uniform(*FAULTS_SECONDS)
+    until = _between(rng, *FAULTS_SECONDS)
     node_pools = tuple(_node_pool(rng, f"np{number}") for number in range(_log(rng, 0, 4)))
     claims = tuple(_claim(rng, f"c{number}", until) for number in range(_log(rng, 0 if node_pools else 1, 12)))
     return Plan(
@@ -40,12 +41,13 @@ def draw(seed: int) -> Plan:
         azure=_azure(rng),
         nodes=_nodes(rng),
         policy=_policy(rng),
-        facts=facts.draw(rng, node_pools, claims),
+        facts=facts.draw(Random(f"swarm/{seed}/facts"), node_pools, claims),
         window=rng.choice((20, 1000, 1000)),
+        lease=rng.choice((SHIPPED_LEASE, SLOW_LEASE, SLOW_LEASE, SLOW_LEASE)),
         node_pools=node_pools,
         workloads=tuple(_workloads(rng, node_pools, until)),
         claims=claims,
-        events=tuple(_events(rng, until)),
+        events=tuple(_events(seed, until)),
     )
 
 
@@ -132,11 +134,11 @@ def _claim(rng: Random, name: str, until: float) -> Claim:
     return Claim(at=round(begins, 1), name=name, size=rng.choice((T4, A100, H100)), gone_at=gone)
 
 
-def _events(rng: Random, until: float) -> list[Event]:
+def _events(seed: int, until: float) -> list[Event]:
     found: list[Event] = []
     for fault in catalogue.faults().values():
-        # Drawn for each row, whether it is chosen or not: a new row does not change what others draw.
-        own = Random(rng.getrandbits(64))
+        # Of each row: a new row does not change what others draw.
+        own = Random(f"swarm/{seed}/{fault.name}")
         if not fault.verb or own.random() >= own.choice(CHANCES) * 0.3:
             continue
         per_second, at = _between(own, *fault.per_hour) / 3600.0, 0.0

@@ -9,10 +9,18 @@ from typing import Any, Literal
 
 import msgspec
 
+from tests.world.harness import SLOW_LEASE
+
 Kind = Literal["ReplicaSet", "StatefulSet", "Job", "Pod"]
 
 
-class NodePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class _Part(
+    msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True, repr_omit_defaults=True
+):
+    """JSON and `repr` contain what differs from the defaults."""
+
+
+class NodePool(_Part, frozen=True, kw_only=True):
     """`replicas`: a static one. `budget`: nodes that may be disrupted at once. `after`: of `consolidateAfter`."""
 
     name: str
@@ -24,7 +32,7 @@ class NodePool(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     after: str = "30s"
 
 
-class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Workload(_Part, frozen=True, kw_only=True):
     """`count` pods of one owner, from `at` on until `gone_at` (0: until the end); a Job's pod runs for `seconds`.
 
     `spec`: further fields of each pod's spec.
@@ -41,7 +49,7 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     spec: dict[str, Any] = {}
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Claim(_Part, frozen=True, kw_only=True):
     """A NodeClaim as KAITO creates it, from `at` on until `gone_at` (0: until the end)."""
 
     at: float
@@ -50,7 +58,7 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     gone_at: float = 0.0
 
 
-class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Event(_Part, frozen=True, kw_only=True):
     """One fault. `fault`: its name in the catalogue. `pick`: in [0, 1), which of those that can have it.
 
     `seconds`: for how long; it has ended before the quiet phase begins.
@@ -62,11 +70,12 @@ class Event(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     seconds: float = 0.0
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+class Plan(_Part, frozen=True, kw_only=True):
     """`azure`, `nodes`: fields of the simulator's settings. `policy`: fields of the controller's settings.
 
     `faults_seconds`: the end of the phase of faults. `facts`: how machines differ from what the program predicts, see
-    `tests.swarm.facts`. `window`: how many events the API server keeps for watches.
+    `tests.swarm.facts`. `window`: how many events the API server keeps for watches. `lease`: for how long a
+    controller holds the Lease and when it renews it, in seconds; a renewal each 5 s is a third of a run's requests.
     """
 
     seed: int
@@ -76,6 +85,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     policy: dict[str, Any] = {}
     facts: dict[str, Any] = {}
     window: int = 1000
+    lease: tuple[float, float] = SLOW_LEASE
     node_pools: tuple[NodePool, ...] = ()
     workloads: tuple[Workload, ...] = ()
     claims: tuple[Claim, ...] = ()

@@ -2,28 +2,32 @@
 
 The invariants are checked after every write (`provisioner.simulator.invariants`). After the faults everything must
 converge within `CONVERGE_SECONDS`: each pod runs, each NodeClaim is Ready or gone, and pools, Nodes and claims agree.
-Then no controller writes for `QUIET_SECONDS`. At the end users remove everything, and nothing remains.
+Then no controller writes for `QUIET_SECONDS`. At the end users remove everything, and nothing remains. From the end of
+the faults on, an administrator confirms the removals that the circuit breaker restricts.
 """
 
 import asyncio
+import hashlib
 import logging
 import re
 import traceback
-from collections import Counter
+from collections import Counter, deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from datetime import timedelta
 from typing import Any
 
 import structlog
+from aiohttp import web
 
-from controllers.model.confirmation import CONFIRMED_SECONDS, Confirmation, encode
 from controllers.model.policy import Policy
 from provisioner.api import labels
 from provisioner.runtime.leaderelection import LeadershipLost
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.snapshot import deleting, pool_mark
-from tests.world.harness import EPOCH, SHIPPED_LEASE, Json, Sim, node_claim, simulate
+from provisioner.simulator.snapshot import condition, pool_mark
+from tests.world.commands import command
+from tests.world.harness import Json, Sim, node_claim, simulate
 
 from . import facts, verbs
 from .coverage import Coverage
@@ -32,21 +36,27 @@ from .owners import Owner
 from .plan import Claim, Event, Plan, Workload
 
 CLAIMS, NODE_POOLS = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"
-LEASES = "leases.coordination.k8s.io"
 OUR_GROUPS = (labels.KAITO_NODECLASS_GROUP, labels.OWN_DOMAIN)
-# How often a user looks at what the circuit breaker restricts.
-CONFIRM_SECONDS = 300.0
 CONVERGE_SECONDS, QUIET_SECONDS, SETTLE_SECONDS, REMOVE_SECONDS = 7200.0, 1800.0, 7200.0, 7200.0
 # From the end of the last fault on, the interval after which what was refused is tried again.
 HORIZON_SECONDS = 86_400.0
+# How soon an administrator acts on the alert GpuProvisionerRemovalsRestricted.
+CONFIRM_SECONDS = 600.0
+# Of all clients within an hour; a tenth is usual while machines come and go.
+MOST_REQUESTS = 20_000
+STEPS = ("Launched", "Registered", "Initialized", "Ready")
+
+
+class Unfinished(AssertionError):
+    """Something was not reached within its bound; the message states what is left, without names."""
 
 
 @dataclass(kw_only=True)
 class Outcome:
     """`why`: "" or what is wrong, without numbers and names, so that equal failures have equal texts.
 
-    `error`: the whole text. `happened`: how often each fault injected. `pairs`: of states, see `coverage`.
-    `machine_seconds`: virtual seconds of all machines together.
+    `error`: the whole text. `happened`: how often each fault was injected. `pairs`: of states, see `coverage`.
+    `machine_seconds`: virtual seconds of all machines together. `digest`: of the audit log.
     """
 
     seed: int
@@ -58,6 +68,7 @@ class Outcome:
     seconds: float = 0.0
     machine_seconds: float = 0.0
     writes: int = 0
+    digest: str = ""
 
 
 def execute(plan: Plan, *, whole: bool = True) -> Outcome:
@@ -75,12 +86,14 @@ def execute(plan: Plan, *, whole: bool = True) -> Outcome:
             outcome.pairs, outcome.marks = coverage.pairs, coverage.marks
             outcome.seconds, outcome.machine_seconds = sim.now, coverage.machine_seconds
             outcome.writes = sim.writes
+            course = sim.audit_log.tail(last=len(sim.audit_log.entries))
+            outcome.digest = hashlib.sha256(course.encode()).hexdigest()
 
     try:
         simulate(
             story,
             seed=plan.seed,
-            lease=SHIPPED_LEASE,
+            lease=plan.lease,
             azure=AzureSettings(**_tuples(plan.azure | plan.facts.get("azure", {}))),
             nodes=NodeSettings(**_tuples(plan.nodes | plan.facts.get("nodes", {}))),
             watch_window=plan.window,
@@ -100,14 +113,22 @@ def signature(error: BaseException) -> str:
     """The kind of a failure: its type and first line, without numbers and the names of objects."""
     while isinstance(error, BaseExceptionGroup):
         error = error.exceptions[0]
-    first = next((line for line in [*str(error).splitlines(), ""] if line.strip()), "")
-    violated = re.search(r"I\d+ violated", first)
-    if violated is None:
-        notes = " ".join(getattr(error, "__notes__", []))
-        violated = re.search(r"I\d+ violated", notes)
-    if violated is not None and not first.startswith("not within"):
-        return violated[0]
-    return f"{type(error).__name__}: {re.sub(r'[0-9a-f]*[0-9][0-9a-f]*', '#', first)[:160]}"
+    first = next((line for line in str(error).splitlines() if line.strip()), "")
+    if first.endswith(" ended") and error.__cause__ is not None:
+        return f"ended: {signature(error.__cause__)}"
+    violated = next(
+        (text for text in (first, *getattr(error, "__notes__", ())) if re.search(r"I\d+ violated", text)), ""
+    )
+    if violated and not isinstance(error, Unfinished):
+        found = re.search(r"(I\d+ violated)(?: at [\d.]+ s)?(.*)", violated)
+        assert found is not None
+        return found[1] + _nameless(found[2])
+    return f"{type(error).__name__}: {_nameless(first)}"
+
+
+def _nameless(text: str) -> str:
+    """Words with a digit are names or numbers."""
+    return re.sub(r"[^\s'\"(),:]*\d[^\s'\"(),:]*", "#", text)[:160]
 
 
 def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
@@ -121,16 +142,20 @@ class Run:
     def __init__(self, sim: Sim, plan: Plan, outcome: Outcome) -> None:
         self.sim, self.plan, self.outcome = sim, plan, outcome
         self.owners: list[Owner] = []
-        self._claims_gone: set[str] = set()
+        self._requests = 0
+        sim.world.before.append(self._count)
 
     async def all_phases(self) -> None:
-        confirming = asyncio.create_task(self._confirm_removals())
-        await self.faults()
-        await self.sim.until(self._converged, CONVERGE_SECONDS, "everything converges after the faults")
-        await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
-        assert self._converged(), f"what had converged changed in the quiet phase\n{self.sim.describe()}"
-        await self._remove_all()
-        confirming.cancel()
+        async with asyncio.TaskGroup() as beside:
+            watching = beside.create_task(self._watch_over())
+            await self.faults()
+            administrator = beside.create_task(self._confirm_removals())
+            await self._until(lambda: not self._unconverged(), CONVERGE_SECONDS, self._unconverged)
+            await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
+            assert not (left := self._unconverged()), f"after the quiet phase: {left}\n{self.sim.describe()}"
+            await self._remove_all()
+            watching.cancel()
+            administrator.cancel()
 
     async def faults(self) -> None:
         """The phase of faults alone."""
@@ -142,7 +167,7 @@ class Run:
                 tasks.create_task(self._workload(workload))
             for event in self.plan.events:
                 tasks.create_task(self._strike(event))
-            tasks.create_task(self._watch_over())
+            tasks.create_task(asyncio.sleep(self.plan.faults_seconds - self.sim.now))
 
     def injected(self, event: Event) -> None:
         """Count that the fault has found something to strike."""
@@ -198,25 +223,17 @@ class Run:
         await verbs.of(event.fault)(self, event)
 
     async def _watch_over(self) -> None:
-        """Fail at once instead of at the end of the faults; the phase of faults has its full length."""
-        while self.sim.now < self.plan.faults_seconds:
-            await asyncio.sleep(min(60.0, self.plan.faults_seconds - self.sim.now + 0.001))
-            self.sim.check()
-
-    async def _confirm_removals(self) -> None:
-        """A user confirms what the circuit breaker restricts, if it is true: machines that lost a part of them."""
-        sim = self.sim
+        """Fail at once instead of at the end of a phase, also if the controller sends requests without a pause."""
+        counts = deque[int](maxlen=360)
         while True:
-            await asyncio.sleep(CONFIRM_SECONDS)
-            claims = {one["metadata"]["uid"] for one in sim.store.list(CLAIMS)}
-            marked = [name for name, pool in sim.cloud.pools.items() if pool_mark(pool) in claims]
-            whole = {name for name in marked if any(not deleting(node) for node in sim.nodes_of(name))}
-            lost = sorted({put.pool for put in sim.cloud.put_log} - whole)
-            if lost and sim.store.get(LEASES, "gpu-provisioner", "kube-system") is not None:
-                until = EPOCH + timedelta(seconds=sim.now + CONFIRMED_SECONDS)
-                value = encode(Confirmation(until=until, removals=tuple(lost)))
-                note = {"metadata": {"annotations": {labels.CONFIRMED_REMOVALS: value}}}
-                sim.store.patch(LEASES, "gpu-provisioner", note, "kube-system")
+            await asyncio.sleep(10.0)
+            self.sim.check()
+            counts.append(self._requests)
+            if counts[-1] - counts[0] > MOST_REQUESTS:
+                raise Unfinished(f"more than {MOST_REQUESTS} requests within an hour\n{self.sim.describe()}")
+
+    async def _count(self, _: Call, __: web.Request) -> None:
+        self._requests += 1
 
     async def _claim(self, claim: Claim) -> None:
         await asyncio.sleep(claim.at)
@@ -235,17 +252,43 @@ class Run:
             await asyncio.sleep(workload.gone_at - workload.at)
             owner.end()
 
-    def _converged(self) -> bool:
-        sim = self.sim
+    async def _confirm_removals(self) -> None:
+        """Confirm what the circuit breaker restricts, as the runbook of its alert has it."""
+        while True:
+            await asyncio.sleep(CONFIRM_SECONDS)
+            if any(one.get("reason") == "RemovalRestricted" for one in self.sim.store.list("events")):
+                await command(self.sim, "gc", "--confirm", "--yes")
+
+    async def _until(self, reached: Callable[[], bool], within_seconds: float, left: Callable[[], str]) -> None:
+        """Raises Unfinished with what is `left` after `within_seconds`, or what `Sim.until` raises before."""
+        limit = "not within"
+        try:
+            await self.sim.until(reached, within_seconds, "the state after the faults")
+        except AssertionError as error:
+            if str(error).startswith(limit):
+                raise Unfinished(f"{limit} {within_seconds:g} s: {left()}\n{error}") from None
+            raise
+
+    def _unconverged(self) -> str:
+        """What has not converged, by kind; "" if all has."""
+        sim, found = self.sim, set()
         if any(owner.waiting for owner in self.owners):
-            return False
+            found.add("pods wait")
         claims = sim.store.list(CLAIMS)
-        if any("deletionTimestamp" in one["metadata"] for one in claims):
-            return False
-        if any(sim.condition(one["metadata"]["name"], "Ready") != "True" for one in claims):
-            return False
-        pools = sorted(pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool))
-        return pools == sorted(one["metadata"]["uid"] for one in claims)
+        for one in claims:
+            if "deletionTimestamp" in one["metadata"]:
+                found.add("a claim is being deleted")
+            elif step := next((step for step in STEPS if condition(one, step) != "True"), ""):
+                conditions = (one.get("status") or {}).get("conditions") or ()
+                reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
+                found.add(f"a claim is not {step} ({reason})")
+        pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
+        uids = {one["metadata"]["uid"] for one in claims}
+        if pools - uids:
+            found.add("a pool has no claim")
+        if uids - pools:
+            found.add("a claim has no pool")
+        return ", ".join(sorted(found))
 
     async def _remove_all(self) -> None:
         sim = self.sim
@@ -256,12 +299,18 @@ class Run:
         for one in sim.store.list(CLAIMS):
             if "deletionTimestamp" not in one["metadata"]:
                 await sim.delete_claim(one["metadata"]["name"])
-        await sim.until(self._nothing_is_left, REMOVE_SECONDS, "everything is removed")
+        await self._until(lambda: not self._unremoved(), REMOVE_SECONDS, self._unremoved)
         await sim.settled(within_seconds=1800.0)
 
-    def _nothing_is_left(self) -> bool:
+    def _unremoved(self) -> str:
+        """What remains after the removal of everything, by kind; "" if nothing does."""
         sim = self.sim
-        ours = any(pool_mark(pool) for pool in sim.cloud.pools.values())
-        foreign = {*sim.cloud.pools}
-        nodes = [one for one in sim.store.list("nodes") if one["metadata"]["labels"].get("agentpool") not in foreign]
-        return not ours and not nodes and not sim.store.list(CLAIMS) and not sim.store.list(NODE_POOLS)
+        kept = {*sim.cloud.pools}
+        nodes = [one for one in sim.store.list("nodes") if one["metadata"]["labels"].get("agentpool") not in kept]
+        found = {
+            "a pool remains": any(pool_mark(pool) for pool in sim.cloud.pools.values()),
+            "a Node remains": bool(nodes),
+            "a claim remains": bool(sim.store.list(CLAIMS)),
+            "a NodePool remains": bool(sim.store.list(NODE_POOLS)),
+        }
+        return ", ".join(what for what, holds in found.items() if holds)
