@@ -3,10 +3,10 @@
 import pytest
 
 from tests.world.claims import condition
-from tests.world.demand import T4, claims_of, node_pool
+from tests.world.demand import T4, claims_of, node_pool, workload
 from tests.world.harness import Sim, simulated
 
-from .common import A100, T4_64, fleet, live, passes, ready, running, sizes, tainted
+from .common import A100, T4_64, allow, created, events, fleet, live, passes, ready, replica, running, sizes, tainted
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -81,3 +81,48 @@ async def test_after_a_replacement_failed_the_next_one_waits(sim: Sim) -> None:
     assert len(seen) == 3
     await sim.until(lambda: types(sim) == [T4_64] and not tainted(sim), 600.0, "it is undone")
     assert running(sim) == 1
+
+
+@simulated()
+async def test_a_budget_that_holds_a_saving_ends_without_a_change(sim: Sim) -> None:
+    """Nothing may go in the first forty minutes of each hour; the machine is replaced in the other twenty."""
+    await fleet(sim, T4_64, web=1)
+    held = {"nodes": "0", "schedule": "0 * * * *", "duration": "40m"}
+    disruption = {
+        "disruption": {"budgets": [held]},
+        "template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"],
+    }
+    while sim.now % 3600.0 > 60.0:
+        await passes(sim, 30.0)
+    sim.store.patch(POOLS, "gpu", {"spec": disruption})
+    began = sim.now
+    await sim.until(lambda: tainted(sim), 3600.0, "the command")
+    assert 40 * 60.0 - 60.0 <= sim.now - began <= 40 * 60.0 + 60.0
+    await sim.until(lambda: types(sim) == [T4], 3600.0, "the cheaper machine")
+
+
+@simulated()
+async def test_a_command_is_validated_for_15_seconds(sim: Sim) -> None:
+    """From the change that makes it possible to the first mark."""
+    await fleet(sim, T4_64, web=1)
+    await sim.until(lambda: condition(claims_of(sim)[0], "Consolidatable"), 600.0, "the machine is quiet")
+    allow(sim, T4_64, T4)
+    began = sim.now
+    await sim.until(lambda: tainted(sim), 600.0, "the command")
+    assert 15.0 <= sim.now - began <= 30.0
+
+
+@simulated()
+async def test_a_machine_whose_pods_fit_elsewhere_is_deleted_at_once(sim: Sim) -> None:
+    """Nothing is bought; the pod runs on the other machine."""
+    await fleet(sim, T4_64, web=2)
+    replica(sim, "filler", gpus=2)
+    await sim.until(lambda: running(sim) == 2, 600.0, "the machine is full")
+    workload(sim, "ReplicaSet", "small")
+    await sim.until(lambda: running(sim) == 3 and len(ready(sim)) == 2, 1800.0, "another machine")
+    sim.store.delete("pods", "filler", "default")
+    before = created(sim)
+    await sim.until(lambda: len(claims_of(sim)) == 1, 3600.0, "one machine is left")
+    await sim.until(lambda: running(sim) == 2, 600.0, "both pods run")
+    assert created(sim) == before
+    assert "Disrupting NodeClaim: Underutilized" in str(events(sim, "NodeClaim", "DisruptionTerminating"))

@@ -150,6 +150,21 @@ def test_do_not_disrupt(found: CachedPod, why: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("value", "budgets"), [("true", []), ("15m", []), ("", [budget()]), ("", [budget(), budget("c")])]
+)
+def test_pods_do_not_keep_a_machine_from_drift_whose_drain_is_bounded(
+    value: str, budgets: list[PodDisruptionBudget]
+) -> None:
+    """With a terminationGracePeriod they still keep it from the other methods; without one they keep it from all."""
+    found = disrupt(value) if value else pod()
+    without = with_blockers(machine(found), (found,), PodBudgets(budgets), NOW)
+    assert without.blocked
+    assert without.blocked_eventually == without.blocked
+    bounded = with_blockers(machine(found, grace="1h"), (found,), PodBudgets(budgets), NOW)
+    assert (bounded.blocked, bounded.blocked_eventually) == (without.blocked, "")
+
+
+@pytest.mark.parametrize(
     ("found", "budgets", "why"),
     [
         (pod(), [], ""),

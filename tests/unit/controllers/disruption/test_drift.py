@@ -1,19 +1,26 @@
 """Which drifted machine of dynamic NodePools is replaced, and by what, as a table."""
 
 from datetime import timedelta
+from typing import Any
 
+import msgspec
 import pytest
 
 from controllers.disruption.command import Evaluation
 from controllers.disruption.drift import NO_BUDGET, drift
 from controllers.disruption.retries import Undone
 from controllers.disruption.search import WAITS
+from provisioner.api import labels
 from provisioner.api.nodepool import NodePool
 
-from .fleet import A100, D4, D8, NOW, T4, UP, Fleet, pod, pool
+from .fleet import A100, D2, D4, D8, D16, NOW, T4, UP, Fleet, pod, pool
 
+SIZE = labels.INSTANCE_TYPE
 DRIFTED = (*UP, "Drifted")
 GOING = (*DRIFTED, "DisruptionReason")
+
+
+NEVER: dict[str, Any] = {"disruption": {"consolidateAfter": "Never", "budgets": [{"nodes": "100%"}]}}
 
 
 def budget(nodes: str) -> NodePool:
@@ -29,6 +36,22 @@ def budget(nodes: str) -> NodePool:
         (Fleet().add("a", A100, [(1, 1)], up=DRIFTED), "a", (A100,)),
         # The pods have room elsewhere.
         (Fleet().add("a", D4, [(1, 0)], up=DRIFTED).add("b", D8, [(1, 0)]), "a", ()),
+        # One is replaced by several where that is what the pods need.
+        (
+            Fleet(pool(requirements=[{"key": SIZE, "operator": "In", "values": [D4]}])).add(
+                "a", D16, [(3, 0)] * 3, up=DRIFTED
+            ),
+            "a",
+            (D4,) * 3,
+        ),
+        # Whatever the NodePool states about consolidation.
+        (Fleet(pool(**NEVER)).add("a", T4, up=DRIFTED), "a", ()),
+        (Fleet(pool(policy="WhenEmpty", **NEVER)).add("a", T4, [(1, 1)], up=DRIFTED), "a", (T4,)),
+        # Labels that are only needed for a price.
+        (Fleet().add("a", D4, [(1, 0)], up=DRIFTED, labels={labels.CAPACITY_TYPE: ""}), "a", (D2,)),
+        (Fleet().add("a", D4, [(1, 0)], up=DRIFTED, labels={labels.ZONE: ""}), "a", (D2,)),
+        (Fleet().add("a", D4, [(1, 0)], up=DRIFTED, labels={labels.INSTANCE_TYPE: ""}), "a", (D2,)),
+        (Fleet().add("a", "Standard_X", [(1, 0)], up=DRIFTED), "a", (D2,)),
         # A machine without pods goes first.
         (Fleet().add("a", T4, [(1, 1)], up=DRIFTED).add("b", T4, up=DRIFTED), "b", ()),
         # Not while the first replacement is under way.
@@ -64,6 +87,33 @@ def test_what_keeps_a_drifted_machine(fleet: Fleet, why: str) -> None:
     found = drift(fleet.view())
     assert found.command is None
     assert found.kept["a"].startswith(why)
+
+
+def test_a_condition_that_is_false_is_no_drift() -> None:
+    fleet = Fleet().add("a", T4, [(1, 1)], up=DRIFTED)
+    (claim,) = fleet.claims
+    conditions = tuple(
+        msgspec.structs.replace(one, status="False") if one.type == "Drifted" else one
+        for one in claim.status.conditions
+    )
+    fleet.claims = [msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=conditions))]
+    assert drift(fleet.view()).command is None
+
+
+@pytest.mark.parametrize(
+    ("value", "replacements"), [("true", ()), ("15m", ()), ("", (D2,))], ids=["protected", "for a time", "not"]
+)
+def test_no_place_is_bought_for_a_pod_that_does_not_leave(value: str, replacements: tuple[str, ...]) -> None:
+    """A terminationGracePeriod bounds the drain; until then the pod runs on, and is not expected elsewhere."""
+    notes = {"annotations": {labels.DO_NOT_DISRUPT: value}} if value else {}
+    fleet = Fleet().add("a", D4, up=DRIFTED)
+    fleet.pods.append(msgspec.structs.replace(pod("p", on="a", meta=notes), started=NOW))
+    (claim,) = fleet.claims
+    spec = msgspec.structs.replace(claim.spec, termination_grace_period="1h")
+    fleet.claims = [msgspec.structs.replace(claim, spec=spec)]
+    command = drift(fleet.view()).command
+    assert command is not None
+    assert tuple(one.instance_types[0] for one in command.replacements) == replacements
 
 
 def test_budgets_and_waits() -> None:

@@ -61,6 +61,9 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         (pool(3), [A, GOING, B, FINE], "a b", ""),
         (pool(3), [A, B, FINE], "a b", ""),
         (pool(3), [A, B, machine("before")], "a", ""),
+        # Without replicas there is nothing to replace.
+        (pool(0), [], "", ""),
+        (pool(0), [machine("gone", DRIFTED, deleting=True)], "", ""),
         # Budgets, also used by what is going or not Ready.
         (pool(3, nodes="1"), [A, B, FINE], "a", ""),
         (pool(3, nodes="1"), [A, GOING, B, FINE], "", NO_BUDGET),
@@ -69,6 +72,7 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
         (pool(3, nodes="1"), [A, B, FINE, machine("gone", "InstanceTerminating", deleting=True)], "a", ""),
         (pool(3, nodes="1"), [A, B, FINE, machine("drains", deleting=True)], "", NO_BUDGET),
         (pool(nodes="0"), [A, B], "", NO_BUDGET),
+        (pool(10, nodes="10%"), [A, B, *(machine(f"n{n}", younger=6) for n in range(8))], "a", ""),
         # More than spec.replicas: a scale-down is under way, or the API server refuses it.
         (pool(1), [A, B], "", SURPLUS),
         (pool(1), [A, GOING, FINE], "", SURPLUS),

@@ -4,8 +4,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from controllers.disruption.machine import MachineCount, budget_left
 from controllers.nodepool.budgets import allowed, errors
-from provisioner.api.causes import Reason
+from provisioner.api.causes import REASONS, Reason
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 
 # A Sunday.
@@ -57,6 +58,12 @@ def test_allowed(
     budgets: tuple[Budget, ...], reason: Reason, machines: int, now: datetime, expected: int | None
 ) -> None:
     assert allowed(pool(*budgets), reason, machines, now) == expected
+
+
+@pytest.mark.parametrize(("disrupted", "left"), [(0, 1), (1, 0), (2, 0), (10, 0)])
+def test_what_is_left_of_a_budget_is_never_negative(disrupted: int, left: int) -> None:
+    count = MachineCount(total=10, disrupted=disrupted)
+    assert [budget_left(pool(Budget(nodes="10%")), count, reason, NOW) for reason in REASONS] == [left] * len(REASONS)
 
 
 @pytest.mark.parametrize(
