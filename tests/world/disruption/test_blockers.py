@@ -132,6 +132,20 @@ async def test_do_not_disrupt_of_a_pod_ends(sim: Sim) -> None:
     assert sim.now - began >= 600.0
 
 
+@pytest.mark.parametrize("end", ["Succeeded", "Failed"])
+@simulated()
+async def test_pods_that_have_ended_keep_no_machine(sim: Sim, end: str) -> None:
+    """Whatever they are annotated with, and whatever budget selects them."""
+    await used(sim, ("gpu", SOON), ("other", NEVER))
+    sim.store.patch("pods", "on-gpu", {"status": {"phase": end}}, "default", subresource="status")
+    annotate(sim, "on-gpu", "true")
+    sim.store.patch("pods", "on-gpu", {"metadata": {"labels": {"app": "done"}}}, "default")
+    selector = {"matchLabels": {"app": "done"}}
+    budget: dict[str, Any] = {"metadata": {"name": "all"}, "spec": {"maxUnavailable": 0, "selector": selector}}
+    sim.store.create("poddisruptionbudgets.policy", budget, "default")
+    await sim.until(lambda: leaving(sim), 120.0, "the machine is removed")
+
+
 @simulated()
 async def test_without_the_right_to_read_budgets_nothing_is_disrupted(sim: Sim) -> None:
     """A ClusterRole of an earlier version does not allow it; machines are still bought."""

@@ -50,6 +50,7 @@ async def test_no_pod_changes_its_gpu_model(sim: Sim) -> None:
     await sim.until(lambda: condition(claims_of(sim)[0], "Consolidatable"), 600.0, "the machine is quiet")
     await passes(sim, 900.0)
     assert live(sim) == [claim["metadata"]["name"]]
+    assert events(sim, "NodeClaim", "Unconsolidatable") == {"Can't replace with a cheaper node"}
 
 
 @simulated()
@@ -59,6 +60,7 @@ async def test_when_empty_moves_no_pod(sim: Sim) -> None:
     sim.store.patch(POOLS, "gpu", {"spec": {"template": node_pool(requirements=sizes(T4_64, T4))["spec"]["template"]}})
     await passes(sim, 900.0)
     assert types(sim) == [T4_64]
+    assert not events(sim, "NodeClaim", "Unconsolidatable"), "the NodePool states it itself"
 
 
 @simulated()

@@ -438,3 +438,22 @@ async def test_a_drifted_machine_whose_pod_claims_gpus_is_replaced(sim: Sim, rep
     await bound(sim, "serving-1", within_seconds=3600.0)
     await sim.until(lambda: sim.claim(name) is None, 900.0, "the old machine is gone")
     assert len(sim.cloud.request_log.puts) == 2
+
+
+@simulated(nodes=NODES)
+async def test_machines_whose_pods_claim_gpus_become_one(sim: Sim) -> None:
+    """Once a size with all of their devices may be bought; until then no other machine has devices for a pod."""
+    small, large = "Standard_NC16as_T4_v3", "Standard_NC64as_T4_v3"
+    disruption = {"consolidationPolicy": "WhenEmptyOrUnderutilized", "consolidateAfter": "30s"}
+    spec: dict[str, Any] = {"disruption": {**disruption, "budgets": [{"nodes": "100%"}]}}
+    await begun(sim, dra_pool(requirements=sizes(small), **spec))
+    await sim.apply(template())
+    for name in "abcd":
+        workload(sim, "ReplicaSet", name, gpus=0, resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "gpus"}])
+    await bound(sim, *(f"{name}-0" for name in "abcd"), within_seconds=1800.0)
+    await asyncio.sleep(900.0)
+    assert sizes_of(sim, "dra") == [small] * 4
+    changed = dra_pool(requirements=sizes(small, large))["spec"]["template"]
+    sim.store.patch("nodepools.karpenter.sh", "dra", {"spec": {"template": changed}})
+    await sim.until(lambda: sizes_of(sim, "dra") == [large], 3600.0, "one machine")
+    await bound(sim, *(f"{name}-1" for name in "abcd"))

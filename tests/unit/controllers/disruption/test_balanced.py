@@ -5,6 +5,7 @@ import pytest
 
 from controllers.disruption.balanced import Totals, accepts, totals
 from controllers.disruption.candidates import Candidate
+from controllers.disruption.consolidation import consolidate
 from tests.unit.controllers.provisioning.observed import TYPES
 
 from .fleet import D4, D16, T4, Fleet, pool
@@ -89,3 +90,24 @@ def test_a_price_does_not_depend_on_what_can_be_bought_now() -> None:
         for kind in TYPES.types
     )
     assert totals(fleet.view(types=msgspec.structs.replace(TYPES, types=types))) == before
+
+
+@pytest.mark.parametrize(
+    ("fleet", "removed"),
+    [
+        (Fleet(pool(policy="Balanced")).add("a", D4, [(0.1, 0)]).add("b", D4, [(0.1, 0)]), "a"),
+        (
+            Fleet(pool(policy="Balanced"))
+            .add("a", D16, [(1, 0)])
+            .add("b", D16, [(1, 0)])
+            .add("c", D16, [(1, 0)], blocked="-"),
+            "a b",
+        ),
+        (Fleet(pool(policy="Balanced"), pool("b")).add("a", D4, [(1, 0)]).add("b", D4, [(2, 0)], of="b"), "a"),
+        (Fleet(pool(policy="Balanced")).add("a", D4, [(3, 0)]).add("b", D4, [(3, 0)]), ""),
+    ],
+    ids=["one of two", "several", "the only one of its NodePool", "full machines"],
+)
+def test_what_balanced_removes(fleet: Fleet, removed: str) -> None:
+    command = consolidate(fleet.view()).command
+    assert " ".join(sorted(one.claim.name for one in command.machines) if command is not None else ()) == removed

@@ -149,6 +149,14 @@ def test_do_not_disrupt(found: CachedPod, why: str) -> None:
     assert blocked(machine(found), (found,), PodBudgets(), NOW) == why
 
 
+def test_the_longest_protection_counts() -> None:
+    """Of two pods that started ten minutes ago: a quarter of an hour has not passed."""
+    pods = disrupt("5m"), disrupt("15m")
+    assert blocked(machine(*pods), pods, PodBudgets(), NOW) == ANNOTATED
+    assert blocked(machine(*pods), pods, PodBudgets(), NOW + timedelta(minutes=4)) == ANNOTATED
+    assert not blocked(machine(*pods), pods, PodBudgets(), NOW + timedelta(minutes=6))
+
+
 @pytest.mark.parametrize(
     ("value", "budgets"), [("true", []), ("15m", []), ("", [budget()]), ("", [budget(), budget("c")])]
 )

@@ -12,6 +12,7 @@ from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.pods import CachedPod
 from provisioner.api import labels
 from provisioner.api.node import Node
+from provisioner.api.nodepool import NodePool
 from tests.unit.controllers.provisioning.observed import TYPES
 
 from .fleet import D2, D4, D8, D16, T4_16, T4_64, UP, Fleet, pod, pool
@@ -30,6 +31,13 @@ PREFERRED: dict[str, Any] = {
 }
 NEVER: dict[str, Any] = {"disruption": {"consolidateAfter": "Never"}}
 YOUNG, STARTING = UP[:-1], UP[:2]
+
+
+def not_ready(name: str) -> NodePool:
+    """As the controller leaves a NodePool that is invalid, or whose class does not exist."""
+    found = pool(name)
+    conditions = tuple(msgspec.structs.replace(one, status="False") for one in found.status.conditions)
+    return msgspec.structs.replace(found, status=msgspec.structs.replace(found.status, conditions=conditions))
 
 
 def sizes(*names: str, fewest: int | None = None) -> list[dict[str, Any]]:
@@ -79,6 +87,8 @@ CASES: list[tuple[str, Fleet, tuple[str, str]]] = [
      ("", "")),
     ("a NodePool without a size beside it", Fleet(pool(), pool("b", requirements=sizes("none")))
      .add("a", D16, [(1, 0)]), ("a", D2)),
+    ("a NodePool that is not Ready beside it", Fleet(pool(), not_ready("b")).add("a", D4, [(1, 0)])
+     .add("b", D4, [(2, 0)]), ("a", "")),
     ("a machine without the label of a zone", Fleet().add("a", D16, [(1, 0)], labels={labels.ZONE: ""}), ("a", D2)),
 ]  # fmt: skip
 
@@ -141,13 +151,16 @@ def test_a_replacement_is_in_the_zone_that_a_spread_requires() -> None:
     assert command.replacements[0].requirements[labels.ZONE].values == {"eastus-1"}
 
 
-def with_prices(**changed: float) -> InstanceTypes:
+def with_prices(term: str, **changed: float) -> InstanceTypes:
     """What can be bought, with other prices of some sizes."""
     found = tuple(
         msgspec.structs.replace(
             kind,
             offerings=tuple(
-                msgspec.structs.replace(one, price=changed.get(kind.name, one.price)) for one in kind.offerings
+                msgspec.structs.replace(one, price=changed.get(kind.name, one.price))
+                if one.capacity_type == term
+                else one
+                for one in kind.offerings
             ),
         )
         for kind in TYPES.types
@@ -161,7 +174,7 @@ def test_a_replacement_that_costs_more_meanwhile_is_not_bought() -> None:
     command = consolidate(fleet.view()).command
     assert shape(command) == ("a", D2)
     assert command is not None
-    later = Fleet(*fleet.pools, types=with_prices(**{D2: 1.0})).add("a", D4, [(1, 0)])
+    later = Fleet(*fleet.pools, types=with_prices("on-demand", **{D2: 1.0})).add("a", D4, [(1, 0)])
     assert isinstance(validated(command, later.view()), str)
 
 
@@ -174,3 +187,25 @@ def test_when_several_cannot_go_together_another_one_can() -> None:
     later = Fleet().add("a", D8, [(1, 0), (5, 0)]).add("b", D8, [(1, 0), (5, 0)]).add("c", D8, [(1, 0)]).view()
     assert isinstance(validated(command, later), str)
     assert shape(consolidate(later).command) == ("c", "")
+
+
+@pytest.mark.parametrize(
+    ("terms", "spot", "saves"),
+    [
+        (["on-demand"], 9.0, 0.096),
+        (["on-demand"], 0.001, 0.096),
+        (["on-demand", "spot"], 0.001, 0.191),
+        (["on-demand", "spot"], 9.0, 0.096),
+    ],
+)
+def test_a_spot_price_counts_only_where_spot_is_bought(terms: list[str], spot: float, saves: float) -> None:
+    """A replacement is of the cheaper one only, so that the other one may cost anything."""
+    required = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": terms}
+    fleet = Fleet(
+        pool(policy="Balanced", requirements=[*sizes(D2, D4), required]), types=with_prices("spot", **{D2: spot})
+    )
+    command = consolidate(
+        fleet.add("a", D4, [pod("p", 1, on="a", tolerations=[{"operator": "Exists"}])]).view()
+    ).command
+    assert command is not None
+    assert round(command.saving, 3) == saves

@@ -100,6 +100,31 @@ def test_a_condition_that_is_false_is_no_drift() -> None:
     assert drift(fleet.view()).command is None
 
 
+def test_the_longest_drifted_goes_first() -> None:
+    fleet = Fleet()
+    for name, minutes in (("a", 1), ("b", 3), ("c", 2)):
+        fleet.add(name, T4, [(1, 1)], up=DRIFTED)
+        claim = fleet.claims.pop()
+        since = tuple(
+            msgspec.structs.replace(one, last_transition_time=NOW - timedelta(minutes=minutes))
+            for one in claim.status.conditions
+        )
+        fleet.claims.append(
+            msgspec.structs.replace(claim, status=msgspec.structs.replace(claim.status, conditions=since))
+        )
+    command = drift(fleet.view()).command
+    assert command is not None
+    assert [one.claim.name for one in command.machines] == ["b"]
+
+
+def test_each_nodepool_has_its_own_budget() -> None:
+    fleet = Fleet(budget("0"), pool("other", disruption={"budgets": [{"nodes": "1"}]}))
+    found = drift(fleet.add("a", T4, [(1, 1)], up=DRIFTED).add("b", T4, [(1, 1)], of="other", up=DRIFTED).view())
+    assert found.held == {"gpu": NO_BUDGET}
+    assert found.command is not None
+    assert [one.claim.name for one in found.command.machines] == ["b"]
+
+
 @pytest.mark.parametrize(
     ("value", "replacements"), [("true", ()), ("15m", ()), ("", (D2,))], ids=["protected", "for a time", "not"]
 )

@@ -92,6 +92,12 @@ def test_due_now(node_pool: NodePool, machines: list[Machine], replaced: str, he
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
 
 
+def test_a_condition_that_is_false_is_no_drift() -> None:
+    made = claim(name="a", uid="a", up=UP, down={DRIFTED: "NoDrift"})
+    found = due_now(pool(1), [Machine(claim=made, node=node(), quiet_since=BORN)], NOW)
+    assert (found.replace, found.held, found.kept) == ((), "", {})
+
+
 def since(one: Machine, days: float) -> Machine:
     """It has drifted for so many days, and was created a week before NOW."""
     at = NOW - timedelta(days=days)
