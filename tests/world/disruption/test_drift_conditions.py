@@ -260,3 +260,20 @@ async def test_a_status_that_a_webhook_denies(sim: Sim, status: int, reason: str
     assert 2 <= sent <= 20
     permit()
     await sim.until(lambda: drifted(sim) == "NodePoolDrifted", 600.0, "the condition is written")
+
+
+@simulated()
+async def test_drifted_and_consolidatable_at_the_same_time(sim: Sim) -> None:
+    """One condition does not wait for the other, and both are removed by one change."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(requirements=SIZES, disruption={"consolidateAfter": "30s", "budgets": [{"nodes": "0"}]}))
+    await sim.start_controller()
+    await pending(sim, pod("first"))
+    await sim.until(lambda: found(sim, "Consolidatable"), 1800.0, "it is consolidatable")
+    label(sim, "other")
+    await sim.until(lambda: drifted(sim), 10.0, "the machine has drifted")
+    assert found(sim, "Consolidatable")["status"] == "True"
+    template = node_pool(requirements=SIZES)["spec"]["template"]
+    spec = {"template": template, "disruption": {"consolidateAfter": "Never"}}
+    sim.store.patch(POOLS, "gpu", {"spec": spec})
+    await sim.until(lambda: not drifted(sim) and not found(sim, "Consolidatable"), 10.0, "both are removed")

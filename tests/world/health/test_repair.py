@@ -15,6 +15,7 @@ from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import agentpool
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.claims import ready
+from tests.world.demand import node_class, node_pool
 from tests.world.garbagecollection.common import fleet, one, upgrade, upgraded
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.kaito.common import OWNERS
@@ -23,7 +24,7 @@ from tests.world.kaito_stage import replaced_once
 from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, FAST, MINUTE, claim_condition, events, node_name, pool_calls, refuse, run_pod
 
-from .common import annotations, deleted, replaced, report_to_node, uid_of, value
+from .common import FIRST, annotations, deleted, node_of_first, replaced, report_to_node, uid_of, value
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -575,3 +576,19 @@ async def test_a_machine_without_its_node_is_replaced(sim: Sim, how: str) -> Non
     await sim.until(lambda: sim.claim(NAME) is None, 15 * MINUTE, "the claim is gone")
     assert deleted(sim)
     assert pool_calls(sim, "DELETE")
+
+
+@simulated(azure=FAST)
+async def test_budgets_do_not_delay_a_repair(sim: Sim) -> None:
+    """The NodePool allows no disruption at all: its dead machine is replaced after ten minutes all the same."""
+    await sim.apply(node_class())
+    never = {"consolidateAfter": "Never", "budgets": [{"nodes": "0"}]}
+    await sim.apply(node_pool(replicas=1, disruption=never))
+    await sim.start_controller()
+    await sim.until(lambda: sim.condition(FIRST, "Ready") == "True", 1800, "the machine")
+    sim.nodes.set_ready(node_of_first(sim), None)
+    await asyncio.sleep(10 * MINUTE - 5)
+    assert "deletionTimestamp" not in (sim.claim(FIRST) or {})["metadata"]
+    await sim.until(lambda: "deletionTimestamp" in (sim.claim(FIRST) or {})["metadata"], 20, "its claim is deleted")
+    await sim.until(lambda: sim.claim(FIRST) is None, 1800, "the machine is gone")
+    await sim.until(lambda: sim.condition("gpu-2", "Ready") == "True", 1800, "another machine")

@@ -83,6 +83,33 @@ def test_a_written_default_does_not_change_the_hash() -> None:
     assert hash_annotations(one) != hash_annotations(node_pool())
 
 
+@pytest.mark.parametrize(
+    ("metadata", "spec"),
+    [
+        ({"annotations": {"a": "b"}}, {}),
+        ({"labels": {"a": "b"}}, {}),
+        ({}, {"taints": [{"key": "a", "effect": "NoSchedule"}]}),
+        ({}, {"startupTaints": [{"key": "a", "effect": "NoSchedule"}]}),
+        ({}, {"nodeClassRef": {**OURS, "name": "other"}}),
+        ({}, {"expireAfter": "1h"}),
+        ({}, {"terminationGracePeriod": "1h"}),
+    ],
+    ids=" ".join,
+)
+def test_each_field_of_the_template_changes_the_hash(metadata: dict[str, Any], spec: dict[str, Any]) -> None:
+    """What is outside of the template, and its requirements, do not."""
+    template = {"metadata": metadata, "spec": {"nodeClassRef": OURS, **spec}}
+    changed = msgspec.convert({"metadata": {"name": "gpu"}, "spec": {"template": template}}, NodePool)
+    assert hash_annotations(changed) != hash_annotations(node_pool())
+    behavior = {
+        "weight": 9,
+        "limits": {"cpu": "9"},
+        "disruption": {"consolidateAfter": "1h", "budgets": [{"nodes": "1"}]},
+    }
+    required = {"requirements": [{"key": "a", "operator": "Exists"}]}
+    assert hash_annotations(node_pool(spec=behavior, template=required)) == hash_annotations(node_pool())
+
+
 def test_the_hash_comes_first() -> None:
     """A new NodePool is annotated before its conditions are written."""
     pool = node_pool(hashed=False)

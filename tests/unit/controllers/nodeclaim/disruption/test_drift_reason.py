@@ -133,6 +133,7 @@ def facts(**changes: Any) -> DriftFacts:
     return DriftFacts(**{**known, **changes})
 
 
+OS, RACK = "kubernetes.io/os", claim(labels={**LABELS, "rack": "5"})
 LACKED = "Standard_NC6"
 LISTED = ResourceSku(name=LACKED, family="f", vcpus=6)
 NEWER = image("202603.01.0")
@@ -160,7 +161,36 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
         {"pool": node_pool(annotations={"karpenter.sh/nodepool-hash": "old"})},
         "",
     ),
+    (
+        "the NodePool has no annotations yet",
+        {
+            "pool": msgspec.structs.replace(
+                node_pool(team="x"), metadata=msgspec.structs.replace(POOL.metadata, annotations={})
+            )
+        },
+        "",
+    ),
     # requirements
+    ("fewer operating systems", {"pool": node_pool(requires(OS, "In", "windows"))}, "RequirementsDrifted"),
+    ("more operating systems", {"pool": node_pool(requires(OS, "In", "linux", "windows"))}, ""),
+    ("any operating system", {"pool": node_pool(requires(OS, "Exists"))}, ""),
+    ("no operating system", {"pool": node_pool(requires(OS, "DoesNotExist"))}, "RequirementsDrifted"),
+    ("the architecture of the size", {"pool": node_pool(requires("kubernetes.io/arch", "In", "amd64"))}, ""),
+    (
+        "a label that is too low",
+        {"claim": RACK, "pool": node_pool(requires("rack", "Gt", "10"))},
+        "RequirementsDrifted",
+    ),
+    (
+        "a label that is too high",
+        {"claim": RACK, "pool": node_pool(requires("rack", "Lt", "1"))},
+        "RequirementsDrifted",
+    ),
+    (
+        "a label in these bounds",
+        {"claim": RACK, "pool": node_pool(requires("rack", "Gt", "2"), requires("rack", "Lt", "9"))},
+        "",
+    ),
     ("a size that is allowed", {"pool": node_pool(requires(INSTANCE_TYPE, "In", T4, A100))}, ""),
     ("another size", {"pool": node_pool(requires(INSTANCE_TYPE, "In", A100))}, "RequirementsDrifted"),
     ("a fact of the size", {"pool": node_pool(requires(COUNT, "Gt", "1"))}, "RequirementsDrifted"),
@@ -267,10 +297,16 @@ CASES: list[tuple[str, dict[str, Any], str | None]] = [
     ("Expired before the clock was set", {"claim": expiring("Expired"), "pool": STATIC, "clock_set": True}, None),
     # the first one counts
     ("the template comes first", {**CHANGED, **UPGRADED, **NEWER}, "NodePoolDrifted"),
+    (
+        "requirements before versions",
+        {"pool": node_pool(requires(COUNT, "Gt", "1")), **UPGRADED},
+        "RequirementsDrifted",
+    ),
     ("the class before versions", {"node_class": node_class(max_pods=30), **UPGRADED}, "NodeClassDrift"),
     ("the version before the image", {**UPGRADED, **NEWER}, "K8sVersionDrift"),
     # what is not known changes nothing
     ("not Launched", {"claim": claim(launched=False), **CHANGED}, ""),
+    ("Launched is False", {"claim": claim(drifted="NodePoolDrifted", launched=False), **CHANGED}, ""),
     ("the NodePool does not exist", {"pool": None}, None),
     ("the NodePool is being deleted", {"pool": node_pool(team="x", **GONE)}, None),
     (
