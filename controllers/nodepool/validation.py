@@ -1,10 +1,11 @@
-"""Validation of a NodePool beyond its CRD: contradictions, restricted labels, unknown sizes.
+"""Validation of a NodePool beyond its CRD: contradictions, restricted labels, unknown sizes and capacity types.
 
 Source: docs/references/karpenter.md#nodepool.
 """
 
 from collections.abc import Callable, Iterator
 
+from cloudprovider.interface import ON_DEMAND, SPOT
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodepool import NodePool
@@ -70,6 +71,11 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
         remedy = "check the spelling, such as Standard_NC24ads_A100_v4"
         yield FieldError(f"{field}[{labels.INSTANCE_TYPE}]", "FieldValueNotSupported", f"{shown}: unknown sizes",
                          shown, remedy)  # fmt: skip
+    terms = allowed_values(written, labels.CAPACITY_TYPE)
+    if terms and not {*terms} & {ON_DEMAND, SPOT}:
+        shown = ", ".join(terms[:3])
+        yield FieldError(f"{field}[{labels.CAPACITY_TYPE}]", "FieldValueNotSupported",
+                         f"{shown}: unknown capacity types", shown, f"use {ON_DEMAND} or {SPOT}")  # fmt: skip
 
 
 def _labels(pool: NodePool) -> Iterator[FieldError]:

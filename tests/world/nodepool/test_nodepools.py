@@ -225,3 +225,23 @@ async def test_usage_and_limits_are_metrics(sim: Sim) -> None:
     assert numbers.total("karpenter_nodepools_limit", resource_type="cpu") == 64
     assert numbers.total("karpenter_nodepools_usage", resource_type="cpu", nodepool="gpu") == 24
     assert numbers.total("karpenter_nodepools_usage", resource_type="nodes", nodepool="gpu") == 1
+
+
+@simulated()
+async def test_the_results_of_registrations_are_of_one_nodepool_and_generation(sim: Sim) -> None:
+    """A change of the NodePool, or of its class, begins anew; nothing is known of another NodePool."""
+    await sim.apply(node_class())
+    await sim.start_controller()
+    await sim.apply(node_pool())
+    await sim.apply(node_pool("other"))
+    kind, gpu = "NodeRegistrationHealthy", (POOLS, "gpu")
+    await until_shown(sim, kind, gpu, "Unknown", "AwaitingRegistration")
+    for number, path in enumerate(((POOLS, "gpu"), (CLASSES, "default")), 1):
+        await sim.apply(claim_of(sim, f"a{number}"))
+        await ready(sim, f"a{number}")
+        await until_shown(sim, kind, gpu, "True", kind)
+        await asyncio.sleep(300)
+        assert shown(sim, kind, *gpu)[:2] == ("True", kind)
+        assert shown(sim, kind, POOLS, "other")[:2] == ("Unknown", "AwaitingRegistration")
+        sim.store.patch(*path, {"spec": {"weight": 3} if path == gpu else {"maxPods": 40}})
+        await until_shown(sim, kind, gpu, "Unknown", "AwaitingRegistration")

@@ -58,6 +58,17 @@ async def test_replicas_are_created_and_scaled(sim: Sim) -> None:
     await sim.until(lambda: not claims_of(sim) and nodes(sim) == 0, 900.0, "nothing is left")
 
 
+@simulated()
+async def test_replicas_wait_until_the_nodepool_is_ready(sim: Sim) -> None:
+    """Its class does not exist yet; once it does, nothing else has to change."""
+    await sim.apply(node_pool(replicas=2, requirements=SIZES))
+    await sim.start_controller()
+    await settle(sim, 600.0)
+    assert not claims_of(sim)
+    await sim.apply(node_class())
+    await sim.until(lambda: len(live(sim)) == 2, 30.0, "two NodeClaims")
+
+
 @pytest.mark.parametrize("replicas", [300, 100_000_000])
 @simulated()
 async def test_no_more_replicas_than_agent_pools(sim: Sim, replicas: int) -> None:

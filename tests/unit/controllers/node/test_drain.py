@@ -57,6 +57,10 @@ def test_another_kind_called_daemonset_is_no_daemon() -> None:
 HOLD_NOTHING = [
     ("a pod that tolerates everything", pod(tolerations=EVERYTHING)),
     ("a pod that tolerates the taint", pod(tolerations=(Toleration(key=labels.DISRUPTED_TAINT, operator="Exists"),))),
+    (
+        "one that tolerates it by its value",
+        pod(tolerations=(Toleration(key=labels.DISRUPTED_TAINT, effect="NoSchedule"),)),
+    ),
     ("a mirror pod", pod(mirror=True)),
     ("a pod stuck past its grace", pod(going_in=-61.0)),
     ("a finished pod", pod(phase="Succeeded")),
@@ -70,7 +74,9 @@ def test_pods_not_waited_for(case: str, held: Pod) -> None:
     assert isinstance(step(held), DeleteInstance), case
 
 
+CORDONED = Toleration(key="node.kubernetes.io/unschedulable", operator="Exists", effect="NoSchedule")
 HOLD = [
+    ("one that tolerates cordoned Nodes", pod(tolerations=(CORDONED,))),
     ("a pod that is ending", pod(going_in=20.0)),
     ("a pod that should have ended a minute ago", pod(going_in=-60.0)),
     ("one that tolerates NoExecute only", pod(tolerations=(Toleration(operator="Exists", effect="NoExecute"),))),
@@ -222,6 +228,14 @@ def test_deadline(case: str, held: Pod, left: float, grace: int | None) -> None:
     if isinstance(found, DeletePods):
         assert found.grace_seconds == grace
         assert found.pods == (held,)
+
+
+def test_a_pod_at_its_deadline_does_not_wait_for_earlier_tiers() -> None:
+    """An ordinary pod is still being evicted; the daemon needs all of the time that is left."""
+    daemon = pod("d", daemon=True, grace=60)
+    found = step(pod("a", going_in=20.0), daemon, going=going(by=in_seconds(40)))
+    assert isinstance(found, DeletePods)
+    assert found.pods == (daemon,)
 
 
 def test_a_budget_does_not_apply_at_the_deadline() -> None:

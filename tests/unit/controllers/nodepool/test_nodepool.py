@@ -11,6 +11,7 @@ from controllers.nodepool import validation
 from controllers.nodepool.counter import Usage
 from controllers.nodepool.hash import HASH_VERSION, hash_annotations
 from controllers.nodepool.nodepool import NodePoolFacts, plan
+from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodepool import NodePool
@@ -253,9 +254,46 @@ def test_nothing_is_written_twice(found: AgentPoolNodeClass | None) -> None:
     assert not again.events
 
 
-def test_the_counter() -> None:
+@pytest.mark.parametrize(
+    ("terms", "why"),
+    [
+        (("on-demand",), ""),
+        (("spot",), ""),
+        (("on-demand", "spott"), ""),
+        (("spott",), "spott: unknown capacity types"),
+        (("reserved",), "reserved: unknown capacity types"),
+    ],
+)
+def test_capacity_types(terms: tuple[str, ...], why: str) -> None:
+    """A NodePool of which no machine could be bought says so; one that is known is enough."""
+    required = {"requirements": [{"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*terms]}]}
+    step = planned(node_pool(template=required))
+    assert isinstance(step, PatchNodePoolStatus)
+    (found,) = [one for one in step.conditions if one.type == "ValidationSucceeded"]
+    assert found.status == ("False" if why else "True")
+    assert why in found.message
+
+
+def test_a_node_counts_by_what_it_has() -> None:
+    """Its NodeClaim counts by its estimate until then."""
+    one, size = claim("a"), {"cpu": "8", "nvidia.com/gpu": "2"}
+    found = msgspec.convert({"metadata": {"name": "n"}, "status": {"capacity": size}}, Node)
+    usage = Usage([(one, None)])
+    assert (usage.resources()["cpu"], usage.resources()["nodes"]) == ("4", "1")
+    usage.count(one, found)
+    assert (usage.resources()["cpu"], usage.resources()["nvidia.com/gpu"], usage.resources()["nodes"]) == (
+        "8",
+        "2",
+        "1",
+    )
+    usage.forget("a")
+    assert (usage.resources()["cpu"], usage.resources()["nodes"]) == ("0", "0")
+
+
+@pytest.mark.parametrize("spec", [{}, {"replicas": 2}], ids=["dynamic", "static"])
+def test_the_counter(spec: dict[str, Any]) -> None:
     """Claims count by their estimate; a resource that no machine has any longer is removed."""
-    pool = node_pool()
+    pool = node_pool(spec=spec)
     step = planned(pool, machines=(claim("a"), claim("b")))
     assert isinstance(step, PatchNodePoolStatus)
     assert step.fields["nodes"] == 2
