@@ -71,7 +71,7 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
         remedy = "check the spelling, such as Standard_NC24ads_A100_v4"
         yield FieldError(f"{field}[{labels.INSTANCE_TYPE}]", "FieldValueNotSupported", f"{shown}: unknown sizes",
                          shown, remedy)  # fmt: skip
-    terms = allowed_values(written, labels.CAPACITY_TYPE)
+    terms = allowed_values([*fixed, *written], labels.CAPACITY_TYPE)
     if terms and not {*terms} & {ON_DEMAND, SPOT}:
         shown = ", ".join(terms[:3])
         yield FieldError(f"{field}[{labels.CAPACITY_TYPE}]", "FieldValueNotSupported",

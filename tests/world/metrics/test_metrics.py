@@ -64,6 +64,8 @@ async def test_the_metrics_of_one_claim(sim: Sim) -> None:
     for ended in ("karpenter_nodeclaims_terminated_total", "karpenter_nodes_terminated_total"):
         assert numbers.total(ended, nodepool="kaito", zone="regional") == 1
     assert numbers.total("karpenter_nodes_drained_total") == 1
+    assert numbers.total("karpenter_nodes_lifetime_duration_seconds_count", nodepool="kaito") == 1
+    assert numbers.total("karpenter_nodes_lifetime_duration_seconds_sum", nodepool="kaito") > took_seconds
     for lasted in ("karpenter_nodeclaims", "operator_nodeclaim"):
         seen = numbers.total(f"{lasted}_termination_duration_seconds_sum")
         assert seen == pytest.approx(took_seconds, abs=3)

@@ -254,6 +254,21 @@ async def test_a_restart_forgets_no_termination_time(sim: Sim) -> None:
 # What is reported
 
 
+@simulated(azure=FAST)
+async def test_an_event_of_each_pod_states_why_it_ended(sim: Sim) -> None:
+    """Evicted, or deleted because the time of the claim was nearly over."""
+    uid = await up_with(sim, "5m")
+    run_pod(sim, "app", node_name(sim))
+    run_pod(sim, "kept", node_name(sim), annotations={"karpenter.sh/do-not-disrupt": "true"})
+    await sim.delete_claim(NAME)
+    await went(sim, uid, WHOLE)
+    found = sim.store.list("events", fields="involvedObject.kind=Pod")
+    stated = {
+        (one["involvedObject"]["name"], one["reason"]) for one in found if one["reason"] in {"Evicted", "Disrupted"}
+    }
+    assert stated == {("app", "Evicted"), ("kept", "Disrupted")}
+
+
 @pytest.mark.parametrize("entry", ["claim", "node"])
 @simulated(azure=FAST)
 async def test_a_removal_reports_its_progress(sim: Sim, entry: str) -> None:

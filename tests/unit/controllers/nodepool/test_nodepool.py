@@ -274,6 +274,15 @@ def test_capacity_types(terms: tuple[str, ...], why: str) -> None:
     assert why in found.message
 
 
+def test_a_capacity_type_in_a_label_of_the_template() -> None:
+    """It is a requirement, too."""
+    for term, status in (("spot", "True"), ("spott", "False")):
+        template = {"metadata": {"labels": {"karpenter.sh/capacity-type": term}}, "spec": {"nodeClassRef": OURS}}
+        step = planned(node_pool(spec={"template": template}))
+        assert isinstance(step, PatchNodePoolStatus)
+        assert {one.status for one in step.conditions if one.type == "ValidationSucceeded"} == {status}
+
+
 def test_a_node_counts_by_what_it_has() -> None:
     """Its NodeClaim counts by its estimate until then."""
     one, size = claim("a"), {"cpu": "8", "nvidia.com/gpu": "2"}
