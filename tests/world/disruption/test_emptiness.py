@@ -51,6 +51,21 @@ async def test_a_pod_in_time_keeps_the_machine(sim: Sim) -> None:
 
 
 @simulated()
+async def test_a_pod_during_the_validation_keeps_only_its_machine(sim: Sim) -> None:
+    """Both machines were empty for consolidateAfter, and are observed for some seconds more when the pod comes."""
+    await one_pod_each(sim, 2)
+    for name in names(2):
+        sim.store.delete("pods", name, "default")
+    await sim.until(lambda: not any(phase(sim, name) for name in names(2)), 120.0, "the pods are gone")
+    await passes(sim, 33.0)
+    assert not leaving(sim)
+    await pending(sim, pod("next"))
+    await sim.until(lambda: len(claims_of(sim)) == 1, 1200.0, "the other one is removed")
+    await passes(sim, 600.0)
+    assert (len(claims_of(sim)), phase(sim, "next")) == (1, "Running")
+
+
+@simulated()
 async def test_an_idle_machine_goes_while_a_nodeclaim_waits_for_capacity(sim: Sim) -> None:
     """The budget is the default, 10 %; there is one machine, and no capacity for the size of another pod."""
     await one_pod_each(sim, 1, after="1m", budget={"nodes": "10%"})

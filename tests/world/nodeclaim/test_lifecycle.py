@@ -175,6 +175,7 @@ async def test_a_pool_may_run_before_its_node_is_there(sim) -> None:
     waiting = await wait_for_condition(sim, "gpu1", "Registered", "Unknown", "NodeNotFound")
     assert sim.cloud.pools["gpu1"].state == "Succeeded"
     assert word(sim.claim("gpu1"), "Launched") == ("True", "Launched")
+    assert word(sim.claim("gpu1"), "Initialized")[0] == "Unknown"
     running = "Node not registered with cluster; agent pool gpu1 has been running since 12:0"
     assert waiting["message"].startswith(running)
     assert not sim.nodes_of("gpu1")
