@@ -61,8 +61,11 @@ def _between(rng: Random, least: float, most: float) -> float:
 
 
 def _azure(rng: Random) -> dict[str, Any]:
+    parallel = rng.choice((None, None, None, 1))
+    # One after the other, a dozen slow creations would take longer than a run waits.
+    slow = (300.0, 1200.0) if parallel is None else (60.0, 120.0)
     return {
-        "create_seconds": rng.choice(((60.0, 240.0), (180.0, 300.0), (300.0, 1200.0))),
+        "create_seconds": rng.choice(((60.0, 240.0), (180.0, 300.0), slow)),
         "delete_seconds": rng.choice(((30.0, 120.0), (120.0, 600.0))),
         "node_share": rng.choice(((0.6, 1.1), (0.3, 0.5), (1.0, 1.6))),
         "get_lag_seconds": rng.choice((0.0, 0.0, 3.0, 10.0)),
@@ -71,7 +74,7 @@ def _azure(rng: Random) -> dict[str, Any]:
         "delete_preempts": rng.random() < 0.5,
         "page_size": rng.choice((5, 40, 100)),
         "regional_zone": rng.choice(("0", "", "westeurope-1")),
-        "parallel_operations": rng.choice((None, None, None, 1)),
+        "parallel_operations": parallel,
     }
 
 
@@ -89,7 +92,6 @@ def _policy(rng: Random) -> dict[str, Any]:
         "max_creates_per_minute": rng.choice((2, 10, 100)),
         "circuit_breaker_floor": rng.choice((1, 3)),
         "gpu_readiness": rng.choice(("require", "require", "report")),
-        "node_repair": rng.random() < 0.8,
     }
 
 

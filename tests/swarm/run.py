@@ -29,7 +29,7 @@ from provisioner.simulator.snapshot import condition, pool_mark
 from tests.world.commands import command
 from tests.world.harness import Json, Sim, node_claim, simulate
 
-from . import facts, verbs
+from . import catalogue, facts, verbs
 from .coverage import Coverage
 from .objects import made
 from .owners import Owner
@@ -44,6 +44,9 @@ HORIZON_SECONDS = 86_400.0
 CONFIRM_SECONDS = 600.0
 # Of all clients within an hour; a tenth is usual while machines come and go.
 MOST_REQUESTS = 20_000
+# After these faults, a controller notices late what happens: a watch that is silent is opened again after 75 s.
+DISTURBING = frozenset({"process", "read", "write", "lease", "program"})
+RECONNECT_SECONDS = 120.0
 STEPS = ("Launched", "Registered", "Initialized", "Ready")
 
 
@@ -220,6 +223,8 @@ class Run:
 
     async def _strike(self, event: Event) -> None:
         await asyncio.sleep(event.at)
+        if catalogue.faults()[event.fault].layer in DISTURBING:
+            self.sim.disturbed_until = max(self.sim.disturbed_until, self.sim.now + event.seconds + RECONNECT_SECONDS)
         await verbs.of(event.fault)(self, event)
 
     async def _watch_over(self) -> None:

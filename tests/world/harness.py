@@ -119,6 +119,8 @@ class Sim:
         self.controllers: dict[str, Process] = {}
         self.writes = 0
         self._serving_from: dict[str, float] = {}
+        # Until then, faults delay what controllers notice and write.
+        self.disturbed_until = -math.inf
         self.person = world.session(PERSON)
         self._launch = launch
         self._crash = crash
@@ -289,9 +291,9 @@ class Sim:
         self.invariants.check_quiescent()
 
     def _serving_since(self) -> float:
-        """Since when a living controller has sent requests to ARM, as only a leader does; inf if none."""
+        """Since when a living controller has sent requests to ARM, as only a leader does, undisturbed; inf if none."""
         living = (at for name, at in self._serving_from.items() if not self.controllers[name].dead)
-        return min(living, default=math.inf)
+        return max(min(living, default=math.inf), self.disturbed_until)
 
     # crashes
 

@@ -178,7 +178,10 @@ async def arm_cut_off(run: "Run", event: Event) -> None:
 
 @verb("frozen")
 async def frozen(run: "Run", event: Event) -> None:
-    """As a frozen machine: nothing arrives from it or at it, and what was sent arrives when it continues."""
+    """As a frozen machine: nothing arrives from it or at it, and what was sent arrives when it continues.
+
+    For less than a Lease lasts: what arrives later cannot be prevented by the one who has sent it.
+    """
     await _cut_off(run, event, KUBE_HOST, ARM_HOST)
 
 

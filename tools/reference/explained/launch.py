@@ -51,13 +51,16 @@ LAUNCH = (
         "Recreate the NodeClaim without the field.",
     ),
     is_true(LAUNCHED, r.LAUNCHED, "The agent pool is running, or its Node exists, which can be visible earlier."),
-    is_unknown(
-        LAUNCHED,
-        r.CREATING,
-        "Azure accepted the agent pool and is creating it. The message contains ARM's state and the start time.",
-        "`az aks nodepool show --name POOL`. AKS usually takes 3 to 8 minutes.",
-        "Wait. After `--creating-deadline`, the message contains `overdue`; the machine is not deleted. Delete the"
-        " NodeClaim if it is no longer needed.",
+    Reason(
+        on=LAUNCHED,
+        statuses=("Unknown", "False"),
+        name=r.CREATING,
+        meaning="Unknown: Azure accepted the agent pool and is creating it. The message contains ARM's state and the"
+        " start time. False: no agent pool is requested, because another one of the same offering, which the message"
+        " names, has been created for unusually long.",
+        look="`az aks nodepool show --name POOL`. AKS usually takes 3 to 8 minutes.",
+        remedy="Wait. After `--creating-deadline`, the message contains `overdue`; the machine is not deleted. Delete"
+        " the NodeClaim if it is no longer needed.",
     ),
     is_false(
         LAUNCHED,
