@@ -152,7 +152,8 @@ class Kubelets:
         known = self._store.get("nodes", name)
         if known is None:
             self._store.create("nodes", objects.registration(self._azure, self._settings, pool, name))
-            self._beside(self._settings.agent_seconds, self._agent_started, machine)
+            if self._settings.agent_taints:
+                self._beside(self._settings.agent_seconds, self._agent_started, machine)
         else:
             self._store.patch("nodes", name, {"metadata": {"labels": objects.default_labels(pool, name)}})
             if machine.devices.resource in ((known.get("status") or {}).get("capacity") or {}):
@@ -178,7 +179,7 @@ class Kubelets:
     def _agent_started(self, machine: Machine) -> None:
         """The agents on the Node remove their taints."""
         node = self._store.get("nodes", machine.name)
-        if node is not None and self._settings.agent_taints:
+        if node is not None:
             theirs = [objects.taint(text) for text in self._settings.agent_taints]
             kept = [one for one in node["spec"].get("taints") or () if one not in theirs]
             self._store.patch("nodes", machine.name, {"spec": {"taints": kept or None}})
