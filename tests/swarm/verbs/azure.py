@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
-from provisioner.simulator.azure import agentpool, errors, faults
+from provisioner.simulator.azure import errors, faults
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
@@ -264,9 +264,8 @@ async def two_machines(run: "Run", event: Event) -> None:
     cloud.add_machine(name)
     await run.lasts(event)
     pool = cloud.pools.get(name)
-    if pool is not None and len(pool.machines) > pool.count:
-        extra = pool.machines[pool.count :]
-        cloud.pool_store.put("updated", agentpool.without_machines(pool, extra, cloud.lifecycle.guid(), shrink=False))
+    for instance in pool.machines[pool.count :] if pool is not None else ():
+        cloud.remove_machine(name, instance)
 
 
 # the cluster

@@ -30,6 +30,11 @@ def remains(run: "Run", machine: Machine) -> bool:
     return same and run.sim.store.get("nodes", machine.name) is not None
 
 
+def some_gpus(event: Event, machine: Machine) -> int:
+    """How many of its GPUs are concerned: at least one."""
+    return 1 + int(event.pick * 1e6) % machine.devices.count
+
+
 def _is_ready(run: "Run", machine: Machine) -> bool:
     node = run.sim.store.get("nodes", machine.name) or {}
     return machine.answers and condition(node, "Ready") == "True" and "providerID" in node["spec"]
@@ -144,7 +149,7 @@ async def gpus_unhealthy(run: "Run", event: Event) -> None:
     machine = ready(run, event)
     if machine and machine.devices.healthy:
         run.injected(event)
-        run.sim.nodes.set_unhealthy_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        run.sim.nodes.set_unhealthy_gpus(machine.name, some_gpus(event, machine))
         await run.lasts(event)
         if remains(run, machine):
             run.sim.nodes.start_plugin(machine.name)
@@ -156,7 +161,7 @@ async def gpus_lost(run: "Run", event: Event) -> None:
     machine = ready(run, event)
     if machine and machine.devices.healthy:
         run.injected(event)
-        run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        run.sim.nodes.lose_gpus(machine.name, some_gpus(event, machine))
         await run.lasts(event)
         if remains(run, machine):
             run.sim.nodes.reboot(machine.name)
@@ -171,7 +176,7 @@ async def gpus_fewer(run: "Run", event: Event) -> None:
     machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
     if machine is not None and machine.devices.count:
         run.injected(event)
-        run.sim.nodes.lose_gpus(machine.name, 1 + int(event.pick * 1e6) % machine.devices.count)
+        run.sim.nodes.lose_gpus(machine.name, some_gpus(event, machine))
         await asyncio.sleep(max(0.0, until - run.sim.now))
         if remains(run, machine):
             run.sim.nodes.reboot(machine.name)
