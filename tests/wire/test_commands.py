@@ -45,7 +45,7 @@ async def test_gc_in_a_pipe(site: Site) -> None:
     head, row, _, verdict, _ = ended.out.splitlines()
     assert head.split() == ["POOL", "CLAIM", "NODE", "CAUSE", "ACTION", "WAITS", "FOR", "SINCE"]
     assert row.split()[:4] == [NAME, "-", "-", "orphan-pool"]
-    assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
+    assert verdict == "1 removal inferred among 1 agent pool, 3 allowed in 10 minutes: not restricted"
     found = json.loads((await ran("gc", "-o", "json", env=site.env())).out)
     assert [removal["pool"] for removal in found["removals"]] == [NAME]
     assert "\x1b" not in ended.out

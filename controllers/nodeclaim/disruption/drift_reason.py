@@ -1,9 +1,9 @@
 """Why a machine has drifted: what differs from the machine that its NodePool would create now, as a pure function.
 
-Only NodeClaims that a NodePool of this controller owns can drift. What is not known is no drift, and does not end one
-either. A machine that was created when a newer version was known already does not drift because it lacks it: another
-one would lack it too. AKS names a new node image before new agent pools get it: it is a reason only for machines that
-are older than an agent pool which was created with it, whenever this process started.
+Only NodeClaims that a NodePool of this controller owns can drift. A property that cannot be read neither causes
+nor ends drift. A machine that was created when a newer version was known already does not drift because it lacks it:
+another one would lack it too. AKS names a new node image before new agent pools get it: it is a reason only for
+machines that are older than an agent pool which was created with it, whenever this process started.
 
 Source: https://karpenter.sh/docs/concepts/disruption/#drift, docs/references/karpenter.md#drift,
 docs/references/agent-pools.md#node-images.

@@ -46,15 +46,14 @@ def _lines(found: Survey) -> list[str]:
         (one.pool, one.claim, one.node, one.cause, one.action, one.waits_for, moment(one.since))
         for one in found.removals
     ]
-    verdict = _verdict(found)
-    going = counted(len(found.removals), "removal")
+    going = f"{counted(len(found.removals), 'removal')} inferred among {counted(found.pools, 'agent pool')}"
     renamed = sum(one.cause == "orphan-pool" and bool(one.claim) for one in found.removals)
     restored = f"{counted(renamed, 'agent pool')} with another UID than the NodeClaim"
     hint = f"{restored}; after a restore: gpu-provisioner adopt --all"
     return [
         *table(HEAD, rows),
         "",
-        f"{going} inferred, {found.allowance} of {counted(found.pools, 'agent pool')} allowed: {verdict}",
+        f"{going}, {found.allowance} allowed in 10 minutes: {_verdict(found)}",
         f"not removed: {_others(found)}",
         *([hint] if renamed else []),
     ]

@@ -82,7 +82,7 @@ async def test_an_orphan_is_listed_before_its_removal(sim: Sim) -> None:
         NAME, "-", node, "orphan-pool", "drain the Node, delete the agent pool", "observed too recently", "-",
     ]  # fmt: skip
     assert blank == ""
-    assert verdict == "1 removal inferred, 3 of 1 agent pool allowed: not restricted"
+    assert verdict == "1 removal inferred among 1 agent pool, 3 allowed in 10 minutes: not restricted"
     assert rest == "not removed: 0 managed agent pools; 2 foreign agent pools"
     assert written(sim) == []
     await sim.until(lambda: deletes(sim) == [NAME], 5 * MINUTE, "the controller deletes it")
@@ -97,7 +97,10 @@ async def test_removals_restricted_by_the_circuit_breaker_are_listed(sim: Sim) -
     for name in names:
         assert "too many inferred removals at once" in ended.row(name)
         assert "delete the agent pool" in ended.row(name)
-    assert "5 removals inferred, 3 of 5 agent pools allowed: restricted by the circuit breaker\n" in ended.out
+    assert (
+        "5 removals inferred among 5 agent pools, 3 allowed in 10 minutes: restricted by the circuit breaker\n"
+        in ended.out
+    )
     assert written(sim) == []
 
 
