@@ -44,8 +44,8 @@ ANNOTATIONS = (
         ("NodeClaim", "Node", "Pod"),
         f"KAITO, {USER}",
         "On a Pod: a drain does not evict it. `true` applies while it runs, a duration such as `1h30m` since its start,"
-        " both until the termination grace period expires. On any of the three, `true` keeps emptiness, consolidation and"
-        " drift from removing the machine; repair, expiration and deletion by a user are not affected.",
+        " both until the termination grace period expires. On any of the three, `true` keeps emptiness, consolidation"
+        " and drift from removing the machine; repair, expiration and deletion by a user are not affected.",
     ),
     Mark(
         k.NODEPOOL_HASH,
