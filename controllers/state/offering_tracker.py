@@ -77,7 +77,8 @@ class OfferingTracker:
         self._tried: dict[str, set[Offering]] = {}
         self._repeating: set[str] = set()
         self._failed_machines: dict[LaunchTemplate, int] = {}
-        self._creating: dict[str, Instance] = {}
+        # Instances that are being created, each with the loop time at which this process first saw it.
+        self._creating: dict[str, tuple[Instance, float]] = {}
         self._slow: set[str] = set()
 
     def update_from_instance(
@@ -96,7 +97,8 @@ class OfferingTracker:
             self._quota.runs(key, now)
             self._unavailable_offerings.mark_available(key, instance.offering, requested=requested)
         elif instance.state is InstanceState.CREATING:
-            self._creating[key] = instance
+            before, since = self._creating.get(key, (instance, now))
+            self._creating[key] = instance, since if before.put_time == instance.put_time else now
         elif (failure := instance.failure) is not None and self._failed_etags.get(key) != instance.etag:
             self._failed_etags[key] = instance.etag
             self._quota.refused(key)
@@ -255,11 +257,15 @@ class OfferingTracker:
         )
 
     def _is_slow(self, key: str, *, wall: datetime, now: float) -> bool:
-        """Whether the agent pool of this key is being created for too long; its offering is recorded as failed once."""
-        instance = self._creating.get(key)
+        """Whether the agent pool of this key is being created for too long; its offering is recorded as failed once.
+
+        At least half of that time is observed by this process: clocks differ, and are set.
+        """
+        instance, since = self._creating.get(key, (None, now))
         if instance is None or instance.put_time is None:
             return False
-        slow = (wall - instance.put_time).total_seconds() >= self._creating_seconds
+        age = (wall - instance.put_time).total_seconds()
+        slow = min(age, 2.0 * (now - since)) >= self._creating_seconds
         if slow and key not in self._slow:
             self._slow.add(key)
             self._failed(key, instance.offering, _slow(instance), requested=instance.put_time, wall=wall, now=now)

@@ -367,3 +367,17 @@ def test_a_pool_that_is_created_for_too_long() -> None:
     assert asking.refused(template_of(claim().uid), 2200.0) == ()
     asking.update_from_instance(KEY, pool(A, InstanceState.RUNNING), claim=claim(), wall=late, now=2201.0)
     assert asking.launch_obstacle(KEY, claim(), wall=late, now=2202.0) == "none"
+
+
+def test_a_clock_that_is_set_makes_no_creation_too_long() -> None:
+    """Half of the time is observed; a pool that is created again under the same name begins anew."""
+    asking, _ = offering_tracker(A)
+    late = NOW + timedelta(days=183)
+    asking.update_from_instance(KEY, pool(A, InstanceState.CREATING, put_time=NOW), claim=claim(), wall=NOW, now=0.0)
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=10.0) == "none"
+    asking.update_from_instance(KEY, pool(A, InstanceState.CREATING, put_time=NOW), claim=claim(), wall=late, now=20.0)
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=899.0) == "none"
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=900.0) == "slow"
+    again = pool(A, InstanceState.CREATING, put_time=NOW + timedelta(hours=1))
+    asking.update_from_instance(KEY, again, claim=claim(), wall=late, now=1300.0)
+    assert asking.launch_obstacle(KEY, claim(), wall=late, now=1310.0) == "none"
