@@ -269,6 +269,8 @@ class Snapshot:
         pools = [pool for pool in self.pools.values() if self.belongs(pool, claim)]
         if not pools or pools[0].state in FAILED or pools[0].state == "Deleting":
             return False
+        if pools[0].count == 0 and pools[0].priority == "Spot":
+            return False  # evicted for good; its Node may still state that it starts
         nodes = [node for node in self.nodes.values() if self.claim_of_node(node) == uid]
         if not nodes:
             slow = pools[0].state == "Creating" and (self._now() - pools[0].created).total_seconds() >= CREATING_SECONDS

@@ -253,6 +253,26 @@ async def test_i7_a_machine_that_is_being_created_is_healthy(world, controller, 
 
 
 @run_by(play, given=3)
+async def test_i7_an_evicted_machine_that_was_starting_may_be_deleted(world, controller, person) -> None:
+    """Azure has set the count of its pool to 0: it gets no machine again. Its Node remains for a while."""
+    meta = await controller.claim()
+    await controller.pool(meta["uid"], scaleSetPriority="Spot")
+    await asyncio.sleep(130)
+    world.cloud.evict("gpu1")
+    await controller.kube("DELETE", f"{CLAIMS}/gpu1")
+
+
+@run_by(breaks, given=3, match="I7 violated.*deleted claim gpu1, which is healthy")
+async def test_i7_an_evicted_machine_that_azure_restores_is_healthy(world, controller, person) -> None:
+    """The count of the pool stays, and another machine is on its way."""
+    meta = await controller.claim()
+    await controller.pool(meta["uid"], scaleSetPriority="Spot")
+    await asyncio.sleep(130)
+    world.cloud.evict("gpu1", refill_after_seconds=60.0)
+    await controller.kube("DELETE", f"{CLAIMS}/gpu1")
+
+
+@run_by(play, given=3)
 async def test_i7_a_failed_pool_may_be_deleted(world, controller, person) -> None:
     """A pool that AKS failed to create is removed, although its claim lives."""
     world.cloud.fail_next_create("AllocationFailed", "no capacity", after_seconds=20)
