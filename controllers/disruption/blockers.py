@@ -34,6 +34,7 @@ DO_NOT_DISRUPT = f'Disruption is blocked through the "{labels.DO_NOT_DISRUPT}" a
 NO_NODE = "NodeClaim does not have an associated node"
 NOT_INITIALIZED = "Node isn't initialized"
 GOING = "Node is deleting or marked for deletion"
+SEVERAL_NODES = "Several Nodes belong to its agent pool"
 REFUSED = "The API server refused the deletion of its NodeClaim, which is repeated ten minutes later"
 
 
@@ -71,6 +72,8 @@ def blocked_itself(machine: Machine) -> str:
         return GOING
     if machine.claim.condition(INITIALIZED, "True") is None:
         return NOT_INITIALIZED
+    if machine.several_nodes:
+        return SEVERAL_NODES  # all of them would go, with their pods
     if machine.nominated_seconds > 0:
         return NOMINATED
     return DO_NOT_DISRUPT if _is_annotated(machine) else ""

@@ -34,6 +34,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
 
     `quiet_since`: when a pod was last bound to the Node or ended there, as far as it is known. `nominated_seconds`: for
     so long a pending pod is expected on it. `leaving`: its disruption is decided and being written.
+    `several_nodes`: its agent pool has another Node, too, as after `az aks nodepool scale` or a failed upgrade.
     `blocked`: why it must not be disrupted voluntarily now, "" if it may. `blocked_eventually`: the same for drift.
     """
 
@@ -43,6 +44,7 @@ class Machine(msgspec.Struct, frozen=True, kw_only=True):
     quiet_since: datetime
     nominated_seconds: float = 0.0
     leaving: bool = False
+    several_nodes: bool = False
     blocked: str = ""
     blocked_eventually: str = ""
 

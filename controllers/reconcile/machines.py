@@ -21,7 +21,7 @@ from controllers.disruption.machine import Machine, MachineCount, consolidate_af
 from controllers.disruption.pod_budgets import PodBudgets
 from controllers.provisioning.nominations import NOMINATED_SECONDS, Nominations
 from controllers.provisioning.pods import BY_NOMINATED_NODE, CachedPod
-from controllers.state.indexes import NODE_NAME, NODEPOOL, UID
+from controllers.state.indexes import NODE_NAME, NODEPOOL, POOL, UID, PoolOf
 from provisioner.api.causes import Reason
 from provisioner.api.conditions import CONSOLIDATABLE, DRIFTED
 from provisioner.api.node import Node
@@ -75,14 +75,15 @@ class Leaving:
 
 
 class Machines:
-    """Add its event handlers before those of the controllers that read it."""
+    """Add its event handlers before those of the controllers that read it. `pool_of` as in `Cloud`."""
 
-    def __init__(self, caches: DemandCaches, *, nominations: Nominations, clock: Clock) -> None:
+    def __init__(self, caches: DemandCaches, *, nominations: Nominations, pool_of: PoolOf, clock: Clock) -> None:
         self.leaving = Leaving(_now)
         self._refused: dict[str, float] = {}
         self._caches = caches
         self._read: PodBudgets | None = None
         self._nominations = nominations
+        self._pool_of = pool_of
         self._clock = clock
         self._began: float | None = None
         self._pod_events: dict[str, float] = {}
@@ -185,14 +186,15 @@ class Machines:
     def machine(self, claim: NodeClaim) -> Machine:
         """The machine of a NodeClaim of a NodePool."""
         name, now = claim.status.node_name, _now()
-        bound = self._caches.pods_on(name)
+        bound, node = self._caches.pods_on(name), self._caches.node_of(claim)
         found = Machine(
             claim=claim,
-            node=self._caches.node_of(claim),
+            node=node,
             pods=tuple(pod for pod in bound if pod.own),
             quiet_since=self.quiet_since(name),
             nominated_seconds=self._nominated(claim, now),
             leaving=claim.uid in self.leaving,
+            several_nodes=node is not None and self._caches.nodes.count(POOL, self._pool_of(node)) > 1,
         )
         if self._read is None:
             self._read = PodBudgets(self._caches.pod_budgets.items())

@@ -151,7 +151,7 @@ def build_provisioning(
     caches.node_pools.add_event_handler(lambda *_: changed.set())
     manager.add(provisioner, queue, reconcile_timeout_seconds=RECONCILE_TIMEOUT_SECONDS)
     demand.pods.add_event_handler(scheduling.pod_changed)
-    machines = Machines(demand, nominations=nominations, clock=clients.clock)
+    machines = Machines(demand, nominations=nominations, pool_of=clients.cloud.pool_of, clock=clients.clock)
     machines.add_event_handlers()
     shared = Shared(
         clients=clients,

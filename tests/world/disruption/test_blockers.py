@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from tests.world.claims import condition
 from tests.world.demand import claims_of, node_class, node_pool, pending, pod, workload
 from tests.world.harness import Json, Sim, simulated
 from tests.world.transcript import refuse
@@ -153,3 +154,44 @@ async def test_without_the_right_to_read_budgets_nothing_is_disrupted(sim: Sim) 
     await used(sim, ("gpu", SOON), ("other", NEVER))
     sim.store.delete("pods", "on-gpu", "default")
     await kept(sim, 600.0)
+
+
+@simulated()
+async def test_pods_are_not_moved_to_another_node_of_the_same_pool(sim: Sim) -> None:
+    """A pool was scaled to two machines: both go with its NodeClaim."""
+    await sim.apply(node_class())
+    await sim.apply(node_pool(disruption={**SOON, "consolidationPolicy": "WhenEmptyOrUnderutilized"}))
+    await sim.start_controller()
+    workload(sim, "ReplicaSet", "serving")
+    await runs(sim, "serving-0")
+    await second_node(sim)
+    await kept(sim, 600.0)
+    assert phase(sim, "serving-0") == "Running"
+    about = "involvedObject.kind=NodeClaim,reason=Unconsolidatable"
+    assert {one["message"] for one in sim.store.list("events", fields=about)} == {
+        "Several Nodes belong to its agent pool"
+    }
+
+
+@simulated()
+async def test_pods_on_another_node_of_the_same_pool_keep_the_machine(sim: Sim) -> None:
+    """Nobody uses the Node that the NodeClaim states; once it is the only one, the machine is removed."""
+    await used(sim, ("gpu", SOON), ("other", NEVER))
+    name = await second_node(sim)
+    await pending(sim, pod("second", nodeSelector={"karpenter.sh/nodepool": "gpu"}))
+    await runs(sim, "second")
+    sim.store.delete("pods", "on-gpu", "default")
+    await kept(sim, 600.0)
+    assert phase(sim, "second") == "Running"
+    sim.cloud.remove_machine(name, 1)
+    await sim.until(lambda: leaving(sim), 300.0, "the machine is removed")
+
+
+async def second_node(sim: Sim) -> str:
+    """The machine of the only NodeClaim gets a second one in its agent pool, whose name is returned."""
+    (claim,) = claims_of(sim)
+    (pool,) = sim.pools_of(claim["metadata"]["uid"])
+    sim.cloud.add_machine(pool.name)
+    both = lambda: [condition(one, "Ready").get("status") for one in sim.nodes_of(pool.name)] == ["True", "True"]  # noqa: E731
+    await sim.until(both, 600.0, "both Nodes are Ready")
+    return pool.name

@@ -199,7 +199,7 @@ def test_what_is_kept_is_what_counting_gives(seed: int) -> None:
         caches = build_caches(clients, node_pools=True)
         demand = build_demand_caches(clients, caches, gpus_required=True)
         machines, usage = (
-            Machines(demand, nominations=Nominations(), clock=clock),
+            Machines(demand, nominations=Nominations(), pool_of=clients.cloud.pool_of, clock=clock),
             NodePoolUsage(demand.claims, demand.nodes),
         )
         usage.add_event_handlers()
