@@ -25,9 +25,11 @@ async def odd_object(run: "Run", event: Event) -> None:
 
 
 async def _created(run: "Run", event: Event, objects: list[Json]) -> None:
-    """These objects exist while it lasts."""
-    made = []
+    """These objects exist while it lasts; those of a CRD that is not installed cannot."""
+    made, served = [], {kind.kind for kind in run.sim.store.resources}
     for one in objects:
+        if one["kind"] not in served:
+            continue
         try:
             made.append(await run.sim.apply(one))
         except AssertionError as error:
