@@ -28,7 +28,7 @@ UNKNOWN = LaunchTemplate()
 class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
     """The offerings that a failure makes unavailable; None matches any value.
 
-    `template` "" and `subnet` None: to all claims.
+    `template` "" and `subnet` None: to all claims. `uncreated`: only to claims that do not exist yet.
     """
 
     size: str | None = None
@@ -36,6 +36,7 @@ class OfferingScope(msgspec.Struct, frozen=True, kw_only=True):
     capacity_type: CapacityType | None = None
     template: str = ""
     subnet: str | None = None
+    uncreated: bool = False
 
     def covers(self, offering: Offering, template: LaunchTemplate = UNKNOWN) -> bool:
         """Whether this offering is among them for a claim of this launch template."""

@@ -164,7 +164,7 @@ class OfferingTracker:
         """The API server refused a NodeClaim of this launch template with these offerings."""
         for offering in offerings:
             self._unavailable_offerings.mark_unavailable(
-                "", offering, failure, requested=None, wall=wall, now=now, template=template
+                "", offering, failure, requested=None, wall=wall, now=now, template=template, uncreated=True
             )
 
     def refused(self, template: LaunchTemplate, now: float) -> tuple[tuple[OfferingScope, str], ...]:

@@ -67,9 +67,14 @@ class UnavailableOfferings:
         wall: datetime,
         now: float,
         template: LaunchTemplate = UNKNOWN,
+        uncreated: bool = False,
     ) -> None:
-        """The request of `key`, sent at the wall time `requested`, failed. `template`: what it consisted of."""
+        """The request of `key`, sent at the wall time `requested`, failed. `template`: what it consisted of.
+
+        `uncreated`: the API server refused the NodeClaim, which says nothing about those that exist.
+        """
         about = offering_scope(offering, failure.scope, template, refused=failure.kind != NoCapacity.kind)
+        about = msgspec.structs.replace(about, uncreated=uncreated)
         before = self._entries.get(about)
         late = before is not None and before.probe != key and requested is not None and requested <= before.failed_wall
         freed = [unavailable.offering_scope for unavailable in self._release(key)]
@@ -146,7 +151,7 @@ class UnavailableOfferings:
     def create_started(self, key: str, offering: Offering, now: float) -> None:
         """A PUT for this offering is about to be sent: it probes every entry that covers the offering."""
         self._waiting.pop(key, None)
-        for unavailable in self._covering(offering, key):
+        for unavailable in self._delaying(offering, key):
             unavailable.probe, unavailable.probed_at = key, now
 
     def release(self, key: str) -> None:
@@ -215,7 +220,7 @@ class UnavailableOfferings:
 
     def _offer(self, key: str, offering: Offering, now: float, *, turns: bool = True) -> Offer:
         worst = Offer(offering=offering)
-        for unavailable in self._covering(offering, key):
+        for unavailable in self._delaying(offering, key):
             wait = self._available_in(key, unavailable, now) if turns else unavailable.remaining(now)
             seconds = max(worst.available_in, wait)
             age = now - unavailable.failed_at
@@ -257,7 +262,7 @@ class UnavailableOfferings:
 
     def _delay_over(self, key: str, offering: Offering, now: float) -> bool:
         return not any(
-            one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._covering(offering, key)
+            one.remaining(now) > 0 or one.probed_by_another(key, now) for one in self._delaying(offering, key)
         )
 
     def _drop_expired(self, now: float) -> None:
@@ -269,6 +274,10 @@ class UnavailableOfferings:
 
     def _covering(self, offering: Offering, key: str = "") -> Iterator[UnavailableOffering]:
         return (one for one in list(self._entries.values()) if self._covers(one.offering_scope, key, offering))
+
+    def _delaying(self, offering: Offering, key: str) -> Iterator[UnavailableOffering]:
+        """Those of them that concern a claim that exists."""
+        return (one for one in self._covering(offering, key) if not one.offering_scope.uncreated)
 
     def _covers(self, about: OfferingScope, key: str, offering: Offering) -> bool:
         return about.covers(offering, self.template_of(key))

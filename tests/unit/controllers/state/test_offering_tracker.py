@@ -328,6 +328,23 @@ def test_a_refused_request_concerns_its_launch_template() -> None:
     assert asking.launch_obstacle(KEY, claim(), wall=NOW, now=301.0) == "none"
 
 
+def test_a_nodeclaim_that_the_api_server_refuses_concerns_none_that_exists() -> None:
+    """The next one is created five minutes later, or once a machine that was requested since then runs."""
+    asking, _ = offering_tracker(A)
+    template, denied = template_of(claim().uid), Failure(reason="LaunchFailed", message="denied", kind=Rejected.kind)
+    asking.template_refused(template, (A,), denied, wall=NOW, now=0.0)
+    assert [cause for _, cause in asking.refused(template, 1.0)] == ["denied"]
+    assert asking.launch_obstacle(KEY, claim(), wall=NOW, now=1.0) == "none"
+    assert pick(asking, 1.0) == A
+    known = facts(claims=(claim(),))
+    assert blocking_condition(msgspec.structs.replace(known, offers=offers_of(asking, known, 1.0))) is None
+    assert asking.scarcity(claim(), B, 301.0) == "Standard_A: LaunchFailed"
+    running = pool(A, InstanceState.RUNNING, put_time=NOW + timedelta(seconds=2))
+    asking.update_from_instance(KEY, running, claim=claim(), wall=NOW, now=200.0)
+    assert asking.refused(template, 201.0) == ()
+    assert asking.scarcity(claim(), B, 201.0) == ""
+
+
 def test_a_final_error_makes_nothing_unavailable() -> None:
     """The spec of the claim is invalid, which its condition states."""
     asking, unavailable_offerings = offering_tracker(A)
