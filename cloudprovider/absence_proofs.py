@@ -1,12 +1,14 @@
 """When an agent pool is proven absent: by a 404 of this pool that is settled, or by LISTs.
 
 Reads lag behind writes, GETs and LISTs independently of each other. A 404 is settled if a read has shown the pool since
-the last PUT, or some time after that PUT. A LIST some time after that PUT proves the absence of a pool that an earlier
-LIST showed and that was being deleted, so that many removals at once need no GET each.
+the last PUT, or some time after that PUT. A LIST some time after that PUT, or one that shows the pool of a later PUT,
+proves the absence of a pool that an earlier LIST showed and that was being deleted, so that many removals at once need
+no GET each.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/agent-pools.md#not-found.
 """
 
+import math
 from collections.abc import Iterable
 from datetime import datetime
 
@@ -17,9 +19,13 @@ from .observations import settles_in
 
 
 class _Put(msgspec.Struct):
-    """A PUT attempt of a pool. `put_time`: the time in the tag of the accepted pool; `before`: the previous attempt."""
+    """A PUT attempt of a pool, sent at `at`.
+
+    `accepted_at`: inf until its answer; `put_time`: in the tag of the accepted pool; `before`: the previous attempt.
+    """
 
     at: float
+    accepted_at: float = math.inf
     put_time: datetime | None = None
     before: "_Put | None" = None
 
@@ -34,6 +40,8 @@ class AbsenceProofs:
         self._puts: dict[str, _Put] = {}
         self._got_at: dict[str, float] = {}
         self._in_list_at: dict[str, float] = {}
+        # When the latest PUT was sent whose pool the last LIST showed.
+        self._listed_put_at = -math.inf
         # Since when a pool is known to be in deletion.
         self._deleting: dict[str, float] = {}
         self._absent_at: dict[str, float] = {}
@@ -54,10 +62,10 @@ class AbsenceProofs:
         if rejected is not None and rejected.before is not None:
             self._puts[name] = rejected.before
 
-    def put_accepted(self, instance: Instance) -> None:
+    def put_accepted(self, instance: Instance, now: float) -> None:
         """The response of the PUT: it identifies the pool, but is not a read of it."""
         if (put := self._puts.get(instance.name)) is not None:
-            put.put_time = instance.put_time
+            put.accepted_at, put.put_time = now, instance.put_time
 
     def delete_accepted(self, name: str, now: float) -> None:
         """A DELETE of this pool was accepted."""
@@ -75,11 +83,15 @@ class AbsenceProofs:
         """The newest observation shows the pool."""
         self._absent_at.pop(name, None)
 
-    def listed(self, instances: Iterable[Instance], started: float) -> None:
-        """A LIST that was sent at `started` returned these instances."""
+    def listed(self, instances: Iterable[Instance], started: float, *, pages: int) -> None:
+        """A LIST of so many pages that was sent at `started` returned these instances."""
+        self._listed_put_at = -math.inf
         for instance in instances:
             name, deleting = instance.name, instance.state is InstanceState.DELETING
             self._in_list_at[name] = started
+            put = self._puts.get(name)
+            if pages == 1 and put is not None and put.put_time is not None and put.put_time == instance.put_time:
+                self._listed_put_at = max(self._listed_put_at, put.at)
             if deleting:
                 self._deleting.setdefault(name, started)
             elif started >= self._deleting.get(name, started) + self._settle_seconds:
@@ -87,17 +99,21 @@ class AbsenceProofs:
                 self._deleting.pop(name, None)
         self.listed_at = started
 
-    def absent_by_list(self, shown: Iterable[str]) -> None:
-        """Record the pools whose absence the last LIST proves. `shown`: those that the newest observations show.
+    def absent_by_list(self, shown: Iterable[str]) -> tuple[str, ...]:
+        """Record and return the pools whose absence the last LIST proves. `shown`: what the newest observations show.
 
-        A LIST shortly after a PUT proves nothing, although an earlier one showed the pool: it can be the older one.
+        A LIST shortly after a PUT proves nothing, although an earlier one showed the pool: it can be the older one. It
+        is not if it shows the pool of a later PUT: a page shows all pools as they were at one moment.
         """
         listed, visible = self.listed_at, frozenset(shown)
+        proven = []
         for name in self._in_list_at.keys() & self._deleting.keys() - visible:
             vanished = listed is not None and self._in_list_at[name] < listed and self._deleting[name] < listed
-            if listed is not None and vanished and self._put_settles_in(name, listed) <= 0:
+            if listed is not None and vanished and self._shows_put(name, listed):
                 self._absent_at[name] = listed
                 del self._deleting[name]
+                proven.append(name)
+        return tuple(sorted(proven))
 
     def forget(self, name: str) -> None:
         """Drop all observations of this pool."""
@@ -117,6 +133,13 @@ class AbsenceProofs:
     def _put_settles_in(self, name: str, at: float) -> float:
         """The same, whatever reads have shown."""
         return self._settles_in(name, at, None)
+
+    def _shows_put(self, name: str, listed: float) -> bool:
+        """Whether the last LIST, which began at `listed`, is newer than the last PUT of this pool."""
+        put, leading = self._puts.get(name), self.leading_since
+        if put is not None and leading is not None and leading <= put.at and put.accepted_at < self._listed_put_at:
+            return True
+        return self._put_settles_in(name, listed) <= 0
 
     def _settles_in(self, name: str, at: float, seen_at: float | None) -> float:
         put = self._puts.get(name)

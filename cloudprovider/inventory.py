@@ -32,10 +32,10 @@ log = structlog.get_logger("inventory")
 class Inventory:
     """Times are loop times in seconds.
 
-    `on_change(key)` is called for each key whose instance changed; `on_resync()` when all keys must be reconciled:
-    after the first LIST, when LISTs start to fail, and when the managed cluster changes. `list_error` is the error of
-    the first of the failed LISTs since the last successful one. `node_resource_group`: that of the managed cluster, as
-    read last; "" if it is not known.
+    `on_change(key)` is called for each key whose instance changed or is proven absent; `on_resync()` when all keys must
+    be reconciled: after the first LIST, when LISTs start to fail, and when the managed cluster changes. `list_error` is
+    the error of the first of the failed LISTs since the last successful one. `node_resource_group`: that of the managed
+    cluster, as read last; "" if it is not known.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class Inventory:
 
     def record_put(self, instance: Instance) -> None:
         """Record the response of an accepted PUT; reads may not show the pool yet."""
-        self._proofs.put_accepted(instance)
+        self._proofs.put_accepted(instance, self._now())
         self._record(instance.name, instance)
         self._poll.wake()
 
@@ -217,7 +217,13 @@ class Inventory:
         if self._cluster_at is None or started - self._cluster_at >= CLUSTER_SECONDS or self._failures:
             resync = self._set_cluster(await self._read_cluster(), started) or resync
             started = self._now()
-        answer = await self._provider.list()
+        pages = 1
+
+        async def count_page() -> None:
+            nonlocal pages
+            pages += 1
+
+        answer = await self._provider.list(before_page=count_page)
         now = self._now()
         listed = [instance for instance in answer if not self._proofs.is_earlier(instance, now)]
         recent = now - self._settle_seconds
@@ -231,11 +237,12 @@ class Inventory:
         before, self._observations = self._observations, dict(merged.observations)
         for name in merged.changed:
             self.tally.replace(name, instance_of(before.get(name)), self.get(name))
-        self._proofs.listed(listed, started)
-        self._proofs.absent_by_list(self.names())
+        self._proofs.listed(listed, started, pages=pages)
+        proven = self._proofs.absent_by_list(self.names())
         for name in self.names():
             self._proofs.present(name)
-        for name in merged.changed:
+        # A pool that an earlier LIST did not show either can be proven absent by this one.
+        for name in dict.fromkeys((*merged.changed, *proven)):
             self._on_change(name)
         if resync:
             self._on_resync()

@@ -17,13 +17,14 @@ NODE_WRITE_SECONDS = 10.0
 
 def prove_gone(f: Facts) -> Step | None:
     """Read the pool of this name until it is proven absent or not ours; None if that is proven."""
+    if f.instance is None and f.absence == "absent":
+        # A LIST can prove it while the GET of this pool waits for its retry.
+        return None
     if f.read_failed is not None and (left := f.read_failed.retry_in(f.loop_now)) > 0:
         return Wait(after=left, why=f"failed to read the agent pool: {f.read_failed.reason}")
     if f.instance is not None:
         # Only a fresh read of another owner's pool proves that ours does not exist.
         return LookUpPool(name=f.key) if f.pool_read_age > f.policy.fresh_seconds else None
-    if f.absence == "absent":
-        return None
     if f.absence == "unsettled":
         # Reads lag behind a PUT: a 404 shortly after one is repeated once it is reliable, and at intervals before.
         if f.settles_in <= 0 or f.pool_read_age > f.policy.fresh_seconds:

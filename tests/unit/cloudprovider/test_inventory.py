@@ -4,7 +4,7 @@ import asyncio
 import math
 import random
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import msgspec
 import pytest
@@ -86,6 +86,7 @@ class Cloud:
         self.lists: list[float] = []
         self.began = asyncio.Event()
         self.slow = 0.0
+        self.pages = 1
 
     async def list(self, *, before_page: Callable[[], Awaitable[None]] | None = None) -> list[Instance]:
         self.lists.append(asyncio.get_running_loop().time())
@@ -94,6 +95,9 @@ class Cloud:
             raise self.failing
         pools = list(self.pools)
         await asyncio.sleep(self.slow)
+        for _ in range(1, self.pages):
+            assert before_page is not None
+            await before_page()
         return pools
 
     async def cause(self, instance: Instance) -> Failure | None:
@@ -306,6 +310,54 @@ async def test_a_new_put_ends_a_proof_by_list(cloud: Cloud, inventory: Inventory
     assert inventory.absence("a") == "present"
     inventory.record_absent("a")
     assert inventory.absence("a") == "unsettled"
+
+
+LATER = msgspec.structs.replace(tagged(InstanceState.CREATING, MADE + timedelta(seconds=9)), name="b")
+LATER_PUTS = [
+    ("the LIST shows the pool of a PUT that was sent after the other was accepted", LATER, 1, True, "absent"),
+    ("it shows an earlier pool of that name", msgspec.structs.replace(LATER, put_time=EARLIER), 1, True, "unknown"),
+    ("that PUT was sent before the other was accepted", LATER, 1, False, "unknown"),
+    ("one page can be older than the other", LATER, 2, True, "unknown"),
+    ("no other pool is shown", None, 1, True, "unknown"),
+]
+
+
+@pytest.mark.parametrize(
+    ("reported", "other", "pages", "later", "expected"), LATER_PUTS, ids=[row[0] for row in LATER_PUTS]
+)
+def test_a_list_that_is_newer_than_a_recent_put(
+    reported: str, other: Instance | None, pages: int, later: bool, expected: str
+) -> None:
+    """A LIST within a minute of a PUT proves the absence of its pool if it shows that of a later PUT."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        if not later:
+            inventory.put_attempted("b")
+        await put(cloud, inventory)
+        await asyncio.sleep(1.0)
+        if later:
+            inventory.put_attempted("b")
+        inventory.record_put(LATER)
+        await listed(cloud, GOES, LATER)
+        cloud.pages = pages
+        await listed(cloud, *(() if other is None else (other,)))
+        assert inventory.absence("a") == expected, reported
+
+    lives(story)
+
+
+def test_a_later_list_that_proves_an_absence_wakes_its_key() -> None:
+    """The LIST that no longer showed the pool was too early to prove it."""
+
+    async def story(cloud: Cloud, inventory: Inventory) -> None:
+        await put(cloud, inventory)
+        await listed(cloud, GOES)
+        await listed(cloud)
+        await asyncio.sleep(OLD)
+
+    _, inventory, woken = lived(0.0, lambda _cloud, _inventory: None, during=story)
+    assert inventory.absence("a") == "absent"
+    assert woken == ["a"] * 4, "the PUT, Deleting, no longer shown, proven absent"
 
 
 @run_by(lives, given=2)

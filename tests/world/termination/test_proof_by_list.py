@@ -60,6 +60,45 @@ def test_a_burst_of_removals_is_proven_by_lists(page_size: int, delete_seconds: 
     simulate(story, azure=azure)
 
 
+@pytest.mark.parametrize(("page_size", "gets", "most_seconds"), [(100, 15, 5.0), (15, 30, 45.0)])
+def test_a_burst_of_removals_of_young_machines(page_size: int, gets: int, most_seconds: float) -> None:
+    """Claims younger than a minute need few GETs: a LIST that shows the pool of a later PUT is newer than theirs.
+
+    With several pages the others wait for their GET, or for the LIST a minute after their PUT.
+    """
+    names = NAMES[:50]
+
+    async def story(sim: Sim) -> None:
+        ended: dict[str, float] = {}
+        gone: dict[str, float] = {}
+        sim.cloud.subscribe(lambda kind, pool: ended.update({pool.name: sim.now}) if kind == "gone" else None)
+        await sim.start_controller(policy=Policy(max_creates_per_minute=MANY, max_agent_pools=MANY))
+        await asyncio.sleep(10)
+        for name in names:
+            await sim.apply(node_claim(name))
+        await sim.until(lambda: len(sim.cloud.pools) == len(names), 30, "all pools are being made")
+        await asyncio.sleep(20)
+        for name in names:
+            await sim.delete_claim(name)
+
+        def all_gone() -> bool:
+            gone.update({name: sim.now for name in names if name not in gone and sim.claim(name) is None})
+            return len(gone) == len(names)
+
+        await sim.until(all_gone, 1800, "all are gone")
+        proofs = [call.target.name for call in pool_calls(sim, "GET", name=None) if call.status == 404]
+        assert len(proofs) <= gets
+        assert len(proofs) == len(set(proofs)), "one each"
+        assert statistics.median(gone[name] - ended[name] for name in names) <= min(most_seconds, 20.0)
+        assert max(gone[name] - ended[name] for name in names) <= most_seconds
+        assert not [call for call in sim.audit_log.calls(system="arm") if call.status == 429]
+
+    azure = AzureSettings(
+        create_seconds=(10.0, 20.0), delete_seconds=(15.0, 30.0), page_size=page_size, max_agent_pools=MANY + 10
+    )
+    simulate(story, azure=azure)
+
+
 @pytest.mark.parametrize("delete_seconds", [10.0, 130.0, 400.0])
 def test_a_removal_ends_while_lists_fail(delete_seconds: float) -> None:
     """ARM answers every LIST with 503 and each GET as usual: a GET proves the absence within 40 s of the pool's end."""

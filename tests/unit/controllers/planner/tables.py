@@ -383,6 +383,11 @@ DELETING_TABLE = [
         steps.ReleaseFinalizer,
     ),
     (
+        "also if a LIST proved the absence while a GET waits for its retry",
+        {"claims": (GOING,), "nodes": (node(deleting=True),), "read_failed": failed("retryable"), **GONE},
+        steps.ReleaseFinalizer,
+    ),
+    (
         "a Node that is not deleting yet is deleted",
         {"claims": (GOING,), "nodes": (node(finalizers=()),), **GONE},
         steps.DeleteNode,
