@@ -12,7 +12,7 @@ from provisioner.api.text import printable
 from provisioner.api.time import format_duration
 from provisioner.runtime.redaction import MASK, redact
 
-from . import repair_policies
+from . import kinds, repair_policies
 from .option import Option
 
 SHOWN_CHARACTERS = 200
@@ -68,18 +68,18 @@ def describe_values(
 def _value_of(option: Option, values: Mapping[str, Any]) -> str:
     if option.field == "deployment_mode" and values["azure_cli"]:
         return "(your own login, az login, because the process runs outside a Pod)"
-    return shown(values[option.field]) or f"({option.unset or 'none'})"
+    return shown(values[option.field], option.kind) or f"({option.unset or 'none'})"
 
 
-def shown(value: Any) -> str:
-    """A value as text, with credentials masked."""
+def shown(value: Any, kind: kinds.Kind = kinds.DURATION) -> str:
+    """A value as text, with credentials masked. A number with a fraction is a duration unless its kind is another."""
     match value:
         case None:
             return ""
         case bool():
             return str(value).lower()
         case float():
-            return format_duration(value)
+            return format_duration(value) if kind is kinds.DURATION else f"{value:g}"
         case (RepairPolicy(), *_):
             return repair_policies.text_of(value)
         case msgspec.Struct() | (msgspec.Struct(), *_):

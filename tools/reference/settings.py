@@ -53,5 +53,5 @@ def _variables(option: Option) -> str:
 
 
 def _default(option: Option) -> str:
-    default = shown(option.default)
+    default = shown(option.default, option.kind)
     return code(default) if default else option.unset or "none"

@@ -503,12 +503,13 @@ def test_a_token_in_place_of_its_path_is_masked() -> None:
 
 def test_every_setting_is_listed_with_value_and_source() -> None:
     """The output of `gpu-provisioner config`."""
-    rows, wrong = load_all({"metrics-port": "9"}, {**ENV, "CREATING_DEADLINE": "1h"})
+    rows, wrong = load_all({"metrics-port": "9", "arm-share": "0.05"}, {**ENV, "CREATING_DEADLINE": "1h"})
     described = {row.setting: (row.value, row.source) for row in rows}
     assert not wrong
     assert list(described) == [option.flag for option in OPTIONS]
     assert described["subscription-id"] == (SUBSCRIPTION, "env ARM_SUBSCRIPTION_ID")
     assert described["metrics-port"] == ("9", "flag --metrics-port")
+    assert described["arm-share"] == ("0.05", "flag --arm-share")
     assert described["creating-deadline"] == ("1h", "env CREATING_DEADLINE")
     assert described["launch-deadline"] == ("5m", "default")
     assert described["location"] == ("(read from the cluster)", "default")
