@@ -60,7 +60,7 @@ class Inventory:
         self.tally = Tally()
         self._proofs = AbsenceProofs(settle_seconds)
         self._deleted: dict[str, tuple[str, float]] = {}
-        self._in_flight: dict[str, None] = {}
+        self._in_flight: dict[str, float] = {}
         self._unknown_puts: dict[str, None] = {}
         self._cluster_at: float | None = None
         self._failures = 0
@@ -159,10 +159,11 @@ class Inventory:
             self._record(name, deleting)
         self._poll.wake()
 
-    def set_in_flight(self, name: str) -> None:
-        """List often: a controller waits for a change of this pool."""
-        if name not in self._in_flight:
-            self._in_flight[name] = None
+    def set_in_flight(self, name: str, seconds: float = math.inf) -> None:
+        """List often for so long: a controller waits for a change of this pool."""
+        now = self._now()
+        before, self._in_flight[name] = self._in_flight.get(name, now), now + seconds
+        if before <= now:
             self._poll.wake()
 
     def clear_in_flight(self, name: str) -> None:
@@ -270,7 +271,8 @@ class Inventory:
     def _busy(self) -> bool:
         for name in [n for n in self._unknown_puts if self.get(n) is not None or self.settles_in(n) <= 0]:
             del self._unknown_puts[name]
-        return bool(self._in_flight or self._unknown_puts or self.tally.transient)
+        waited_for = any(until > self._now() for until in self._in_flight.values())
+        return bool(waited_for or self._unknown_puts or self.tally.transient)
 
     @staticmethod
     def _now() -> float:

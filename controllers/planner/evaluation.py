@@ -1,8 +1,11 @@
 """What is judged of a key before its step is chosen: candidate for garbage collection, unhealthy Node, missing GPUs.
 
 Pure functions of Facts, which carry the first sights that the passes before have remembered. The reconciler remembers
-the result; `with_judgements` lays it into the Facts for `plan`. `in_flight` judges how soon the key needs a LIST.
+the result; `with_judgements` lays it into the Facts for `plan`. `in_flight_seconds` judges how soon the key needs a
+LIST.
 """
+
+import math
 
 import msgspec
 
@@ -13,6 +16,7 @@ from controllers.model.ownership import belongs
 from controllers.model.steps import Step
 from controllers.node.health import diagnosis_reads, observation, repair
 from controllers.nodeclaim.lifecycle import gpu_sights
+from provisioner.api.node import Node
 
 
 def evaluate(f: Facts) -> FirstSights:
@@ -81,16 +85,32 @@ def with_judgements(
     )
 
 
-def in_flight(f: Facts) -> bool:
-    """Whether the key needs the short interval between LISTs of agent pools because of its claim or Node.
+def in_flight_seconds(f: Facts) -> float:
+    """For how long the key needs the short interval between LISTs of agent pools because of its claim or Node.
 
-    It does while the next answer can change the plan. A claim that waits for capacity or for a user costs no reads
-    (docs/references/rules.md#arm-request-budget). The inventory itself knows of pools in transition.
+    It does while the next answer can change the plan; 0 if it does not. A claim that waits for capacity or for a user
+    costs no reads (docs/references/rules.md#arm-request-budget). The inventory itself knows of pools in transition.
     """
     claim = f.claim
     if f.candidate is not None:
-        return not garbage.needs_confirmation(f)
+        return 0.0 if garbage.needs_confirmation(f) else math.inf
     if claim is None:
-        return False
-    unwell = any(belongs(node, claim) and (node.deleting or not node.ready) for node in f.nodes)
-    return claim.deleting or unwell or (launched(claim) and not claim.status.node_name)
+        return 0.0
+    if claim.deleting:
+        # A drain waits for pods. After it, the pool is in deletion or gone, or its DELETE failed.
+        return math.inf if f.instance is None or f.delete_failed is not None else 0.0
+    if launched(claim) and not claim.status.node_name:
+        return math.inf
+    return max((_unwell_seconds(f, node) for node in f.nodes if belongs(node, claim)), default=0.0)
+
+
+def _unwell_seconds(f: Facts, node: Node) -> float:
+    """A Node that is not ready: a read of its pool precedes its repair, so that no LIST is awaited after some time."""
+    if node.deleting:
+        return math.inf
+    if node.ready:
+        return 0.0
+    ready = node.ready_condition
+    since = ready.last_transition_time if ready is not None else None
+    age = (f.now - (since or node.metadata.creation_timestamp)).total_seconds()
+    return max(0.0, f.policy.repair_seconds - age)

@@ -35,7 +35,7 @@ from controllers.model.steps import (
 from controllers.node.termination.pod_predicates import is_drainable, is_evictable
 from controllers.nodeclaim.lifecycle.launch import own_blocking_condition
 from controllers.planner.controller_names import controller_name
-from controllers.planner.evaluation import evaluate, in_flight, repair_waits_for, with_judgements
+from controllers.planner.evaluation import evaluate, in_flight_seconds, repair_waits_for, with_judgements
 from controllers.planner.events import notices
 from controllers.planner.plan import explain, plan
 from controllers.state.cluster import ClusterState
@@ -356,8 +356,8 @@ class Reconciler:
 
     def _set_polling(self, key: str, facts: Facts) -> None:
         """The inventory lists the pools more often while the key is in flight."""
-        if in_flight(facts):
-            self._inventory.set_in_flight(key)
+        if (seconds := in_flight_seconds(facts)) > 0:
+            self._inventory.set_in_flight(key, seconds)
         else:
             self._inventory.clear_in_flight(key)
 

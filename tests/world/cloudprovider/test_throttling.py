@@ -19,7 +19,7 @@ from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
 from tests.world.claims import ready, wait_for_condition
 from tests.world.harness import Sim, node_claim, simulate, simulated
-from tests.world.transcript import claim_condition, gaps, pool_calls
+from tests.world.transcript import BUDGETS, claim_condition, gaps, pool_calls, run_pod
 
 MANY = 100
 NAMES = [f"many{number:03d}" for number in range(MANY)]
@@ -77,6 +77,29 @@ def test_idle_clusters_share_the_rate_limit(share: float, lists_an_hour: int, no
         await sim.until(lambda: sim.claim("gpu1") is None, noticed_seconds + 240.0, "its claim is gone")
 
     simulate(story)
+
+
+@pytest.mark.parametrize("waits", ["a drain", "a Node that is not Ready"])
+@simulated(azure=AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0)))
+async def test_what_waits_for_a_user_costs_no_reads(sim: Sim, waits: str) -> None:
+    """For days a disruption budget can block a drain, and a Node be not Ready: pools are listed once a minute."""
+    await sim.start_controller(policy=Policy(node_repair=False))
+    await sim.apply(node_claim("gpu1"))
+    await ready(sim, "gpu1")
+    (node,) = sim.nodes_of("gpu1")
+    if waits == "a drain":
+        run_pod(sim, "app", node["metadata"]["name"])
+        budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "app"}}}
+        sim.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": budget}, "default")
+        await sim.delete_claim("gpu1")
+    else:
+        sim.nodes.set_ready(node["metadata"]["name"], None)
+    await asyncio.sleep(900)
+    since = sim.now
+    await asyncio.sleep(3600)
+    assert len(lists(sim, since)) == pytest.approx(60, abs=2)
+    sim.cloud.delete_pool_by_hand("gpu1")
+    await sim.until(lambda: sim.claim("gpu1") is None, 300, "the claim is gone")
 
 
 @simulated()
