@@ -34,7 +34,7 @@ class MergeResult(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally(msgspec.Struct):
-    """Sums over the instances that the newest observations show, and the names of those in a transition."""
+    """Sums over the instances that the newest observations show, and the names of ours in a transition."""
 
     pools: int = 0
     foreign: int = 0
@@ -49,7 +49,7 @@ class Tally(msgspec.Struct):
                 self.pools += sign
                 self.foreign += sign * instance.foreign
                 self.nodes += sign * instance.count
-        if new is not None and new.state in TRANSIENT:
+        if new is not None and new.state in TRANSIENT and not new.foreign:
             self.transient.add(name)
 
 

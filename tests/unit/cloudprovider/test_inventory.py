@@ -19,7 +19,7 @@ from provisioner.simulator.loop import run
 from tests.stories import run_by
 
 EPOCH = datetime(2026, 3, 1, tzinfo=UTC)
-POOL = Instance(name="a", state=InstanceState.CREATING, etag="e1")
+POOL = Instance(name="a", state=InstanceState.CREATING, etag="e1", claim_uid="u1")
 RUNNING = msgspec.structs.replace(POOL, state=InstanceState.RUNNING, etag="e2")
 GOING = msgspec.structs.replace(POOL, state=InstanceState.DELETING)
 

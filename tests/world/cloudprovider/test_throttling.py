@@ -79,10 +79,10 @@ def test_idle_clusters_share_the_rate_limit(share: float, lists_an_hour: int, no
     simulate(story)
 
 
-@pytest.mark.parametrize("waits", ["a drain", "a Node that is not Ready"])
+@pytest.mark.parametrize("waits", ["a drain", "a Node that is not Ready", "a foreign pool"])
 @simulated(azure=AzureSettings(create_seconds=(60.0, 90.0), delete_seconds=(30.0, 60.0)))
 async def test_what_waits_for_a_user_costs_no_reads(sim: Sim, waits: str) -> None:
-    """For days a disruption budget can block a drain, and a Node be not Ready: pools are listed once a minute."""
+    """For days a drain can be blocked, a Node be not Ready, and a foreign pool be stuck: a LIST a minute."""
     await sim.start_controller(policy=Policy(node_repair=False))
     await sim.apply(node_claim("gpu1"))
     await ready(sim, "gpu1")
@@ -92,6 +92,8 @@ async def test_what_waits_for_a_user_costs_no_reads(sim: Sim, waits: str) -> Non
         budget = {"minAvailable": 1, "selector": {"matchLabels": {"app": "app"}}}
         sim.store.create(BUDGETS, {"metadata": {"name": "guard"}, "spec": budget}, "default")
         await sim.delete_claim("gpu1")
+    elif waits == "a foreign pool":
+        sim.cloud.seed_pool("other", state="Deleting")
     else:
         sim.nodes.set_ready(node["metadata"]["name"], None)
     await asyncio.sleep(900)
