@@ -1,8 +1,9 @@
 """Adoption: a claim takes over the machine of a deleted claim, whose UID a user writes in its annotation.
 
 The annotation `labels.ADOPT` is valid if no claim has that UID and the machine under this claim's key has it. The rules
-do not see an invalid one. The pool's name must be this claim's key. Kubernetes' garbage collector deletes a Node whose
-owner is gone; what is written on the Node distinguishes this from a deletion by a user. Pure.
+do not see an invalid one. The pool's name must be this claim's key; a name that is derived from a UID never is.
+Kubernetes' garbage collector deletes a Node whose owner is gone; what is written on the Node distinguishes this from a
+deletion by a user. Pure.
 
 Source: docs/references/kubernetes.md#garbage-collector.
 """
@@ -32,8 +33,9 @@ def refusal(
     instance: Instance | None,
     nodes: Iterable[Node],
     living: Callable[[str], NodeClaim | None],
+    pools: Callable[[], Iterable[Instance]],
 ) -> str:
-    """Why this claim's adoption annotation is invalid; "" if it is valid or absent."""
+    """Why this claim's adoption annotation is invalid; "" if it is valid or absent. `pools`: all machines."""
     wanted = claim.metadata.annotations.get(labels.ADOPT, "")
     if wanted in ("", claim.uid):
         return ""
@@ -45,6 +47,9 @@ def refusal(
     if instance is not None and wanted not in found:
         bears = ", ".join(quoted(uid) for uid in sorted(found) if uid) or "no UID of ours"
         return f"agent pool {instance.name} bears {bears}, not {quoted(wanted)}"
+    other = next((pool for pool in pools() if wanted in pool.marks), None) if instance is None else None
+    if other is not None:
+        return f"agent pool {other.name} has UID {quoted(wanted)}, and cannot be renamed to that of this claim"
     return ""
 
 

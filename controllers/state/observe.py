@@ -44,7 +44,7 @@ def observe(
     identity = identify(indexes.resource_groups(), group)
     other = identity is Identity.OTHER
     instance, nodes = None if other else with_cause(memory, inventory.get(key)), indexes.nodes_of(key)
-    claims, adoption_refused = _claims(key, indexes, instance, nodes)
+    claims, adoption_refused = _claims(key, indexes, instance, nodes, inventory)
     slices, slices_error = indexes.slices_of(key)
     node_class, node_class_known = indexes.node_class_of(claims[0]) if claims else (None, False)
     claim, seen = claims[0] if claims else None, memory.first_sights
@@ -100,7 +100,7 @@ def observe(
 
 
 def _claims(
-    key: str, indexes: Indexes, instance: Instance | None, nodes: tuple[Node, ...]
+    key: str, indexes: Indexes, instance: Instance | None, nodes: tuple[Node, ...], inventory: Inventory
 ) -> tuple[tuple[NodeClaim, ...], str]:
     """The claims of this key, the one in charge first, and why an adoption annotated on that one is invalid.
 
@@ -112,7 +112,7 @@ def _claims(
     for one in indexes.claims_of(key):
         if not (managed(one) or one.uid in marked_for):
             continue
-        why = adoption.refusal(one, instance=instance, nodes=nodes, living=indexes.claim_of_uid)
+        why = adoption.refusal(one, instance=instance, nodes=nodes, living=indexes.claim_of_uid, pools=inventory.items)
         if why:
             refused[one.uid] = why
         claims.append(adoption.without(one) if why else one)

@@ -146,7 +146,7 @@ def evaluate(claim: NodeClaim, key: str, claims: Sequence[NodeClaim], pools: Seq
     if instance is None:
         raise _nothing_there(claim, key, claims, pools)
     by_uid = {other.uid: other for other in claims}
-    if refusal(claim, instance=instance, nodes=(), living=by_uid.get):
+    if refusal(claim, instance=instance, nodes=(), living=by_uid.get, pools=lambda: pools):
         claim = without(claim)  # an invalid annotation has no effect
     living = next((by_uid[uid] for uid in sorted(_dead_mark(claim, instance)) if uid in by_uid), None)
     if living is not None:

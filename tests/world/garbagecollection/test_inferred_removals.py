@@ -210,6 +210,26 @@ async def test_a_living_claims_uid_is_not_adopted(sim: Sim) -> None:
     await sim.until(lambda: sim.condition("thief", "Ready") == "True", 10 * MINUTE, "without it, it is served")
 
 
+@simulated(azure=FAST, **NO_BOUND)
+async def test_a_pool_that_is_named_after_the_old_uid_is_not_adopted(sim: Sim) -> None:
+    """The claim cannot have it under its own pool's name: this is reported, and no second pool is created beside it."""
+    name = "workspace-with-a-long-name"
+    await sim.start_controller()
+    old = await ready(sim, name)
+    (pool,) = sim.pools_of(old)
+    restore(sim, name, adopt=old)
+    await sim.until(lambda: claim_condition(sim, "Launched", name)[1] == "AdoptionRefused", 30, "it is reported")
+    assert claim_condition(sim, "Launched", name)[2] == (
+        f'cannot adopt: agent pool {pool.name} has UID "{old}", and cannot be renamed to that of this claim;'
+        f" correct or remove the annotation {labels.ADOPT}"
+    )
+    await asyncio.sleep(30)
+    assert len(pool_calls(sim, "PUT", None)) == 1
+    sim.store.patch(CLAIMS, name, {"metadata": {"annotations": None}})
+    await sim.until(lambda: sim.condition(name, "Ready") == "True", 15 * MINUTE, "without it, it gets a machine")
+    await sim.until(lambda: pool.name not in sim.cloud.pools, 15 * MINUTE, "the old one is collected")
+
+
 # d), e) the CRD is deleted, and installed again
 
 

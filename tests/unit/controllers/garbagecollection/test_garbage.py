@@ -181,6 +181,12 @@ ADOPTIONS = [
     ("its own UID", UID, THEIRS, ""),
     ("the pool bears that UID", OLD_UID, MINE, ""),
     ("there is no pool to take over", OLD_UID, None, ""),
+    (
+        "a pool of another name has it",
+        "uid-9",
+        None,
+        f'agent pool {KEY} has UID "uid-9", and cannot be renamed to that of this claim',
+    ),
     ("a living claim has it", "uid-alive", MINE, 'claim other is there and has UID "uid-alive"'),
     ("a living claim has it, and there is no pool", "uid-alive", None, 'claim other is there and has UID "uid-alive"'),
     ("the pool bears another", OLD_UID, THEIRS, f'agent pool {KEY} bears "uid-9", not "{OLD_UID}"'),
@@ -194,7 +200,7 @@ ADOPTIONS = [
 def test_validity_of_an_adoption(case: str, wanted: str, pool: Instance | None, why: str) -> None:
     """It is valid if no live claim has that UID, and the machine of this key has it."""
     asking = claim(annotations={labels.ADOPT: wanted} if wanted else {})
-    assert adoption.refusal(asking, instance=pool, nodes=(), living=living) == why, case
+    assert adoption.refusal(asking, instance=pool, nodes=(), living=living, pools=lambda: (THEIRS,)) == why, case
     assert labels.ADOPT not in adoption.without(asking).metadata.annotations
 
 
