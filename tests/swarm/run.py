@@ -24,10 +24,11 @@ from provisioner.api import labels
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.snapshot import condition, pool_mark
 from tests.world.commands import command
-from tests.world.harness import Json, Sim, node_claim, simulate
+from tests.world.harness import Json, Sim, crds, node_claim, simulate
 
 from . import catalogue, facts, verbs
 from .coverage import Coverage
@@ -47,6 +48,7 @@ MOST_REQUESTS = 20_000
 # After these faults, a controller notices late what happens: a watch that is silent is opened again after 75 s.
 DISTURBING = frozenset({"process", "read", "write", "lease", "program"})
 RECONNECT_SECONDS = 120.0
+RETRY_SECONDS = 10.0
 STEPS = ("Launched", "Registered", "Initialized", "Ready")
 
 
@@ -152,7 +154,7 @@ class Run:
         async with asyncio.TaskGroup() as beside:
             watching = beside.create_task(self._watch_over())
             await self.faults()
-            administrator = beside.create_task(self._confirm_removals())
+            administrator = beside.create_task(self._administer())
             await self._until(lambda: not self._unconverged(), CONVERGE_SECONDS, self._unconverged)
             await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
             assert not (left := self._unconverged()), f"after the quiet phase: {left}\n{self.sim.describe()}"
@@ -196,6 +198,27 @@ class Run:
         """The name of an agent pool of ours at rest, "" if there is none."""
         found = [pool.name for pool in self.sim.cloud.pools.values() if pool_mark(pool) and not pool.busy]
         return self.chosen(event.pick, found) or ""
+
+    def installs(self, key: str) -> bool:
+        """Whether objects of this kind can be created: its CRD exists and is not being deleted."""
+        crd = self.sim.store.get(CRD_KEY, key)
+        return crd is not None and "deletionTimestamp" not in crd["metadata"]
+
+    def node_pool_exists(self, name: str) -> bool:
+        """Also without the CRD."""
+        return any(one["metadata"]["name"] == name for one in self.sim.store.each_served(NODE_POOLS))
+
+    async def apply(self, obj: Json) -> Json:
+        """As a user, who tries again while the CRD of this kind is being deleted or is not there."""
+        key = next((one["metadata"]["name"] for one in crds() if one["spec"]["names"]["kind"] == obj["kind"]), "")
+        while True:
+            if not key or self.installs(key):
+                try:
+                    return await self.sim.apply(obj)
+                except AssertionError:
+                    if not key or self.installs(key):
+                        raise
+            await asyncio.sleep(RETRY_SECONDS)
 
     def claims(self) -> list[Json]:
         """The NodeClaims of our node classes that are not deleted."""
@@ -242,7 +265,7 @@ class Run:
 
     async def _claim(self, claim: Claim) -> None:
         await asyncio.sleep(claim.at)
-        await self.sim.apply(node_claim(claim.name, size=claim.size))
+        await self.apply(node_claim(claim.name, size=claim.size))
         if claim.gone_at:
             await asyncio.sleep(claim.gone_at - claim.at)
             if self.sim.claim(claim.name) is not None:
@@ -257,12 +280,22 @@ class Run:
             await asyncio.sleep(workload.gone_at - workload.at)
             owner.end()
 
-    async def _confirm_removals(self) -> None:
-        """Confirm what the circuit breaker restricts, as the runbook of its alert has it."""
+    async def _administer(self) -> None:
+        """Do what the runbook of the circuit breaker's alert, and docs/troubleshooting/reasons.md, have people do.
+
+        They confirm removals, delete claims whose Nodes Kubernetes is deleting, and correct refused adoptions.
+        """
         while True:
             await asyncio.sleep(CONFIRM_SECONDS)
             if any(one.get("reason") == "RemovalRestricted" for one in self.sim.store.list("events")):
                 await command(self.sim, "gc", "--confirm", "--yes")
+            for one in self.claims():
+                name, found = one["metadata"]["name"], (one.get("status") or {}).get("conditions") or ()
+                reasons = {held.get("reason") for held in found}
+                if "NodeDeleting" in reasons:
+                    await self.sim.delete_claim(name)
+                elif "AdoptionRefused" in reasons:
+                    self.sim.store.patch(CLAIMS, name, {"metadata": {"annotations": {labels.ADOPT: None}}})
 
     async def _until(self, reached: Callable[[], bool], within_seconds: float, left: Callable[[], str]) -> None:
         """Raises Unfinished with what is `left` after `within_seconds`, or what `Sim.until` raises before."""

@@ -6,10 +6,23 @@ A verb counts with `run.injected(event)` that it found something to strike, and 
 
 from tests.swarm import catalogue
 
-from . import azure, kube, node_objects, nodes, others, people, process, tenants
+from . import azure, kube, node_objects, nodes, others, people, process, restores, tenants
 from .base import VERBS, Verb
 
-__all__ = ["VERBS", "Verb", "azure", "kube", "node_objects", "nodes", "of", "others", "people", "process", "tenants"]
+__all__ = [
+    "VERBS",
+    "Verb",
+    "azure",
+    "kube",
+    "node_objects",
+    "nodes",
+    "of",
+    "others",
+    "people",
+    "process",
+    "restores",
+    "tenants",
+]
 
 
 def of(fault: str) -> Verb:

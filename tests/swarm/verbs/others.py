@@ -57,7 +57,7 @@ async def kaito_recreates(run: "Run", event: Event) -> None:
         run.injected(event)
         await run.sim.delete_claim(claim["metadata"]["name"])
         made = {"name": f"ws{int(event.pick * 1e9)}", "labels": claim["metadata"]["labels"]}
-        await run.sim.apply({**claim, "metadata": made, "status": None})
+        await run.apply({**claim, "metadata": made, "status": None})
 
 
 @verb("autoscaler-marks")

@@ -55,7 +55,7 @@ async def brief_claim(run: "Run", event: Event) -> None:
     """A NodeClaim is deleted before the controller has seen it, or just after."""
     name = f"brief{int(event.pick * 1e9)}"
     run.injected(event)
-    await run.sim.apply(node_claim(name, size=T4))
+    await run.apply(node_claim(name, size=T4))
     await asyncio.sleep(int(event.pick * 3) * 0.5)
     if run.sim.claim(name) is not None:
         await run.sim.delete_claim(name)
@@ -71,7 +71,7 @@ async def recreate_claim(run: "Run", event: Event) -> None:
     name = claim["metadata"]["name"]
     await run.sim.delete_claim(name)
     await run.sim.until(lambda: run.sim.claim(name) is None, GONE_SECONDS, f"{name} is gone")
-    await run.sim.apply({**claim, "metadata": {"name": name, "labels": claim["metadata"]["labels"]}, "status": None})
+    await run.apply({**claim, "metadata": {"name": name, "labels": claim["metadata"]["labels"]}, "status": None})
 
 
 @verb("delete-pool")
@@ -135,9 +135,9 @@ async def node_pool_restored(run: "Run", event: Event) -> None:
     run.injected(event)
     await run.sim.request("DELETE", f"{NODE_POOLS_PATH}/{one.name}")
     await run.lasts(event)
-    gone = lambda: run.sim.store.get(NODE_POOLS, one.name) is None  # noqa: E731 - one expression
+    gone = lambda: not run.node_pool_exists(one.name)  # noqa: E731 - one expression
     await run.sim.until(gone, GONE_SECONDS, f"{one.name} is gone")
-    await run.sim.apply(made(one))
+    await run.apply(made(one))
 
 
 @verb("foreign-pool")
@@ -147,7 +147,7 @@ async def foreign_pool(run: "Run", event: Event) -> None:
     cloud = run.sim.cloud
     cloud.seed_pool(name, mode="User")
     run.injected(event)
-    await run.sim.apply(node_claim(name, size=T4))
+    await run.apply(node_claim(name, size=T4))
     await run.lasts(event)
     if run.sim.claim(name) is not None:
         await run.sim.delete_claim(name)
@@ -159,7 +159,7 @@ async def foreign_pool(run: "Run", event: Event) -> None:
 
 def _node_pool(run: "Run", event: Event, *, static: bool = False) -> NodePool | None:
     """The plan's NodePool that this event strikes, which exists."""
-    found = [one for one in run.plan.node_pools if run.sim.store.get(NODE_POOLS, one.name) is not None]
+    found = [one for one in run.plan.node_pools if run.node_pool_exists(one.name)]
     return run.chosen(event.pick, [one for one in found if one.replicas is not None or not static])
 
 
@@ -180,7 +180,7 @@ async def _set(run: "Run", name: str, path: str, value: Any) -> None:
     patch = value
     for part in reversed(["spec", *path.split(".")]):
         patch = {part: patch}
-    if run.sim.store.get(NODE_POOLS, name) is not None:
+    if run.node_pool_exists(name):
         path, content_type = f"{NODE_POOLS_PATH}/{name}", "application/merge-patch+json"
         await run.sim.request("PATCH", path, patch, content_type=content_type)
 
@@ -272,9 +272,9 @@ async def edit_node_class(run: "Run", event: Event) -> None:
     changes: Json = ({"tags": {"cost-center": "42"}}, {"osDiskSizeGB": 256})[int(event.pick * 2)]
     name = node_class()["metadata"]["name"]
     run.injected(event)
-    await run.sim.apply({**node_class(name), "spec": changes})
+    await run.apply({**node_class(name), "spec": changes})
     await run.lasts(event)
-    await run.sim.apply({**node_class(name), "spec": dict.fromkeys(changes)})
+    await run.apply({**node_class(name), "spec": dict.fromkeys(changes)})
 
 
 # Nodes

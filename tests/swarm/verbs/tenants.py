@@ -31,7 +31,7 @@ async def _created(run: "Run", event: Event, objects: list[Json]) -> None:
         if one["kind"] not in served:
             continue
         try:
-            made.append(await run.sim.apply(one))
+            made.append(await run.apply(one))
         except AssertionError as error:
             # Refused by the API server, as most of what a tenant gets wrong is.
             if ": 4" not in str(error)[:400]:
@@ -108,7 +108,7 @@ async def flood_of_claims(run: "Run", event: Event) -> None:
     names = [f"flood{int(event.pick * 1e6)}-{number}" for number in range(count)]
     run.injected(event)
     for name in names:
-        await run.sim.apply(node_claim(name, size=T4))
+        await run.apply(node_claim(name, size=T4))
     await run.lasts(event)
     for name in names:
         if run.sim.claim(name) is not None:
