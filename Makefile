@@ -71,8 +71,8 @@ fuzz: $(LOCK_DEV)  ## draw objects at the API server's limits against the contro
 
 swarm: export MINUTES ?= 60
 swarm: export PLANS ?= dist/plans
-swarm: $(LOCK_DEV)  ## draw faults, facts, features and settings by seed against the whole controller (MINUTES=60 SEEDS=1- PLANS=dist/plans REPLAY=FILE SHRINK=FILE)
-	@$(BIN)/python -m tests.swarm --minutes $(MINUTES) --seeds $(or $(SEEDS),1-) --plans $(PLANS) --jobs $$(getconf _NPROCESSORS_ONLN) $(if $(REPLAY),--replay $(REPLAY)) $(if $(SHRINK),--shrink $(SHRINK)) $(if $(MUTANTS),--mutants $(MUTANTS))
+swarm: $(LOCK_DEV)  ## draw faults, facts, features and settings by seed against the whole controller (MINUTES=60 SEEDS=1- PLANS=dist/plans FIGURES=FILE REPLAY=FILE SHRINK=FILE)
+	@$(BIN)/python -m tests.swarm --minutes $(MINUTES) --seeds $(or $(SEEDS),1-) --plans $(PLANS) --jobs $$(getconf _NPROCESSORS_ONLN) $(if $(FIGURES),--figures $(FIGURES)) $(if $(REPLAY),--replay $(REPLAY)) $(if $(SHRINK),--shrink $(SHRINK)) $(if $(MUTANTS),--mutants $(MUTANTS))
 
 night: export MINUTES ?= 480
 night: export SEEDS ?= $(shell date +%Y%m%d)00000-

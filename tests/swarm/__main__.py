@@ -11,6 +11,7 @@ from pathlib import Path
 from . import plan as plans
 from .campaign import IDLE_SEEDS, Figures, outcomes, seeds
 from .draw import draw
+from .figures import write
 from .mutants import CANARY, MUTANTS, hunt
 from .run import execute
 from .shrink import same_failure, shrink
@@ -24,6 +25,7 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--idle", type=int, default=IDLE_SEEDS, help="end when so many seeds added no pair of states")
     parser.add_argument("--plans", type=Path, help="a folder for the plans of runs that fail")
+    parser.add_argument("--figures", type=Path, help="replace this file by what the seeds have shown")
     parser.add_argument("--replay", type=Path, help="run the plan in this file")
     parser.add_argument("--shrink", type=Path, help="reduce the plan in this file, to NAME.small.json and NAME.py")
     parser.add_argument(
@@ -61,6 +63,8 @@ def _campaign(given: argparse.Namespace, until: float) -> int:
             plans.write(given.plans / f"{outcome.seed}.json", draw(outcome.seed))
             (given.plans / f"{outcome.seed}.txt").write_text(outcome.error)
     print(figures)
+    if given.figures:
+        write(given.figures, figures)
     return 1 if figures.failed else 0
 
 

@@ -52,7 +52,10 @@ def seeds(text: str) -> Iterable[int]:
 
 @dataclass(kw_only=True)
 class Figures:
-    """What the seeds so far have shown. `idle`: seeds since the last one that added a pair."""
+    """What the seeds so far have shown. `idle`: seeds since the last one that added a pair.
+
+    `survived`: the faults that occurred in runs that passed.
+    """
 
     count: int = 0
     cpu_seconds: float = 0.0
@@ -63,6 +66,7 @@ class Figures:
     failures: dict[str, list[int]] = field(default_factory=dict)
     pairs: set[str] = field(default_factory=set)
     marks: set[str] = field(default_factory=set)
+    survived: set[str] = field(default_factory=set)
     new_pairs: list[int] = field(default_factory=list)
 
     def add(self, outcome: Outcome, cpu_seconds: float) -> None:
@@ -80,6 +84,8 @@ class Figures:
         self.marks |= outcome.marks
         if outcome.why:
             self.failures.setdefault(outcome.why, []).append(outcome.seed)
+        else:
+            self.survived |= outcome.happened.keys()
 
     @property
     def failed(self) -> int:

@@ -26,6 +26,7 @@ from . import (
     metrics,
     settings,
     suites,
+    testing,
     values,
 )
 
@@ -50,6 +51,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/metrics.md": metrics.render,
     "docs/reference/nodepool.md": crds.render_nodepool,
     "docs/reference/settings.md": settings.render,
+    "docs/reference/testing.md": testing.render,
     "docs/reference/values.md": values.render,
     "docs/references/karpenter-suites.md": suites.render,
     "docs/troubleshooting/reasons.md": conditions.render_troubles,

@@ -1,0 +1,95 @@
+"""What docs/reference/testing.md shows of runs that take hours: files beside this one, each written by its command.
+
+`figures.toml`: the last campaign (`python -m tests.swarm --figures FILE`). `mutants.toml`: planted defects, by seeds
+alone. `rediscovery.toml`: defects of the past, planted again.
+"""
+
+import json
+import subprocess
+import tomllib
+from pathlib import Path
+
+import msgspec
+
+from provisioner.runtime.clock import SystemClock
+
+from .campaign import YEAR_SECONDS, Figures
+
+FOLDER = Path(__file__).parent
+
+
+class Campaign(msgspec.Struct, frozen=True, kw_only=True):
+    """`commit`: what was run. `survived`: kinds of faults that occurred in runs without a failure, sorted.
+
+    `hours`: of one processor. `machine_years` and `days`: virtual. `idle`: seeds since the last new pair of states.
+    """
+
+    date: str
+    commit: str
+    seeds: int
+    failed: int
+    hours: float
+    days: float
+    machine_years: float
+    faults: int
+    pairs: int
+    marks: int
+    idle: int
+    survived: tuple[str, ...]
+
+
+class Mutant(msgspec.Struct, frozen=True, kw_only=True):
+    """A planted defect. `seed`: the one that found it, 0 if none did; `seconds`: of a processor."""
+
+    name: str
+    seed: int = 0
+    seconds: float = 0.0
+
+
+class Story(msgspec.Struct, frozen=True, kw_only=True):
+    """A defect of the past. `seed`: the one that found it, 0 if none did; `reason`: why none did."""
+
+    story: str
+    seed: int = 0
+    why: str = ""
+    reason: str = ""
+
+
+def campaign() -> Campaign | None:
+    """None without the file, as are the others. Raises msgspec.ValidationError for an invalid one."""
+    return msgspec.convert(found, Campaign) if (found := _read("figures")) else None
+
+
+def mutants() -> tuple[Mutant, ...]:
+    return msgspec.convert(_read("mutants").get("mutant", ()), tuple[Mutant, ...])
+
+
+def stories() -> tuple[Story, ...]:
+    return msgspec.convert(_read("rediscovery").get("story", ()), tuple[Story, ...])
+
+
+def write(path: Path, figures: Figures) -> None:
+    """Replace the file by these figures, with today's date and the commit of the working tree."""
+    git = ["git", "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
+    found = Campaign(
+        date=SystemClock().now().date().isoformat(),
+        commit=subprocess.run(git, check=True, capture_output=True, text=True, cwd=FOLDER).stdout.strip(),
+        seeds=figures.count,
+        failed=figures.failed,
+        hours=round(figures.cpu_seconds / 3600.0, 2),
+        days=round(figures.seconds / 86_400.0, 1),
+        machine_years=round(figures.machine_seconds / YEAR_SECONDS, 2),
+        faults=figures.happened.total(),
+        pairs=len(figures.pairs),
+        marks=len(figures.marks),
+        idle=figures.idle,
+        survived=tuple(sorted(figures.survived)),
+    )
+    # JSON's numbers, strings and lists are TOML's.
+    lines = [f"{name} = {json.dumps(value)}\n" for name, value in msgspec.to_builtins(found).items()]
+    path.write_text("# Written by `make swarm FIGURES=FILE`.\n" + "".join(lines), encoding="utf-8")
+
+
+def _read(name: str) -> dict[str, object]:
+    path = FOLDER / f"{name}.toml"
+    return tomllib.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
