@@ -64,7 +64,7 @@ def _campaign(given: argparse.Namespace, until: float) -> int:
             (given.plans / f"{outcome.seed}.txt").write_text(outcome.error)
     print(figures)
     if given.figures:
-        write(given.figures, figures)
+        write(given.figures, figures.recorded())
     return 1 if figures.failed else 0
 
 

@@ -7,13 +7,17 @@ over, or when `idle` seeds in a row have added no pair of states.
 import itertools
 import math
 import multiprocessing
+import subprocess
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
+from provisioner.runtime.clock import SystemClock
+
 from .draw import draw
+from .figures import FOLDER, Campaign
 from .run import Outcome, execute
 
 YEAR_SECONDS = 365 * 86_400.0
@@ -90,6 +94,25 @@ class Figures:
     @property
     def failed(self) -> int:
         return sum(len(found) for found in self.failures.values())
+
+    def recorded(self) -> Campaign:
+        """These figures, with today's date and the commit of the working tree."""
+        git = ["git", "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
+        commit = subprocess.run(git, check=True, capture_output=True, text=True, cwd=FOLDER).stdout.strip()
+        return Campaign(
+            date=SystemClock().now().date().isoformat(),
+            commit=commit,
+            seeds=self.count,
+            failed=self.failed,
+            hours=round(self.cpu_seconds / 3600.0, 2),
+            days=round(self.seconds / 86_400.0, 1),
+            machine_years=round(self.machine_seconds / YEAR_SECONDS, 2),
+            faults=self.happened.total(),
+            pairs=len(self.pairs),
+            marks=len(self.marks),
+            idle=self.idle,
+            survived=tuple(sorted(self.survived)),
+        )
 
     def __str__(self) -> str:
         an_hour = self.count / self.cpu_seconds * 3600 if self.cpu_seconds else math.nan

@@ -5,15 +5,10 @@ alone. `rediscovery.toml`: defects of the past, planted again.
 """
 
 import json
-import subprocess
 import tomllib
 from pathlib import Path
 
 import msgspec
-
-from provisioner.runtime.clock import SystemClock
-
-from .campaign import YEAR_SECONDS, Figures
 
 FOLDER = Path(__file__).parent
 
@@ -68,23 +63,8 @@ def stories() -> tuple[Story, ...]:
     return msgspec.convert(_read("rediscovery").get("story", ()), tuple[Story, ...])
 
 
-def write(path: Path, figures: Figures) -> None:
-    """Replace the file by these figures, with today's date and the commit of the working tree."""
-    git = ["git", "describe", "--always", "--dirty", "--abbrev=9", "--exclude=*"]
-    found = Campaign(
-        date=SystemClock().now().date().isoformat(),
-        commit=subprocess.run(git, check=True, capture_output=True, text=True, cwd=FOLDER).stdout.strip(),
-        seeds=figures.count,
-        failed=figures.failed,
-        hours=round(figures.cpu_seconds / 3600.0, 2),
-        days=round(figures.seconds / 86_400.0, 1),
-        machine_years=round(figures.machine_seconds / YEAR_SECONDS, 2),
-        faults=figures.happened.total(),
-        pairs=len(figures.pairs),
-        marks=len(figures.marks),
-        idle=figures.idle,
-        survived=tuple(sorted(figures.survived)),
-    )
+def write(path: Path, found: Campaign) -> None:
+    """Replace the file by these figures."""
     # JSON's numbers, strings and lists are TOML's.
     lines = [f"{name} = {json.dumps(value)}\n" for name, value in msgspec.to_builtins(found).items()]
     path.write_text("# Written by `make swarm FIGURES=FILE`.\n" + "".join(lines), encoding="utf-8")
