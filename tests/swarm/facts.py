@@ -4,8 +4,9 @@ The simulator's tables (docs/references/nodes.md) have what has been observed of
 out of most runs. What would make a pod impossible for ever is not drawn.
 
 The parts of `Plan.facts`: `azure`, `nodes` and `node_class` (fields of AzureSettings, of NodeSettings and of the node
-class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests, and
-the second at which they are created), and `admission` (what a webhook changes in the pods of tenants).
+class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests,
+and the second at which they are created), `admission` (what a webhook changes in the pods of tenants), and `dra` (a
+DRA driver has the GPUs of NodePools, whose pods request an extended resource, or with `claims` have ResourceClaims).
 """
 
 import asyncio
@@ -13,14 +14,19 @@ from collections.abc import Callable, Sequence
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from provisioner.simulator.azure.compute import catalogue
 from provisioner.simulator.scheduling.requests import amounts
 from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
-from tests.world.demand import node_class
+from tests.world.demand import GPU, node_class
 from tests.world.harness import Json, Sim
 
-from .plan import Claim, NodePool, Plan
+from .objects import GPUS_LABEL
+from .plan import Claim, NodePool, Plan, Workload
 
+# The name of a ResourceClaimTemplate for one GPU.
+GPUS = "gpus"
 SMALLEST = "Standard_NC4as_T4_v3"
 # Of runs, those that have a fact of one kind.
 CHANCE = 0.2
@@ -63,6 +69,7 @@ def draw(rng: Random, node_pools: Sequence[NodePool], claims: Sequence[Claim]) -
         lambda own: _absent(own, node_pools, claims),
         _daemon_sets,
         _admission,
+        _dra,
     )
     found: dict[str, Any] = {}
     for part in parts:
@@ -149,6 +156,27 @@ def _admission(rng: Random) -> dict[str, Any]:
     return {"admission": dict(rng.sample([*changes.items()], rng.randint(1, 4)))}
 
 
+def _dra(rng: Random) -> dict[str, Any]:
+    """ResourceSlices come late and in parts; GPUs that fail are tainted as NVIDIA's driver does, or not at all."""
+    return {
+        "node_class": {"gpu": {"mode": "DRA"}},
+        "nodes": {
+            "dra_labels": GPUS_LABEL,
+            "slice_seconds": rng.choice((0.0, 1.0, 20.0, 120.0)),
+            "device_health": rng.choice(("off", "xid", "lost")),
+        },
+        "dra": {"claims": rng.random() < 0.5},
+    }
+
+
+def claiming(plan: Plan, workload: Workload) -> Workload:
+    """The workload, with a ResourceClaim for each pod if the plan has it so."""
+    if not plan.facts.get("dra", {}).get("claims"):
+        return workload
+    claims = [{"name": "gpu", "resourceClaimTemplateName": GPUS}]
+    return replace(workload, gpus=0, spec={**workload.spec, "resourceClaims": claims})
+
+
 async def begin(sim: Sim, plan: Plan) -> None:
     """Make them hold in this world, and create the node class; before the controller starts."""
     facts = plan.facts
@@ -159,7 +187,21 @@ async def begin(sim: Sim, plan: Plan) -> None:
         sim.store.mutating_webhooks.append(_webhook(facts["admission"], plan.node_pools))
     for one in facts.get("daemon_sets", ()):
         asyncio.get_running_loop().call_later(one["at"], _create_daemon_set, sim, one)
+    if "dra" in facts:
+        await _install_dra(sim)
     await sim.apply({**node_class(), "spec": facts.get("node_class", {})})
+
+
+async def _install_dra(sim: Sim) -> None:
+    """The class of NVIDIA's chart, which names the extended resource, and a template of tenants."""
+    expression = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"
+    spec: Json = {"extendedResourceName": GPU, "selectors": [{"cel": {"expression": expression}}]}
+    group = {"apiVersion": "resource.k8s.io/v1"}
+    await sim.apply({**group, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}, "spec": spec})
+    request = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
+    claim = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+    meta = {"name": GPUS, "namespace": "default"}
+    await sim.apply({**group, "kind": "ResourceClaimTemplate", "metadata": meta, "spec": {"spec": claim}})
 
 
 def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:

@@ -7,6 +7,9 @@ from tests.world.harness import Json
 
 from .plan import NodePool
 
+# The label by which a DRA driver chooses the machines of NodePools.
+GPUS_LABEL = {"example.com/gpus": "of-node-pools"}
+
 
 def made(one: NodePool) -> Json:
     """The NodePool of a plan."""
@@ -22,4 +25,6 @@ def made(one: NodePool) -> Json:
         "consolidateAfter": one.after,
         "budgets": [{"nodes": one.budget}],
     }
-    return node_pool(one.name, **spec)
+    found = node_pool(one.name, **spec)
+    found["spec"]["template"]["metadata"]["labels"] |= GPUS_LABEL
+    return found

@@ -273,7 +273,7 @@ class Run:
 
     async def _workload(self, workload: Workload) -> None:
         await asyncio.sleep(workload.at)
-        owner = Owner(self.sim, workload)
+        owner = Owner(self.sim, facts.claiming(self.plan, workload))
         self.owners.append(owner)
         owner.begin()
         if workload.gone_at:

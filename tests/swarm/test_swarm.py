@@ -13,6 +13,7 @@ from .campaign import Figures, outcomes, seeds
 from .catalogue import faults
 from .draw import draw
 from .mutants import CANARY, MUTANTS, hunt
+from .objects import GPUS_LABEL
 from .plan import Claim, Event, NodePool, Plan, Workload
 from .run import Outcome, execute, signature
 from .shrink import same_failure, shrink
@@ -122,6 +123,27 @@ def test_a_planted_defect_shrinks_to_what_it_needs(tmp_path: Path) -> None:
 def test_the_canary_is_found(capsys: pytest.CaptureFixture[str]) -> None:
     """By one of the first seeds."""
     assert hunt(CANARY, seeds("1-20"), minutes=60.0), capsys.readouterr().out
+
+
+@pytest.mark.matrix(quick=0)
+@pytest.mark.parametrize("claims", [False, True])
+def test_pods_get_the_gpus_of_a_dra_driver(claims: bool) -> None:
+    """By an extended resource or by ResourceClaims, while ResourceSlices come in parts and a GPU is lost."""
+    found = execute(
+        Plan(
+            seed=1,
+            faults_seconds=900.0,
+            facts={
+                "node_class": {"gpu": {"mode": "DRA"}},
+                "nodes": {"dra_labels": GPUS_LABEL, "slice_seconds": 20.0, "device_health": "lost"},
+                "dra": {"claims": claims},
+            },
+            node_pools=(NodePool(name="np0", sizes=("Standard_ND96isr_H100_v5",)),),
+            workloads=(Workload(at=1.0, name="w", node_pool="np0", count=2),),
+            events=(Event(at=700.0, fault="gpus-lost", seconds=100.0),),
+        )
+    )
+    assert found.why == "", found.error
 
 
 def test_planted_defects_have_names_and_texts() -> None:

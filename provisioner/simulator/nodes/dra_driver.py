@@ -20,9 +20,10 @@ Json = dict[str, Any]
 
 KIND = "resourceslices.resource.k8s.io"
 DRIVERS = {sizes.NVIDIA: ("gpu.nvidia.com", "gpu"), sizes.AMD: ("gpu.amd.com", "amdgpu")}
-# What NVIDIA's driver writes after a fatal Xid
+# What NVIDIA's driver writes after a fatal Xid, and on all GPUs when one is lost
 # (https://github.com/kubernetes-sigs/dra-driver-nvidia-gpu/blob/main/cmd/gpu-kubelet-plugin/device_health.go).
-LOST = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
+XID = {"key": "gpu.nvidia.com/xid", "value": "79", "effect": "NoSchedule"}
+LOST = {"key": "gpu.nvidia.com/gpu-lost", "effect": "NoSchedule"}
 # A part of the size's name, and what NVIDIA's management library reports of its GPU.
 MODELS = (
     ("_T4_", "Tesla T4", "15360Mi"),
@@ -101,6 +102,13 @@ class DraDrivers:
             for name in sorted(names):
                 self._store.delete(KIND, name)
 
+    def _taints(self, machine: Machine, number: int) -> list[Json]:
+        """The taints of the GPU of this number."""
+        if self._settings.device_health == "off":
+            return []
+        unhealthy = [XID] if number < machine.devices.unhealthy else []
+        return [*unhealthy, LOST] if machine.unanswered_gpus else unhealthy
+
     def _slices(self, machine: Machine) -> list[Json]:
         size = sizes.find(machine.pool.size) or sizes.Size()
         driver, kind = DRIVERS[size.vendor]
@@ -111,7 +119,7 @@ class DraDrivers:
                 "name": f"gpu-{number}",
                 "attributes": {**facts, "uuid": {"string": f"GPU-{machine.boot_id[:8]}-{number}"}},
                 "capacity": {"memory": {"value": model[1]}},
-                **({"taints": [LOST]} if number < machine.devices.unhealthy else {}),
+                **({"taints": taints} if (taints := self._taints(machine, number)) else {}),
             }
             for number in range(machine.devices.count)
         ]

@@ -104,13 +104,23 @@ class Kubelets:
             self._writer.status(machine.name, {"capacity": capacity, "allocatable": allocatable})
 
     def lose_gpus(self, machine: Machine, count: int) -> None:
-        """So many GPUs are gone until the machine reboots: the plugin, which starts again, does not find them."""
+        """So many GPUs are gone until the machine reboots: the plugin, which starts again, does not find them.
+
+        With `device_health` "lost", a DRA driver does not start again by itself.
+        """
+        if self._drivers.serves(machine) and machine.driver_runs and self._settings.device_health == "lost":
+            machine.unanswered_gpus += count
+            self._drivers.publish(machine)
+            return
         machine.lost_gpus += count
         self.report(machine, replace(machine.devices, count=machine.devices.count - count).served())
 
     def start_plugin(self, machine: Machine) -> None:
         """The plugin starts and registers."""
         machine.plugin, machine.driver_runs = "running", True
+        machine.lost_gpus += machine.unanswered_gpus
+        machine.devices = replace(machine.devices, count=machine.devices.count - machine.unanswered_gpus)
+        machine.unanswered_gpus = 0
         self.report(machine, machine.devices.served())
 
     def stop_plugin(self, machine: Machine, *, for_good: bool) -> None:
@@ -224,7 +234,7 @@ class Kubelets:
         if machine.plugin != "dead":
             machine.plugin = "starting"
         machine.devices = replace(machine.devices, count=machine.devices.count + machine.lost_gpus)
-        machine.lost_gpus = 0
+        machine.lost_gpus = machine.unanswered_gpus = 0
         machine.boot_id = self.boot_id()
         info = objects.node_info(machine.pool, machine.boot_id)
         self._writer.status(machine.name, {"nodeInfo": info})

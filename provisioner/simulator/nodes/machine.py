@@ -26,7 +26,8 @@ class NodeSettings:
 
     `dra_labels`: machines whose agent pool has these labels have a DRA driver instead of a device plugin; None: no
     machine has. `slice_seconds`: between the writes of two ResourceSlices; `wiping_seconds`: until the kubelet deletes
-    those of a driver that is gone.
+    those of a driver that is gone. `device_health`: what the driver does about GPUs that fail: nothing ("off", NVIDIA's
+    default), it taints each ("xid"), or also all GPUs of the Node when one is lost, until it restarts ("lost").
 
     How Nodes differ from what AKS documents: `allocatable_shares`, by size ("": any other) and resource, of what a Node
     of this kind has offered; `aks_labels`, which each Node has besides; `agent_taints` (`key=value:Effect`), with which
@@ -51,6 +52,7 @@ class NodeSettings:
     dra_labels: Mapping[str, str] | None = None
     slice_seconds: float = 1.0
     wiping_seconds: float = 30.0
+    device_health: Literal["off", "xid", "lost"] = "xid"
     allocatable_shares: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
     aks_labels: Mapping[str, str] = field(default_factory=dict)
     agent_taints: tuple[str, ...] = ()
@@ -63,7 +65,8 @@ class Machine:
 
     `plugin`: "starting" until the Node is Ready and `gpu_seconds` later, then "running"; "stopped" until the machine
     reboots; "dead" for good. `synced_at`: when the kubelet first updated the Node's status.
-    `lost_gpus`: GPUs that the machine does not have until it reboots. `driver_runs`: a DRA driver is registered;
+    `lost_gpus`: GPUs that the machine does not have until it reboots; `unanswered_gpus`: those that its DRA driver
+    publishes nevertheless until it starts again. `driver_runs`: a DRA driver is registered;
     `generation`: of its last publication.
     """
 
@@ -79,5 +82,6 @@ class Machine:
     synced_at: float = 0.0
     sync_due: bool = False
     lost_gpus: int = 0
+    unanswered_gpus: int = 0
     driver_runs: bool = False
     generation: int = 0
