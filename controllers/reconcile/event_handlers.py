@@ -6,6 +6,7 @@ from cloudprovider.inventory import Inventory
 from controllers.model.conditions import was_usable
 from controllers.model.confirmation import Confirmation
 from controllers.model.crd_deletion import CRD_NAMES
+from controllers.model.ownership import marked
 from controllers.model.readiness import recorded_taints
 from controllers.nodeclaim.lifecycle.launch import is_queued
 from controllers.state.cluster import ClusterState
@@ -65,10 +66,15 @@ class EventHandlers:
             self._add_queued()
 
     def node_changed(self, old: Node | None, new: Node | None) -> None:
-        """A Node appeared, changed or went."""
+        """A Node appeared, changed or went. Kubelets write the status of each Node, those of other owners included."""
         for node in (old, new):
-            if node is not None and (key := self._indexes.pool_of(node)):
+            if node is not None and (key := self._indexes.pool_of(node)) and self._concerns(key, node):
                 self._add(key)
+
+    def _concerns(self, key: str, node: Node) -> bool:
+        """Whether a pass over this key could do more than forget it: it reads all Nodes of the agent pool."""
+        instance = self._inventory.get(key)
+        return marked(node) or bool(self._indexes.claims_of(key)) or (instance is not None and not instance.foreign)
 
     def node_delivered(self, node: Node) -> None:
         """The watch has delivered an own write to a Node, and every change before it: its key may wait for that."""
