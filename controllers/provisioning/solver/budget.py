@@ -63,6 +63,8 @@ class Budget:
 
     def allows(self, candidate: Candidate) -> bool:
         """Whether one more machine of this candidate is within the limits."""
+        if self.most is not None and self.most <= 0:
+            return False
         return all(not amount or amount <= self.limits[key] for key, amount in self.uses(candidate).items())
 
     def room(self, candidate: Candidate) -> dict[str, int]:

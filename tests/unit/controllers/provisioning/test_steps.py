@@ -54,6 +54,14 @@ def test_pods_that_take_most_steps_are_set_aside(monkeypatch: pytest.MonkeyPatch
     assert "of which its kind of pods or its namespace took many" in decision.errors["default/costly00"]
 
 
+def test_no_fleet_is_searched_where_no_machine_may_be_bought() -> None:
+    """At the limit of agent pools a decision about waiting pods is made every ten seconds."""
+    waiting = [pod(f"p{number:03}", cpu=f"{1000 + 100 * (number % 50)}m") for number in range(200)]
+    decision = decide(pods=waiting, maxNewNodeClaims=0)
+    assert decision.errors.keys() == {f"default/p{number:03}" for number in range(200)}
+    assert decision.steps < 10 * len(waiting)
+
+
 @pytest.mark.parametrize("namespaces", [1, 5])
 @pytest.mark.parametrize("count", [40, 120])
 def test_many_cheap_kinds_of_one_tenant_delay_no_other_tenant(
