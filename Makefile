@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz swarm night format bench bench-simulator bench-quarter generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz swarm night format bench bench-simulator bench-quarter bench-load generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -108,6 +108,11 @@ bench-quarter: export DAYS ?= 14
 bench-quarter: export SEED ?= 1
 bench-quarter: $(LOCK_DEV)  ## what a simulated quarter deletes, reports and buys (MACHINES=200 DAYS=90 SEED=1)
 	@$(BIN)/python -m tests.bench quarter
+
+bench-load: export NODES ?= 1000
+bench-load: export PODS ?= 4000
+bench-load: cluster-tools  ## memory, CPU, requests and stalls on a large cluster, on a real API server (NODES=1000 PODS=4000 PENDING=1000 OURS=20)
+	@$(BIN)/python -m tests.bench load
 
 generate: $(LOCK_DEV)  ## write the generated files: CRDs, reference pages, dashboards, alerts
 	@$(BIN)/python -m provisioner.api.crd charts/gpu-provisioner-crd/templates

@@ -6,6 +6,7 @@ python -m tests.bench solver        scheduling decisions alone
 python -m tests.bench disruption    emptied and drifted machines alone, on a real API server
 python -m tests.bench consolidation decisions of consolidation alone
 python -m tests.bench quarter       what is deleted in a simulated quarter (MACHINES=200 DAYS=90)
+python -m tests.bench load          on a large cluster of others, on a real API server (NODES=1000 PODS=4000)
 python -m tests.bench stalls        stalls of the event loop while a large cluster is consolidated, simulated API server
 """
 
@@ -29,6 +30,7 @@ from . import (
     figures,
     footprint,
     lives,
+    load,
     quarter,
     scheduling,
     solving,
@@ -55,6 +57,11 @@ async def _disruption() -> list[figures.Figure]:
         return await disruption.measure(cp)
 
 
+async def _load(console: Console) -> list[figures.Figure]:
+    async with apiserver.control_plane() as cp:
+        return await load.measure(cp, console)
+
+
 async def _real() -> list[figures.Figure]:
     async with apiserver.control_plane() as cp:
         return [
@@ -75,6 +82,8 @@ def _figures(arguments: list[str], console: Console) -> list[figures.Figure]:
         return quarter.measure(console)
     if "stalls" in arguments:
         return asyncio.run(stalls.measure())
+    if "load" in arguments:
+        return asyncio.run(_load(console))
     if "disruption" in arguments:
         return asyncio.run(_disruption())
     if "simulator" in arguments:

@@ -32,7 +32,7 @@ from tests.cluster.controlplane import NAMESPACE, SERVICE_ACCOUNT, ControlPlane
 from tests.cluster.realstore import RealStore, path_of
 from tests.world.harness import node_claim
 
-from .process import RUN, Controller, run_controller
+from .process import RUN, WATCHED, Controller, run_controller
 from .stage import AZURE, CLAIMS, LOOK_SECONDS, MOST_POOLS, QUIET_SECONDS
 
 Json = dict[str, Any]
@@ -68,15 +68,18 @@ class Call(NamedTuple):
 class Environment:
     """The state of pools and claims as it changes, and the requests to both servers. Times are the wall clock's."""
 
-    def __init__(self, cp: ControlPlane, folder: Path, hand: Hand, azure: AzureSettings, *, instant: bool) -> None:
+    def __init__(
+        self, cp: ControlPlane, folder: Path, hand: Hand, azure: AzureSettings, *, instant: bool, watched: Sequence[str]
+    ) -> None:
         self.now = SystemClock().now
         self._cp = cp
-        self._hand = hand
+        self.hand = hand
         self.folder = folder
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
         self.cloud = AzureCloud(azure, self.now, Random("cloud"))
         self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), self.now)
         self._instant = instant
+        self._watched = watched
         self.ready: set[str] = set()
         self.gone: set[str] = set()
         self.bound: set[str] = set()
@@ -90,10 +93,12 @@ class Environment:
         self.cloud.subscribe(self._on_pool)
 
     @asynccontextmanager
-    async def controller(self, **settings: str) -> AsyncIterator[Controller]:
+    async def controller(
+        self, *, stalls_file: Path | None = None, within_seconds: float = 30.0, **settings: str
+    ) -> AsyncIterator[Controller]:
         """Run a controller process until the context ends; it leads when the context begins.
 
-        `settings`: further environment variables.
+        `stalls_file`: the stalls of its loop are written to it at the end. `settings`: further environment variables.
         """
         azure = self.cloud.settings
         environment = {
@@ -110,9 +115,12 @@ class Environment:
             "MAX_CREATES_PER_MINUTE": "1000",
             **settings,
         }
-        async with run_controller(environment, self.folder / "controller.log", program()) as running:
+        if stalls_file is not None:
+            environment["BENCH_STALLS"] = str(stalls_file)
+        command = program() if stalls_file is None else WATCHED
+        async with run_controller(environment, self.folder / "controller.log", command) as running:
             self._controller = running
-            await self.until(lambda: "LIST" in self.arm_calls, 30.0, "the controller leads")
+            await self.until(lambda: "LIST" in self.arm_calls, within_seconds, "the controller leads")
             await asyncio.sleep(2 * QUIET_SECONDS)
             self.begin()
             try:
@@ -127,7 +135,7 @@ class Environment:
 
     async def create(self, names: Iterable[str]) -> None:
         """Create claims, several at a time."""
-        post = partial(self._hand.demand, "POST", path_of(CLAIMS))
+        post = partial(self.hand.demand, "POST", path_of(CLAIMS))
         await at_once([partial(post, node_claim(name)) for name in names], USERS_AT_ONCE)
 
     async def delete(self, names: Iterable[str]) -> None:
@@ -137,13 +145,13 @@ class Environment:
     async def apply(self, resource: str, *objects: Json) -> None:
         """Create objects of one kind, several at a time; those of namespaced kinds in `default`."""
         path = path_of(resource, namespace="default" if resource == "pods" else "")
-        await at_once([partial(self._hand.demand, "POST", path, obj) for obj in objects], USERS_AT_ONCE)
+        await at_once([partial(self.hand.demand, "POST", path, obj) for obj in objects], USERS_AT_ONCE)
 
     async def remove(self, resource: str, *names: str) -> None:
         """Delete objects of one kind, several at a time; those of namespaced kinds in `default`."""
         namespace = "default" if resource == "pods" else ""
         paths = [path_of(resource, name, namespace) for name in names]
-        await at_once([partial(self._hand.demand, "DELETE", path) for path in paths], USERS_AT_ONCE)
+        await at_once([partial(self.hand.demand, "DELETE", path) for path in paths], USERS_AT_ONCE)
 
     async def settled(self, names: Sequence[str]) -> None:
         """Wait until these are Ready, their operations have ended, and a LIST has shown their pools as they are now."""
@@ -165,26 +173,30 @@ class Environment:
         except TimeoutError:
             raise TimeoutError(f"not within {within_seconds:g} s: {what}") from None
 
-    def calls(self) -> list[Call]:
-        """The answered requests to the API server since `begin`, watches aside."""
-        return [call for call in self._answered() if call.at >= self._begun and call.verb != "watch"]
+    def calls(self, since: datetime | None = None, *, user: str = "") -> list[Call]:
+        """The answered requests to the API server, watches aside. `since`: the moment of `begin` if none is given.
+
+        `user`: only those of this user.
+        """
+        begun = self._begun if since is None else since
+        return [call for call in self._answered(user) if call.at >= begun and call.verb != "watch"]
 
     def kinds(self) -> set[tuple[str, str]]:
         """Verb and kind of all answered requests of the controllers of this environment."""
-        return {(call.verb, call.kind) for call in self._answered() if call.user == CONTROLLER}
+        return {(call.verb, call.kind) for call in self._answered(CONTROLLER)}
 
-    def _answered(self) -> list[Call]:
+    def _answered(self, user: str = "") -> list[Call]:
         log = self._cp.audit_log
         assert log is not None
-        found = (_call(json.loads(line)) for line in log.read_text(encoding="utf-8").splitlines())
-        return [call for call in found if call is not None and call.at >= self._opened]
+        lines = (line for line in log.read_text(encoding="utf-8").splitlines() if user in line)
+        found = (_call(json.loads(line)) for line in lines)
+        return [call for call in found if call is not None and call.at >= self._opened and user in ("", call.user)]
 
     async def run(self) -> None:
         """The operations of Azure and the machines, until cancelled."""
         async with asyncio.TaskGroup() as tasks:
-            booting = machines(self._hand, self.cloud) if self._instant else self.nodes.run()
-            kinds = (CLAIMS, "pods") if self._instant else (CLAIMS, "pods", "nodes")
-            for work in (self.store.feed(*kinds), self.cloud.run(), booting):
+            booting = machines(self.hand, self.cloud) if self._instant else self.nodes.run()
+            for work in (self.store.feed(*self._watched), self.cloud.run(), booting):
                 tasks.create_task(work)
 
     async def note(self, request: web.Request) -> None:
@@ -242,15 +254,17 @@ async def control_plane() -> AsyncIterator[ControlPlane]:
 
 @asynccontextmanager
 async def environment(
-    cp: ControlPlane, azure: AzureSettings = AZURE, *, instant: bool = False
+    cp: ControlPlane, azure: AzureSettings = AZURE, *, instant: bool = False, watched: Sequence[str] = ()
 ) -> AsyncIterator[Environment]:
     """A new subscription of Azure and new machines beside that API server, until the context ends.
 
-    `instant`: machines are Nodes with GPUs, Ready, as soon as their pool is running.
+    `instant`: machines are Nodes with GPUs, Ready, as soon as their pool is running. `watched`: the kinds whose changes
+    are followed, if not all that machines and measurements need.
     """
+    watched = watched or ((CLAIMS, "pods") if instant else (CLAIMS, "pods", "nodes"))
     with TemporaryDirectory(prefix="bench-") as folder:
         async with cp.session() as session:
-            made = Environment(cp, Path(folder), Hand(session), azure, instant=instant)
+            made = Environment(cp, Path(folder), Hand(session), azure, instant=instant, watched=watched)
             app = make_arm_app(made.cloud)
             app[BEFORE].append(made.note)
             runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)

@@ -18,6 +18,7 @@ from .stage import names, stage
 IDLE_SECONDS = 15.0
 STARTS = 5
 WAITING, FLEET, NODES = 90, 100, 1000
+POOL_NODES = 1000
 Json = dict[str, Any]
 
 
@@ -112,8 +113,9 @@ async def _cpu_share(controller: Controller) -> float:
 
 
 def foreign_node(number: int) -> Json:
-    """A Node of a pool of another owner, of the size of Nodes in AKS."""
-    name = f"aks-others-12345678-vmss{number:06x}"
+    """A Node of a pool of another owner, of the size of Nodes in AKS; a pool has 1,000 of them, as AKS permits."""
+    pool = f"others{number // POOL_NODES}"
+    name = f"aks-{pool}-12345678-vmss{number:06x}"
     images = [
         {
             "names": [
@@ -125,7 +127,7 @@ def foreign_node(number: int) -> Json:
         for n in range(50)
     ]
     found = {f"kubernetes.azure.com/label{n}": f"value-{n}" for n in range(25)}
-    found |= {labels.AGENTPOOL: "others", labels.AKS_AGENTPOOL: "others", labels.HOSTNAME: name}
+    found |= {labels.AGENTPOOL: pool, labels.AKS_AGENTPOOL: pool, labels.HOSTNAME: name}
     conditions = [
         {"type": kind, "status": "True" if kind == "Ready" else "False", "reason": f"{kind}Reason", "message": "m" * 60}
         for kind in ("Ready", "MemoryPressure", "DiskPressure", "PIDPressure", *(f"Problem{n}" for n in range(12)))

@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 
 from provisioner.api import labels
-from provisioner.simulator.azure import bodies
+from provisioner.simulator.azure import bodies, sizes
 from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.cloud import AzureCloud
 from provisioner.simulator.azure.settings import AzureSettings
@@ -27,7 +27,6 @@ Json = dict[str, Any]
 CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 NODES_PATH = "/api/v1/nodes"
 MERGE = "application/merge-patch+json"
-GPUS = "1"
 AGAIN_SECONDS = 0.2
 TRIES = 150
 CLOSING_SECONDS = 10.0
@@ -161,8 +160,9 @@ def _node(settings: AzureSettings, pool: Pool) -> Json:
     node["spec"]["taints"] = [taint for taint in node["spec"]["taints"] if taint["key"] != labels.UNINITIALIZED_TAINT]
     node["spec"]["providerID"] = provider_id
     status = node_objects.status(settings, pool, "b", 0, {})
+    size = sizes.find(pool.size)
     for amounts in (status["capacity"], status["allocatable"]):
-        amounts["nvidia.com/gpu"] = GPUS
+        amounts["nvidia.com/gpu"] = str(size.gpus if size is not None else 0)
     now = "2026-01-01T00:00:00Z"
     condition = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "kubelet is posting"}
     status["conditions"] = [{**condition, "lastHeartbeatTime": now, "lastTransitionTime": now}]
