@@ -9,11 +9,12 @@ from statistics import median
 from typing import Any
 
 from provisioner.api import labels
+from provisioner.simulator.azure import bodies
 
 from .figures import Figure
 from .moments import CONTROLLER
 from .process import Controller
-from .stage import names, stage
+from .stage import AZURE, names, stage
 
 IDLE_SECONDS = 15.0
 STARTS = 5
@@ -114,8 +115,9 @@ async def _cpu_share(controller: Controller) -> float:
 
 def foreign_node(number: int) -> Json:
     """A Node of a pool of another owner, of the size of Nodes in AKS; a pool has 1,000 of them, as AKS permits."""
-    pool = f"others{number // POOL_NODES}"
-    name = f"aks-{pool}-12345678-vmss{number:06x}"
+    pool, instance = f"others{number // POOL_NODES}", number % POOL_NODES
+    name, machine = bodies.node_name(AZURE, pool, instance), bodies.machine_id(AZURE, pool, instance)
+    machine = machine.replace(AZURE.machine_group, AZURE.machine_group.lower())
     images = [
         {
             "names": [
@@ -137,7 +139,7 @@ def foreign_node(number: int) -> Json:
         "apiVersion": "v1",
         "kind": "Node",
         "metadata": {"name": name, "labels": found},
-        "spec": {"providerID": f"azure:///subscriptions/others/{name}", "podCIDR": "10.244.0.0/24"},
+        "spec": {"providerID": f"azure://{machine}", "podCIDR": "10.244.0.0/24"},
         "status": {
             "capacity": allocatable,
             "allocatable": allocatable,
