@@ -10,7 +10,7 @@ LOCK_RUN := $(VENV)/.installed-run
 LOCK_DEV := $(VENV)/.installed-dev
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz swarm night format bench bench-simulator bench-quarter bench-load generate docs dist sbom lock clean
+.PHONY: help demo test test-all test-every-case coverage check test-cluster cluster-tools test-monitoring test-image test-oracle fuzz swarm night round-trip format bench bench-simulator bench-quarter bench-load generate docs dist sbom lock clean
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1\t\2/' | expand -t 24
@@ -79,6 +79,10 @@ night: export SEEDS ?= $(shell date +%Y%m%d)00000-
 night: $(LOCK_DEV)  ## find the planted canary, then draw seeds of this date for eight hours (MINUTES=480)
 	@$(BIN)/python -m tests.swarm --canary --minutes 30
 	@$(MAKE) --no-print-directory swarm
+
+round-trip: export MINUTES ?= 60
+round-trip: cluster-tools  ## draw NodePools, pods and reality by seed, for the real kube-scheduler (MINUTES=60 SEEDS=1- JOBS=1)
+	@$(BIN)/python -m tests.cluster.roundtrip --minutes $(MINUTES) --seeds $(or $(SEEDS),1-) --jobs $(if $(filter auto,$(JOBS)),1,$(JOBS))
 
 test-image: $(LOCK_DEV)  ## install what the image contains and run it read-only as another user (needs PyPI)
 	@$(BIN)/python -m pytest -m image tests/image

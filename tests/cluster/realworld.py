@@ -54,6 +54,7 @@ WATCHED = ("nodes", CLAIMS, "pods")
 LEASES = "kube-node-lease"
 # Machines of NodePools with this label have a DRA driver.
 NODES = NodeSettings(dra_labels={"gpu": "dra"})
+AZURE = AzureSettings(speed=SPEED, actions=AZURE_ACTIONS)
 HEARTBEAT_SECONDS = 10.0
 LOOK_SECONDS = 0.5
 QUIET_SECONDS = 3.0
@@ -65,12 +66,12 @@ PROGRAM = Path(sys.executable).parent / "gpu-provisioner"
 class RealWorld:
     """`arm_url` is the URL of Azure."""
 
-    def __init__(self, cp: ControlPlane, workdir: Path) -> None:
+    def __init__(self, cp: ControlPlane, workdir: Path, azure: AzureSettings, nodes: NodeSettings) -> None:
         now = SystemClock().now
         self.controllers: dict[str, Program] = {}
         self.store = RealStore(cp.url, cp.ssl, cp.admin_token)
-        self.cloud = AzureCloud(AzureSettings(speed=SPEED, actions=AZURE_ACTIONS), now, Random("cloud"))
-        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, NODES, Random("nodes"), now)
+        self.cloud = AzureCloud(azure, now, Random("cloud"))
+        self.nodes = NodeSimulator(cast("Any", self.store), self.cloud, nodes, Random("nodes"), now)
         self._changed = asyncio.Event()
         self._changed_at = 0.0
         self.audit_log = ObjectHistory(self.store, self.cloud, self._note)
@@ -83,9 +84,11 @@ class RealWorld:
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, cp: ControlPlane, workdir: Path) -> AsyncIterator[Self]:
+    async def open(
+        cls, cp: ControlPlane, workdir: Path, *, azure: AzureSettings = AZURE, nodes: NodeSettings = NODES
+    ) -> AsyncIterator[Self]:
         """Serve the environment until the context ends; every controller is killed with it."""
-        world = cls(cp, workdir)
+        world = cls(cp, workdir, azure, nodes)
         runner = web.AppRunner(make_arm_app(world.cloud), access_log=None, shutdown_timeout=1.0)
         await runner.setup()
         try:

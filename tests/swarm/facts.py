@@ -216,23 +216,26 @@ def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:
 
 
 def _webhook(admission: dict[str, Any], node_pools: Sequence[NodePool]) -> Any:
-    larger = {one.name for one in node_pools if one.replicas is None and any(size != SMALLEST for size in one.sizes)}
-
     def change(resource: str, obj: Json) -> None:
-        if resource != "pods" or obj["metadata"]["namespace"] != "default" or "nodeName" in obj["spec"]:
-            return
-        spec, meta = obj["spec"], obj["metadata"]
-        wanted = dict(admission.get("requests", {}))
-        if (spec.get("nodeSelector") or {}).get("karpenter.sh/nodepool") in larger:
-            wanted |= admission.get("tight", {})
-        for container in spec.get("containers") or ():
-            _raise(container, wanted)
-        if "toleration" in admission:
-            spec["tolerations"] = [*(spec.get("tolerations") or ()), admission["toleration"]]
-        if "labels" in admission:
-            meta["labels"] = {**(meta.get("labels") or {}), **admission["labels"]}
+        if resource == "pods" and obj["metadata"]["namespace"] == "default" and "nodeName" not in obj["spec"]:
+            admit(obj, admission, node_pools)
 
     return change
+
+
+def admit(pod: Json, admission: dict[str, Any], node_pools: Sequence[NodePool]) -> None:
+    """Change a pod of a tenant as the webhook does."""
+    larger = {one.name for one in node_pools if one.replicas is None and any(size != SMALLEST for size in one.sizes)}
+    spec, meta = pod["spec"], pod["metadata"]
+    wanted = dict(admission.get("requests", {}))
+    if (spec.get("nodeSelector") or {}).get("karpenter.sh/nodepool") in larger:
+        wanted |= admission.get("tight", {})
+    for container in spec.get("containers") or ():
+        _raise(container, wanted)
+    if "toleration" in admission:
+        spec["tolerations"] = [*(spec.get("tolerations") or ()), admission["toleration"]]
+    if "labels" in admission:
+        meta["labels"] = {**(meta.get("labels") or {}), **admission["labels"]}
 
 
 def _raise(container: Json, wanted: dict[str, str]) -> None:
