@@ -25,7 +25,7 @@ async def campaign(seeds: str, minutes: float, jobs: int) -> list[Outcome]:
         async with stage(folder) as plane:
             for seed in waiting:
                 found.append(await execute(plane, seed))
-                print(found[-1], flush=True)
+                print(found[-1], *found[-1].notes, sep="\n    ", flush=True)
 
     with tempfile.TemporaryDirectory() as folder:
         async with asyncio.TaskGroup() as tasks:

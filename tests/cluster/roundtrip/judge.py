@@ -94,6 +94,12 @@ def displaced(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mappi
     return found
 
 
+def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
+    """The machines without pods that were bought for pods which still wait."""
+    used = {claim_of.get(pod["spec"].get("nodeName", "")) for pod in pods}
+    return {name for pod in pods if waits(pod) for name in of_pod.get(pod["metadata"]["uid"], ()) if name not in used}
+
+
 def _app(pod: Json) -> str:
     return str(pod["metadata"]["labels"]["app"])
 

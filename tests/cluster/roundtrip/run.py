@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from provisioner.api import labels
 from provisioner.simulator.azure.compute import catalogue
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
@@ -42,7 +43,7 @@ class Outcome:
     """`why`: what is wrong, "" for nothing. `bound`, `unplaceable`, `braked`, `preempted`: numbers of pods.
 
     `decided`: machines of the first decision about each pod; `machines`: all that were Ready; `slowest`: seconds until
-    the last pod was bound.
+    the last pod was bound. `notes`: each machine beyond the first decision, with its pods and where they are.
     """
 
     seed: int
@@ -58,6 +59,7 @@ class Outcome:
     slowest: float = 0.0
     seconds: float = 0.0
     facts: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         counts = ("bound", "unplaceable", "braked", "preempted", "displaced")
@@ -201,12 +203,28 @@ class Trip:
         displaced = judge.displaced(of_pod, pods, self._claim_of)
         outcome.machines, outcome.displaced = len(self._ran), len(displaced)
         outcome.decided = len(self._ran) - len(extra)
+        outcome.notes = [f"{self._about(name)} after {self._firsts(name, of_pod, pods)}" for name in sorted(extra)]
         state = self._world.describe
         assert len(extra) <= len(displaced) + outcome.preempted, f"machines without a reason: {extra}\n{state()}"
-        useless = [pod["metadata"]["name"] for pod in pods if judge.waits(pod) and of_pod.get(pod["metadata"]["uid"])]
-        assert self._drawn.facts or not useless, f"machines were bought for {useless}, which wait\n{state()}"
+        useless = judge.useless(of_pod, pods, self._claim_of)
+        assert self._drawn.facts or not useless, f"machines that take no pod: {useless}\n{state()}"
         many = {uid: names for uid, names in of_pod.items() if len(names) > judge.MOST_FOR_ONE}
         assert not many, f"more than {judge.MOST_FOR_ONE} machines for one pod: {many}\n{state()}"
+
+    def _about(self, name: str) -> str:
+        pool = next(
+            (one for one in self._world.cloud.pools.values() if one.tags.get(labels.TAG_CLAIM_NAME) == name), None
+        )
+        return f"{name} ({pool.size if pool else 'gone'})"
+
+    def _firsts(self, name: str, of_pod: dict[str, list[str]], pods: list[Json]) -> str:
+        """The pods of a machine, each with the machine that it was bought before, and the one where it is."""
+        uids, found = judge.stated(self._claims[name]), []
+        for pod in pods:
+            if (uid := pod["metadata"]["uid"]) in uids:
+                there = self._claim_of.get(pod["spec"].get("nodeName", ""), "nowhere")
+                found.append(f"{self._about(of_pod[uid][0])} for {pod['metadata']['name']}, which is on {there}")
+        return "; ".join(found)
 
     async def _remove(self) -> None:
         """Users delete the pods, and set consolidateAfter where it is Never: all machines go."""
