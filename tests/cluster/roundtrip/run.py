@@ -27,7 +27,7 @@ from tests.cluster.scheduler import kube_scheduler
 from tests.world.azure_role import AZURE_ACTIONS
 from tests.world.demand import node_class
 
-from . import judge
+from . import verdict
 from .draw import PRIORITIES, Round, draw
 
 Json = dict[str, Any]
@@ -181,10 +181,10 @@ class Trip:
             if now_bound > bound:
                 bound, outcome.slowest = now_bound, world.now - began
             if world.now > self._changed_at + QUIET_SECONDS and world.now > began + QUIET_SECONDS:
-                _, of_pod = judge.extra_machines(self._claims, self._ran)
-                open_ = judge.placeable(self._drawn, store.list("nodes"), pods)
+                _, of_pod = verdict.extra_machines(self._claims, self._ran)
+                open_ = verdict.placeable(self._drawn, store.list("nodes"), pods)
                 uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in own}
-                braked = {name for name in open_ if len(of_pod.get(uids[name], ())) >= judge.MOST_FOR_ONE}
+                braked = {name for name in open_ if len(of_pod.get(uids[name], ())) >= verdict.MOST_FOR_ONE}
                 if self._drawn.facts:
                     open_ = {name: where for name, where in open_.items() if name not in braked}
                 if not open_:
@@ -196,20 +196,20 @@ class Trip:
             await asyncio.sleep(LOOK_SECONDS)
 
     def _count(self) -> None:
-        """No machine without a reason (see `judge`), and without a difference none that its pods cannot use."""
+        """No machine without a reason (see `verdict`), and without a difference none that its pods cannot use."""
         outcome = self._outcome
-        extra, of_pod = judge.extra_machines(self._claims, self._ran)
+        extra, of_pod = verdict.extra_machines(self._claims, self._ran)
         pods = self._pods()
-        displaced = judge.displaced(of_pod, pods, self._claim_of)
+        displaced = verdict.displaced(of_pod, pods, self._claim_of)
         outcome.machines, outcome.displaced = len(self._ran), len(displaced)
         outcome.decided = len(self._ran) - len(extra)
         outcome.notes = [f"{self._about(name)} after {self._firsts(name, of_pod, pods)}" for name in sorted(extra)]
         state = self._world.describe
         assert len(extra) <= len(displaced) + outcome.preempted, f"machines without a reason: {extra}\n{state()}"
-        useless = judge.useless(of_pod, pods, self._claim_of)
+        useless = verdict.useless(of_pod, pods, self._claim_of)
         assert self._drawn.facts or not useless, f"machines that take no pod: {useless}\n{state()}"
-        many = {uid: names for uid, names in of_pod.items() if len(names) > judge.MOST_FOR_ONE}
-        assert not many, f"more than {judge.MOST_FOR_ONE} machines for one pod: {many}\n{state()}"
+        many = {uid: names for uid, names in of_pod.items() if len(names) > verdict.MOST_FOR_ONE}
+        assert not many, f"more than {verdict.MOST_FOR_ONE} machines for one pod: {many}\n{state()}"
 
     def _about(self, name: str) -> str:
         pool = next(
@@ -219,7 +219,7 @@ class Trip:
 
     def _firsts(self, name: str, of_pod: dict[str, list[str]], pods: list[Json]) -> str:
         """The pods of a machine, each with the machine that it was bought before, and the one where it is."""
-        uids, found = judge.stated(self._claims[name]), []
+        uids, found = verdict.stated(self._claims[name]), []
         for pod in pods:
             if (uid := pod["metadata"]["uid"]) in uids:
                 there = self._claim_of.get(pod["spec"].get("nodeName", ""), "nowhere")
