@@ -2,7 +2,8 @@
 
 Azure's and the machines' minutes pass as seconds; the program's own times and kube-scheduler's are real. A Node that
 keeps a pod off is waited for a minute, and for six if only kube-scheduler can tell why
-(docs/adr/0063-purchase-brake.md): the bound for all, `PATIENCE_SECONDS`, is longer.
+(docs/adr/0063-purchase-brake.md): `PATIENCE_SECONDS`, the bound where reality differs, is longer. Without a difference,
+only kube-scheduler's choice can delay a pod, and the bound is less than those six minutes.
 """
 
 import asyncio
@@ -36,6 +37,7 @@ PRIORITY_CLASSES = "/apis/scheduling.k8s.io/v1/priorityclasses"
 # Longer than a batch of pods is waited for, which is at most 10 s.
 QUIET_SECONDS = 10.0
 LOOK_SECONDS = 1.0
+EXPECTED_SECONDS = 300.0
 
 
 @dataclass(kw_only=True)
@@ -180,7 +182,8 @@ class Trip:
             now_bound = sum(1 for pod in own if pod["spec"].get("nodeName"))
             if now_bound > bound:
                 bound, outcome.slowest = now_bound, world.now - began
-            if world.now > self._changed_at + QUIET_SECONDS and world.now > began + QUIET_SECONDS:
+            late = world.now > began + (PATIENCE_SECONDS if self._drawn.facts else EXPECTED_SECONDS)
+            if late or world.now > max(began, self._changed_at) + QUIET_SECONDS:
                 _, of_pod = verdict.extra_machines(self._claims, self._ran)
                 open_ = verdict.placeable(self._drawn, store.list("nodes"), pods)
                 uids = {pod["metadata"]["name"]: pod["metadata"]["uid"] for pod in own}
@@ -192,7 +195,7 @@ class Trip:
                     outcome.preempted = len(self._drawn.pods) - len(own)
                     outcome.unplaceable = len(own) - bound - len(braked)
                     return
-                assert world.now < began + PATIENCE_SECONDS, f"placeable but not bound: {open_}\n{world.describe()}"
+                assert not late, f"placeable but not bound: {open_}\n{world.describe()}"
             await asyncio.sleep(LOOK_SECONDS)
 
     def _count(self) -> None:
@@ -206,6 +209,9 @@ class Trip:
         outcome.notes = [f"{self._about(name)} after {self._firsts(name, of_pod, pods)}" for name in sorted(extra)]
         state = self._world.describe
         assert len(extra) <= len(displaced) + outcome.preempted, f"machines without a reason: {extra}\n{state()}"
+        wrong = verdict.unexplained(extra, self._claims, of_pod, pods, self._claim_of)
+        excused = self._drawn.facts or outcome.preempted
+        assert excused or not wrong, f"no pod took the room of earlier machines: {wrong}\n{state()}"
         useless = verdict.useless(of_pod, pods, self._claim_of)
         assert self._drawn.facts or not useless, f"machines that take no pod: {useless}\n{state()}"
         many = {uid: names for uid, names in of_pod.items() if len(names) > verdict.MOST_FOR_ONE}

@@ -6,7 +6,8 @@ that a machine of the size surely has. `least_share` leaves out what the program
 
 The rule for machines: a decision names a machine for each pod. Another one may be bought for a pod only after that one
 did not take it, because kube-scheduler gave its room to another pod or because it differs from the prediction. So there
-are at most as many more machines as pods that were displaced, and two that run for one pod.
+are at most as many more machines as pods that were displaced, and two that run for one pod. Without a difference, pods
+are on the earlier machine that it was not decided for, unless the pod is constrained by pods in its zone.
 """
 
 import json
@@ -92,6 +93,30 @@ def displaced(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mappi
         elif of_pod.get(pod["metadata"]["uid"]):
             found.add(pod["metadata"]["name"])
     return found
+
+
+def unexplained(
+    extra: set[str],
+    claims: Mapping[str, Json],
+    of_pod: Mapping[str, list[str]],
+    pods: list[Json],
+    claim_of: Mapping[str, str],
+) -> set[str]:
+    """The machines of `extra` of whose pods none lost the room of an earlier machine to a pod not decided for that."""
+    by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
+    there: dict[str, Counter[str]] = {}
+    for pod in pods:
+        there.setdefault(claim_of.get(pod["spec"].get("nodeName", ""), ""), Counter())[_app(pod)] += 1
+
+    def lost(machine: str) -> bool:
+        decided = Counter(_app(by_uid[uid]) for uid in stated(claims[machine]) if uid in by_uid)
+        return bool(there.get(machine, Counter()) - decided)
+
+    def explains(machine: str, uid: str) -> bool:
+        earlier = of_pod[uid][: of_pod[uid].index(machine)]
+        return uid not in by_uid or ZONE in json.dumps(by_uid[uid]["spec"]) or any(map(lost, earlier))
+
+    return {name for name in extra if not any(explains(name, uid) for uid in stated(claims[name]))}
 
 
 def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
