@@ -51,7 +51,7 @@ def draw(seed: int) -> Round:
     location = found.get("azure", {}).get("location", "westeurope")
     pods: list[Json] = []
     for number in range(rng.randint(1, 8)):
-        shape = _shape(rng, f"s{number}", [one for one, _ in pools], location)
+        shape = _shape(rng, f"s{number}", *rng.choice(pools), location)
         names = [f"s{number}-{copied}" for copied in range(rng.choice((1, 2, 3, 5)))]
         pods += [{**copy.deepcopy(shape), "metadata": {"name": name, **shape["metadata"]}} for name in names]
     for pod in pods:
@@ -76,16 +76,17 @@ def _node_pool(rng: Random, number: int) -> tuple[plan.NodePool, Json]:
     return plan.NodePool(name=name, sizes=chosen), made
 
 
-def _shape(rng: Random, app: str, pools: list[plan.NodePool], location: str) -> Json:
-    """A pod for a share of a size that one of the NodePools has."""
-    size_name = rng.choice(rng.choice(pools).sizes)
+def _shape(rng: Random, app: str, one: plan.NodePool, node_pool: Json, location: str) -> Json:
+    """A pod for a share of a size of a NodePool, whose taints it mostly tolerates."""
+    size_name = rng.choice(one.sizes)
     size = sizes.find(size_name) or sizes.Size()
     gpus = min(size.gpus, rng.choice((1, 1, 1, 2, 4, 8)))
     amounts = _amounts(rng, size, gpus)
     container: Json = {"name": "main", "image": "trainer", "resources": {"requests": amounts, "limits": {GPU: gpus}}}
     spec: Json = {"containers": [container]}
     research = {**RESEARCH, "operator": "Equal"}
-    spec["tolerations"] = rng.choice(([TOLERATION], [TOLERATION, research], [TOLERATION, research], [TOLERATION], []))
+    needed = [{**taint, "operator": "Equal"} for taint in node_pool["spec"]["template"]["spec"]["taints"]]
+    spec["tolerations"] = rng.choice((needed, needed, needed, [TOLERATION, research], [TOLERATION]))
     zone = f"{location}-{rng.randint(1, 3)}"
     if rng.random() < 0.3:
         spec["nodeSelector"] = rng.choice(({ZONE: zone}, {SIZE: size_name}, {"team": "ml"}, {"team": "vision"}))
@@ -99,8 +100,8 @@ def _shape(rng: Random, app: str, pools: list[plan.NodePool], location: str) -> 
     key = rng.choice((ZONE, HOSTNAME))
     if kind == "spread":
         hard = rng.choice(("DoNotSchedule", "DoNotSchedule", "ScheduleAnyway"))
-        one = {"topologyKey": key, "maxSkew": rng.choice((1, 2)), "whenUnsatisfiable": hard, "labelSelector": own}
-        spec["topologySpreadConstraints"] = [one]
+        spread = {"topologyKey": key, "maxSkew": rng.choice((1, 2)), "whenUnsatisfiable": hard, "labelSelector": own}
+        spec["topologySpreadConstraints"] = [spread]
     elif kind == "apart":
         affinity["podAntiAffinity"] = {REQUIRED: [{"topologyKey": HOSTNAME, "labelSelector": own}]}
     elif kind == "apart-from-first":
