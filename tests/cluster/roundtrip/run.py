@@ -121,6 +121,7 @@ class Trip:
         self._claims: dict[str, Json] = {}
         self._claim_of: dict[str, str] = {}
         self._ran: set[str] = set()
+        self._early: set[str] = set()
         self._changed_at = 0.0
         world.store.subscribe(self._note)
 
@@ -139,6 +140,8 @@ class Trip:
             return
         if not self._claims:
             self._create_daemon_sets(late=True)
+        if meta["name"] not in self._claims and verdict.too_early(obj, self._claims):
+            self._early.add(meta["name"])
         self._claims[meta["name"]] = obj
         if name := status.get("nodeName"):
             self._claim_of[name] = meta["name"]
@@ -208,8 +211,9 @@ class Trip:
         outcome.decided = len(self._ran) - len(extra)
         outcome.notes = [f"{self._about(name)} after {self._firsts(name, of_pod, pods)}" for name in sorted(extra)]
         state = self._world.describe
+        assert not self._early, f"bought while machines for all of their pods were coming: {self._early}\n{state()}"
         assert len(extra) <= len(displaced) + outcome.preempted, f"machines without a reason: {extra}\n{state()}"
-        wrong = verdict.unexplained(extra, self._claims, of_pod, pods, self._claim_of)
+        wrong = verdict.unexplained(extra, self._claims, pods, self._claim_of)
         excused = self._drawn.facts or outcome.preempted
         assert excused or not wrong, f"no pod took the room of earlier machines: {wrong}\n{state()}"
         useless = verdict.useless(of_pod, pods, self._claim_of)

@@ -7,7 +7,8 @@ that a machine of the size surely has. `least_share` leaves out what the program
 The rule for machines: a decision names a machine for each pod. Another one may be bought for a pod only after that one
 did not take it, because kube-scheduler gave its room to another pod or because it differs from the prediction. So there
 are at most as many more machines as pods that were displaced, and two that run for one pod. Without a difference, pods
-are on the earlier machine that it was not decided for, unless the pod is constrained by pods in its zone.
+are on an earlier machine of the shape that it was not decided for, unless the pod follows others. And no machine is
+bought for pods while an earlier one of each is on its way.
 """
 
 import json
@@ -79,6 +80,16 @@ def extra_machines(claims: Mapping[str, Json], ran: set[str]) -> tuple[set[str],
     return extra, of_pod
 
 
+def too_early(claim: Json, before: Mapping[str, Json]) -> bool:
+    """Whether each pod of a new NodeClaim has another one that is not being deleted and has no Node yet."""
+    coming: set[str] = set()
+    for one in before.values():
+        if "deletionTimestamp" not in one["metadata"] and not (one.get("status") or {}).get("nodeName"):
+            coming |= stated(one)
+    uids = stated(claim)
+    return bool(uids) and uids <= coming
+
+
 def displaced(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
     """The pods with a machine that wait, or are on another one than those that were first decided for equal pods.
 
@@ -95,28 +106,25 @@ def displaced(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mappi
     return found
 
 
-def unexplained(
-    extra: set[str],
-    claims: Mapping[str, Json],
-    of_pod: Mapping[str, list[str]],
-    pods: list[Json],
-    claim_of: Mapping[str, str],
-) -> set[str]:
-    """The machines of `extra` of whose pods none lost the room of an earlier machine to a pod not decided for that."""
+def unexplained(extra: set[str], claims: Mapping[str, Json], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
+    """The machines of `extra` for whose shapes no earlier machine lost room to a pod that was not decided for it.
+
+    A pod that follows others into a zone or onto a machine may be kept off a machine that has the room.
+    """
     by_uid = {pod["metadata"]["uid"]: pod for pod in pods}
     there: dict[str, Counter[str]] = {}
     for pod in pods:
         there.setdefault(claim_of.get(pod["spec"].get("nodeName", ""), ""), Counter())[_app(pod)] += 1
-
-    def lost(machine: str) -> bool:
-        decided = Counter(_app(by_uid[uid]) for uid in stated(claims[machine]) if uid in by_uid)
-        return bool(there.get(machine, Counter()) - decided)
+    decided = {name: Counter(_app(by_uid[uid]) for uid in stated(claims[name]) if uid in by_uid) for name in claims}
+    lost = {name: bool(there.get(name, Counter()) - decided[name]) for name in claims}
 
     def explains(machine: str, uid: str) -> bool:
-        earlier = of_pod[uid][: of_pod[uid].index(machine)]
-        return uid not in by_uid or ZONE in json.dumps(by_uid[uid]["spec"]) or any(map(lost, earlier))
+        spec, app = json.dumps(by_uid[uid]["spec"]), _app(by_uid[uid])
+        earlier = [*claims][: [*claims].index(machine)]
+        follows = f'"topologyKey": "{ZONE}"' in spec or '"podAffinity"' in spec
+        return follows or any(lost[name] for name in earlier if decided[name][app])
 
-    return {name for name in extra if not any(explains(name, uid) for uid in stated(claims[name]))}
+    return {name for name in extra if not any(uid in by_uid and explains(name, uid) for uid in stated(claims[name]))}
 
 
 def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
