@@ -218,7 +218,7 @@ class Trip:
         assert excused or not wrong, f"no pod took the room of earlier machines: {wrong}\n{state()}"
         useless = verdict.useless(of_pod, pods, self._claim_of)
         assert self._drawn.facts or not useless, f"machines that take no pod: {useless}\n{state()}"
-        many = {uid: names for uid, names in of_pod.items() if len(names) > verdict.MOST_FOR_ONE}
+        many = {name: machines for name, machines in useless.items() if len(machines) > verdict.MOST_FOR_ONE}
         assert not many, f"more than {verdict.MOST_FOR_ONE} machines for one pod: {many}\n{state()}"
 
     def _about(self, name: str) -> str:

@@ -6,7 +6,7 @@ that a machine of the size surely has. `least_share` leaves out what the program
 
 The rule for machines: a decision names a machine for each pod. Another one may be bought for a pod only after that one
 did not take it, because kube-scheduler gave its room to another pod or because it differs from the prediction. So there
-are at most as many more machines as pods that were displaced, and two that run for one pod. Without a difference, pods
+are at most as many more machines as pods that were displaced, and for one pod two that no pod uses. Without a difference, pods
 are on an earlier machine of the shape that it was not decided for, unless the pod follows others. And no machine is
 bought for pods while an earlier one of each is on its way.
 """
@@ -81,10 +81,12 @@ def extra_machines(claims: Mapping[str, Json], ran: set[str]) -> tuple[set[str],
 
 
 def too_early(claim: Json, before: Mapping[str, Json]) -> bool:
-    """Whether each pod of a new NodeClaim has another one that is not being deleted and has no Node yet."""
+    """Whether each pod of a new NodeClaim has another one that still may become its machine and has no Node yet."""
     coming: set[str] = set()
     for one in before.values():
-        if "deletionTimestamp" not in one["metadata"] and not (one.get("status") or {}).get("nodeName"):
+        status = one.get("status") or {}
+        failed = any(it["type"] == "Launched" and it["status"] == "False" for it in status.get("conditions") or ())
+        if not failed and "deletionTimestamp" not in one["metadata"] and not status.get("nodeName"):
             coming |= stated(one)
     uids = stated(claim)
     return bool(uids) and uids <= coming
@@ -127,10 +129,15 @@ def unexplained(extra: set[str], claims: Mapping[str, Json], pods: list[Json], c
     return {name for name in extra if not any(uid in by_uid and explains(name, uid) for uid in stated(claims[name]))}
 
 
-def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> set[str]:
-    """The machines without pods that were bought for pods which still wait."""
+def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> dict[str, list[str]]:
+    """The machines without pods that were bought for each pod that waits, by its name."""
     used = {claim_of.get(pod["spec"].get("nodeName", "")) for pod in pods}
-    return {name for pod in pods if waits(pod) for name in of_pod.get(pod["metadata"]["uid"], ()) if name not in used}
+    found = {
+        pod["metadata"]["name"]: [name for name in of_pod.get(pod["metadata"]["uid"], ()) if name not in used]
+        for pod in pods
+        if waits(pod)
+    }
+    return {name: machines for name, machines in found.items() if machines}
 
 
 def _app(pod: Json) -> str:
