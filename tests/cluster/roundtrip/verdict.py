@@ -6,9 +6,9 @@ that a machine of the size surely has. `least_share` leaves out what the program
 
 The rule for machines: a decision names a machine for each pod. Another one may be bought for a pod only after that one
 did not take it, because kube-scheduler gave its room to another pod or because it differs from the prediction. So there
-are at most as many more machines as pods that were displaced, and for one pod two that no pod uses. Without a difference, pods
-are on an earlier machine of the shape that it was not decided for, unless the pod follows others. And no machine is
-bought for pods while an earlier one of each is on its way.
+are at most as many more machines as pods that were displaced, and for one pod two that no pod uses. Without a
+difference, pods are on an earlier machine of the shape that it was not decided for, unless the pod follows others. And
+no machine is bought for pods while an earlier one of each is on its way.
 """
 
 import json
@@ -130,12 +130,11 @@ def unexplained(extra: set[str], claims: Mapping[str, Json], pods: list[Json], c
 
 
 def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping[str, str]) -> dict[str, list[str]]:
-    """The machines without pods that were bought for each pod that waits, by its name."""
+    """The machines without pods that were bought for each pod, by its name."""
     used = {claim_of.get(pod["spec"].get("nodeName", "")) for pod in pods}
     found = {
         pod["metadata"]["name"]: [name for name in of_pod.get(pod["metadata"]["uid"], ()) if name not in used]
         for pod in pods
-        if waits(pod)
     }
     return {name: machines for name, machines in found.items() if machines}
 
