@@ -82,7 +82,7 @@ def _shape(rng: Random, app: str, one: plan.NodePool, node_pool: Json, location:
     size = sizes.find(size_name) or sizes.Size()
     gpus = min(size.gpus, rng.choice((1, 1, 1, 2, 4, 8)))
     amounts = _amounts(rng, size, gpus)
-    container: Json = {"name": "main", "image": "trainer", "resources": {"requests": amounts, "limits": {GPU: gpus}}}
+    container: Json = {"name": "main", "image": "trainer", "resources": {"requests": amounts, "limits": amounts}}
     spec: Json = {"containers": [container]}
     research = {**RESEARCH, "operator": "Equal"}
     needed = [{**taint, "operator": "Equal"} for taint in node_pool["spec"]["template"]["spec"]["taints"]]
