@@ -217,7 +217,8 @@ class Trip:
         excused = self._drawn.facts or outcome.preempted
         assert excused or not wrong, f"no pod took the room of earlier machines: {wrong}\n{state()}"
         useless = verdict.useless(of_pod, pods, self._claim_of)
-        waiting = {pod["metadata"]["name"] for pod in pods if verdict.waits(pod)} & useless.keys()
+        alone = [pod for pod in pods if verdict.waits(pod) and not verdict.follows(pod)]
+        waiting = {pod["metadata"]["name"] for pod in alone} & useless.keys()
         assert self._drawn.facts or not waiting, f"machines of pods that wait take none: {waiting}\n{state()}"
         many = {name: machines for name, machines in useless.items() if len(machines) > verdict.MOST_FOR_ONE}
         assert not many, f"more than {verdict.MOST_FOR_ONE} machines for one pod: {many}\n{state()}"

@@ -121,10 +121,8 @@ def unexplained(extra: set[str], claims: Mapping[str, Json], pods: list[Json], c
     lost = {name: bool(there.get(name, Counter()) - decided[name]) for name in claims}
 
     def explains(machine: str, uid: str) -> bool:
-        spec, app = json.dumps(by_uid[uid]["spec"]), _app(by_uid[uid])
-        earlier = [*claims][: [*claims].index(machine)]
-        follows = f'"topologyKey": "{ZONE}"' in spec or '"podAffinity"' in spec
-        return follows or any(lost[name] for name in earlier if decided[name][app])
+        app, earlier = _app(by_uid[uid]), [*claims][: [*claims].index(machine)]
+        return follows(by_uid[uid]) or any(lost[name] for name in earlier if decided[name][app])
 
     return {name for name in extra if not any(uid in by_uid and explains(name, uid) for uid in stated(claims[name]))}
 
@@ -137,6 +135,12 @@ def useless(of_pod: Mapping[str, list[str]], pods: list[Json], claim_of: Mapping
         for pod in pods
     }
     return {name: machines for name, machines in found.items() if machines}
+
+
+def follows(pod: Json) -> bool:
+    """Whether other pods, wherever kube-scheduler bound them, can keep a pod off a machine that has the room."""
+    spec = json.dumps(pod["spec"])
+    return f'"topologyKey": "{ZONE}"' in spec or '"podAffinity"' in spec
 
 
 def _app(pod: Json) -> str:
