@@ -31,6 +31,8 @@ EDITS = (
     ("kaito.sh/workspace", ""),
     ("team", "other"),
 )
+# What Azure and AKS announce or remedy by themselves: advice about spot capacity, a Node that AKS restarts.
+ANNOUNCED = (("PreemptionScheduled", "True", "False"), ("kubernetes.azure.com/NodeHealthy", "False", "True"))
 CLOCKS = (-86_400.0, -3600.0, -120.0, 30.0, 600.0, 86_400.0)
 
 
@@ -62,6 +64,19 @@ async def detector_everywhere(run: "Run", event: Event) -> None:
     """A bad release of a node problem detector sets a condition on all Nodes while it lasts."""
     machines = [one for one in run.sim.nodes.machines.values() if remains(run, one)]
     await _report(run, event, machines, _part(event, (*CONDITIONS, "XIDErrors")))
+
+
+@verb("announced")
+async def announced(run: "Run", event: Event) -> None:
+    """AKS announces something about a machine, which remains."""
+    machine = ready(run, event)
+    if machine:
+        run.injected(event)
+        kind, now, later = _part(event, ANNOUNCED)
+        run.sim.nodes.set_condition(machine.name, kind, now, "Announced", "see https://aka.ms/aks-spot-eviction")
+        await run.lasts(event)
+        if remains(run, machine):
+            run.sim.nodes.set_condition(machine.name, kind, later, "Over", "all is well")
 
 
 @verb("agent-taints")

@@ -1,10 +1,14 @@
 """Other controllers in the same cluster: Karpenter, KAITO, cluster-autoscaler, VPA, the GPU Operator, AKS."""
 
 import asyncio
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
+from provisioner.simulator.kube.objects import rfc3339
+from provisioner.simulator.snapshot import condition
 from tests.swarm.plan import Event
-from tests.world.harness import Json, node_claim
+from tests.world.demand import node_pool
+from tests.world.harness import EPOCH, Json, node_claim
 
 from .base import verb
 from .people import tainted
@@ -47,6 +51,42 @@ async def karpenter_node(run: "Run", event: Event) -> None:
         if "deletionTimestamp" not in found["metadata"]:
             store.delete(key, one)
         store.patch(key, one, {"metadata": {"finalizers": None}})
+
+
+@verb("karpenter-disrupts")
+async def karpenter_disrupts(run: "Run", event: Event) -> None:
+    """Karpenter is about to disrupt a machine of one of its NodePools: its Node has the taint, its claim the reason."""
+    name, store = f"disrupts{int(event.pick * 1e9)}", run.sim.store
+    now = rfc3339(EPOCH + timedelta(seconds=run.sim.now))
+    reference = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    theirs = node_pool(name)
+    theirs["spec"]["template"]["spec"]["nodeClassRef"] = reference
+    uid = (await run.sim.apply(theirs))["metadata"]["uid"]
+    run.injected(event)
+    owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": name, "uid": uid}
+    meta = {"name": name, "labels": {"karpenter.sh/nodepool": name, "karpenter.sh/registered": "true"}}
+    provider_id = f"azure:///subscriptions/x/resourceGroups/y/providers/z/{name}"
+    spec = {"providerID": provider_id, "taints": [{"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}]}
+    store.create("nodes", {"apiVersion": "v1", "kind": "Node", "metadata": meta, "spec": spec})
+    ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastTransitionTime": now}
+    store.patch("nodes", name, {"status": {"conditions": [ready]}}, subresource="status")
+    of_claim = {**meta, "ownerReferences": [owner], "finalizers": ["karpenter.sh/termination"]}
+    store.create(CLAIMS, {**node_claim(name, nodeClassRef=reference), "metadata": of_claim})
+    up = ("Launched", "Registered", "Initialized", "Ready", "DisruptionReason")
+    conditions = [
+        {"type": kind, "status": "True", "reason": "Drifted", "message": "", "lastTransitionTime": now} for kind in up
+    ]
+    status = {"nodeName": name, "providerID": provider_id, "conditions": conditions}
+    store.patch(CLAIMS, name, {"status": status}, subresource="status")
+    await run.lasts(event)
+    held, node = store.get(CLAIMS, name), store.get("nodes", name)
+    assert condition(held or {}, "DisruptionReason") == "True", "a command of Karpenter was undone"
+    assert (node or {"spec": {}})["spec"].get("taints"), "a Node of Karpenter lost its taint"
+    store.delete(CLAIMS, name)
+    store.patch(CLAIMS, name, {"metadata": {"finalizers": None}})
+    for key in ("nodes", "nodepools.karpenter.sh"):
+        if store.get(key, name) is not None:
+            store.delete(key, name)
 
 
 @verb("kaito-recreates")

@@ -20,6 +20,7 @@ CLAIMS, NODE_POOLS, NODE_CLASSES = (
     "nodepools.karpenter.sh",
     "agentpoolnodeclasses.gpu-provisioner.sh",
 )
+DEVICES: tuple[Json, ...] = ({"sharedReplicas": 4}, {"migProfile": "MIG1g"}, {"mode": "DRA"})
 NODE_POOLS_PATH = "/apis/karpenter.sh/v1/nodepools"
 # The faults of all others last meanwhile.
 GONE_SECONDS = 14_400.0
@@ -275,6 +276,17 @@ async def edit_node_class(run: "Run", event: Event) -> None:
     await run.apply({**node_class(name), "spec": changes})
     await run.lasts(event)
     await run.apply({**node_class(name), "spec": dict.fromkeys(changes)})
+
+
+@verb("edit-devices")
+async def edit_devices(run: "Run", event: Event) -> None:
+    """A user edits how the GPUs of the class of all NodePools are offered, which changes no existing machine."""
+    name = node_class()["metadata"]["name"]
+    run.injected(event)
+    nothing = dict.fromkeys(key for one in DEVICES for key in one)
+    await run.sim.apply({**node_class(name), "spec": {"gpu": {**nothing, **one_of(event, DEVICES)}}})
+    await run.lasts(event)
+    await run.sim.apply({**node_class(name), "spec": {"gpu": None}})
 
 
 # Nodes
