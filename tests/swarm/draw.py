@@ -8,10 +8,12 @@ import math
 from random import Random
 from typing import Any
 
+from msgspec.structs import replace
+
 from tests.world.demand import TOLERATION
 from tests.world.harness import SHIPPED_LEASE, SLOW_LEASE
 
-from . import catalogue, facts
+from . import catalogue, constraints, facts
 from .plan import Claim, Event, NodePool, Plan, Workload
 
 T4, A100, H100, EIGHT = (
@@ -35,6 +37,10 @@ def draw(seed: int) -> Plan:
     until = _between(rng, *FAULTS_SECONDS)
     node_pools = tuple(_node_pool(rng, f"np{number}") for number in range(_log(rng, 0, 4)))
     claims = tuple(_claim(rng, f"c{number}", until) for number in range(_log(rng, 0 if node_pools else 1, 12)))
+    own = Random(f"swarm/{seed}/constraints")
+    constrained = own.random() < constraints.RUNS
+    if constrained:
+        node_pools = tuple(replace(one, tiers=own.choice(((), ("a", "b")))) for one in node_pools)
     return Plan(
         seed=seed,
         faults_seconds=round(until, 1),
@@ -45,7 +51,9 @@ def draw(seed: int) -> Plan:
         window=rng.choice((20, 1000, 1000)),
         lease=rng.choice((SHIPPED_LEASE, SLOW_LEASE, SLOW_LEASE, SLOW_LEASE)),
         node_pools=node_pools,
-        workloads=tuple(_workloads(rng, node_pools, until)),
+        workloads=tuple(
+            _constrained(own, one, node_pools) if constrained else one for one in _workloads(rng, node_pools, until)
+        ),
         claims=claims,
         events=tuple(_events(seed, until)),
     )
@@ -128,6 +136,11 @@ def _workloads(rng: Random, node_pools: tuple[NodePool, ...], until: float) -> l
             )
         )
     return made
+
+
+def _constrained(rng: Random, workload: Workload, node_pools: tuple[NodePool, ...]) -> Workload:
+    node_pool = next(one for one in node_pools if one.name == workload.node_pool)
+    return replace(workload, spec={**workload.spec, **constraints.draw(rng, workload.name, node_pool)})
 
 
 def _claim(rng: Random, name: str, until: float) -> Claim:

@@ -5,7 +5,7 @@ from typing import Any
 from tests.world.demand import node_pool
 from tests.world.harness import Json
 
-from .plan import NodePool
+from .plan import TIER, NodePool
 
 # The label by which a DRA driver chooses the machines of NodePools.
 GPUS_LABEL = {"example.com/gpus": "of-node-pools"}
@@ -17,6 +17,8 @@ def made(one: NodePool) -> Json:
         {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": [*one.sizes]},
         {"key": "karpenter.sh/capacity-type", "operator": "In", "values": [*one.capacity]},
     ]
+    if one.tiers:
+        requirements.append({"key": TIER, "operator": "In", "values": [*one.tiers]})
     spec: dict[str, Any] = {"requirements": requirements}
     if one.replicas is not None:
         spec["replicas"] = one.replicas

@@ -11,6 +11,7 @@ import msgspec
 
 from tests.world.harness import SLOW_LEASE
 
+TIER = "example.com/tier"
 Kind = Literal["ReplicaSet", "StatefulSet", "Job", "Pod"]
 
 
@@ -21,7 +22,10 @@ class _Part(
 
 
 class NodePool(_Part, frozen=True, kw_only=True):
-    """`replicas`: a static one. `budget`: nodes that may be disrupted at once. `after`: of `consolidateAfter`."""
+    """`replicas`: a static one. `budget`: nodes that may be disrupted at once. `after`: of `consolidateAfter`.
+
+    `tiers`: the values of the label TIER that it allows.
+    """
 
     name: str
     sizes: tuple[str, ...]
@@ -30,6 +34,7 @@ class NodePool(_Part, frozen=True, kw_only=True):
     budget: str = "10%"
     policy: str = "WhenEmptyOrUnderutilized"
     after: str = "30s"
+    tiers: tuple[str, ...] = ()
 
 
 class Workload(_Part, frozen=True, kw_only=True):

@@ -1,0 +1,46 @@
+"""What the pods of a workload require of their Nodes beyond GPUs: drawn for few, each of which can be met."""
+
+from random import Random
+from typing import Any
+
+from provisioner.api import labels
+
+from .plan import TIER, NodePool
+
+# Of runs, those in which workloads have constraints; of their workloads, those that have one.
+RUNS, WORKLOADS = 0.4, 0.8
+SPREADS = (
+    {"topologyKey": labels.ZONE},
+    {"topologyKey": labels.HOSTNAME},
+    {"topologyKey": labels.HOSTNAME, "nodeTaintsPolicy": "Honor"},
+    {"topologyKey": labels.HOSTNAME, "nodeAffinityPolicy": "Ignore"},
+)
+OF_AKS = (
+    ("kubernetes.azure.com/mode", "user"),
+    ("kubernetes.azure.com/accelerator", "nvidia"),
+    ("kubernetes.azure.com/os-sku", "Ubuntu"),
+)
+
+
+def draw(rng: Random, app: str, node_pool: NodePool) -> dict[str, Any]:
+    """Fields of the spec of pods with the label `app`; none for a static NodePool, which buys nothing for pods."""
+    if node_pool.replicas is not None or rng.random() >= WORKLOADS:
+        return {}
+    selector = {"labelSelector": {"matchLabels": {"app": app}}}
+    kind = rng.choice(("spread", "spread", "near", "labels", "tier" if node_pool.tiers else "labels"))
+    if kind == "spread":
+        spread = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", **selector, **rng.choice(SPREADS)}
+        return {"topologySpreadConstraints": [spread]}
+    if kind == "near":
+        term = {"topologyKey": labels.ZONE, **selector}
+        return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
+    if kind == "tier":
+        return _requires(TIER, *node_pool.tiers)
+    return _requires(*rng.choice(OF_AKS))
+
+
+def _requires(key: str, *values: str) -> dict[str, Any]:
+    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [*values]}]}]
+    return {
+        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+    }
