@@ -5,7 +5,8 @@ only if the controller's own request made it; users may delete anything. A viola
 preceding requests and changes.
 
     I1  every pool with the controller's mark has a live claim of that UID, or its deletion begins within the bound
-    I2  a termination deletes the pool, then releases the Node's finalizer, then the claim's
+    I2  a termination deletes the pool, then releases the Node's finalizer, which it has once it is registered, then
+        the claim's
     I3  a claim's UID has at most one pool
     I4  no controller changes a pool or a Node that it does not own, nor evicts a Pod from such a Node
     I5  the system converges: see `World.settled`
@@ -13,6 +14,7 @@ preceding requests and changes.
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
         more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire, or it is
         replaced or consolidated, or a TerminateNode requests another machine
+    I10 no controller sends a write for the same pool again and again
     I11 no condition of a claim states its deadline twice
     I13 a controller buys no more machines than pods wait for
     I14 no disruption moves a pod with GPUs to another GPU model, unless the pod's own constraints list several
@@ -25,13 +27,15 @@ preceding requests and changes.
     I19 no pod that a voluntary command evicted is pending for longer than its restart takes
     I20 no cordon of a controller remains on a healthy machine
     I21 each NodePool with work makes progress, or an Event states why not for as long as it does not
+    I22 the machine of a deleted claim is deleted after its pods, which are evicted in their order, unless protected
 
 I13 and I17 are in `purchase_invariants`, I14 to I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19
-in `successor_invariants`, I21 in `progress_invariants`.
+in `successor_invariants`, I21 in `progress_invariants`, I22 in `drain_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
@@ -41,6 +45,7 @@ from .audit_log import CURRENT_CALL, AuditLog, Call, current_write
 from .azure.agentpool import Pool
 from .azure.cloud import AzureCloud
 from .disruption_invariants import DisruptionInvariants
+from .drain_invariants import DrainInvariants
 from .gate_invariants import GateInvariants
 from .kube.store import Store
 from .progress_invariants import ProgressInvariants
@@ -60,6 +65,8 @@ from .successor_invariants import SuccessorInvariants
 Json = dict[str, Any]
 
 GC_BOUND_SECONDS = 20 * 60.0
+# A retry comes after 5 s or later, and a read that shows a deletion after a minute or sooner.
+MOST_A_MINUTE, MOST_DELETES = 30, 6
 LOG_LINES = 60
 
 
@@ -103,11 +110,14 @@ class Invariants:
         self._time = time
         self._snapshot = Snapshot(lambda: (cloud.cluster_power, cloud.cluster_state) == ("Running", "Succeeded"), now)
         self._disruption = DisruptionInvariants(self._snapshot, self._violated, time=time, now=now)
+        self._drain = DrainInvariants(self._snapshot, self._violated, time=time, now=now)
         self._gate = GateInvariants(self._snapshot, self._violated, now=now)
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
         self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
         self._successors = SuccessorInvariants(self._snapshot, self._violated, time=time)
         self._orphan_since: dict[str, float] = {}
+        # The last writes of each caller, verb and pool; those of the kind DELETE since the deletion began.
+        self._pool_writes: dict[tuple[str, str, str], deque[Call]] = {}
         # The Leases of controllers, each with its holder, "" for none, and the end of its term.
         self._leases: dict[tuple[str, str], tuple[str, float]] = {}
         self._writer = ""
@@ -148,6 +158,8 @@ class Invariants:
         if call.who in self.controllers:
             self._progress.called(call)
             self._successors.check()
+            if call.is_write and call.target.kind == "pools":
+                self._check_repetition(call)
         if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or not self._leases:
             return
         now, until = self._time(), max((end for who, end in self._leases.values() if who == call.who), default=None)
@@ -161,6 +173,19 @@ class Invariants:
         elif self._writer in others:
             self._violated("I6", f"{call.who} wrote while {self._writer} led by another lease: {call}")
         self._writer = call.who
+
+    def _check_repetition(self, call: Call) -> None:
+        verb, name = call.verb, call.target.name
+        before = self._pool_writes.setdefault((call.who, verb, name), deque(maxlen=MOST_A_MINUTE))
+        if len(before) == MOST_A_MINUTE and call.at - before[0].at < 60.0:
+            self._violated(
+                "I10", f"{call.who} sent {MOST_A_MINUTE} times {verb} for pool {name} within a minute: {call}"
+            )
+        pool = self._snapshot.pools.get(name)
+        going = verb == "DELETE" and pool is not None and pool.state == "Deleting"
+        if going and sum(one.status in {202, 409} for one in before) >= MOST_DELETES:
+            self._violated("I10", f"{call.who} deleted pool {name} again, which is being deleted: {call}")
+        before.append(call)
 
     # the cluster
 
@@ -177,6 +202,7 @@ class Invariants:
             self._successors.pod_changed(obj, before, gone=gone, controller=by_controller)
             self._snapshot.set_pod(obj, gone=gone)
             self._disruption.pod_changed(obj, gone=gone)
+            self._drain.pod_changed(obj, gone=gone, controller=by_controller)
             self._gate.pod_changed(obj, gone=gone)
             self._purchases.pod_changed(obj, gone=gone)
         elif kind == "nodepools":
@@ -221,6 +247,8 @@ class Invariants:
         self._purchases.claim_changed(claim, before, gone=gone, controller=by_controller)
         if call and has_finalizer(before) and not has_finalizer(claim):
             self._check_claim_release(claim)
+        if call and condition(claim, "Registered") == "True" != condition(before, "Registered"):
+            self._check_registration(claim)
         if before is None:
             self._audit_log.change(self._time(), "claim", name, "created", uid=uid)
         elif deleting(claim) and not deleting(before):
@@ -257,6 +285,13 @@ class Invariants:
         ]
         if nodes:
             self._violated("I2", f"claim {name} was released while its Node {nodes[0]} exists")
+
+    def _check_registration(self, claim: Json) -> None:
+        for name, node in self._snapshot.nodes.items():
+            if self._snapshot.claim_of_node(node) == claim["metadata"]["uid"] and not has_finalizer(node):
+                self._violated(
+                    "I2", f"claim {claim['metadata']['name']} is Registered, and Node {name} has no finalizer"
+                )
 
     def _on_node(self, node: Json, before: Json | None, *, gone: bool) -> None:
         name = node["metadata"]["name"]
@@ -317,6 +352,9 @@ class Invariants:
     def _on_cloud(self, event: str, pool: Pool) -> None:
         prior, uid = self._snapshot.pools.get(pool.name), self._snapshot.owner_of(pool)
         call = self._by_controller("pool", pool.name)
+        if event == "gone" or pool.state != "Deleting":
+            for who in self.controllers:
+                self._pool_writes.pop((who, "DELETE", pool.name), None)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
         if event == "gone":
@@ -333,13 +371,15 @@ class Invariants:
         self._check_orphans()
 
     def _check_pool_write(self, call: Call, prior: Pool, pool: Pool, event: str) -> None:
-        mark = pool_mark(prior)
+        mark, uid = pool_mark(prior), self._snapshot.owner_of(prior)
+        if event == "deleting":
+            self._drain.pool_deleted(uid)
         if not mark and not pool_stamp(prior):
             self._violated("I4", f"{call.who} changed pool {pool.name}, which is not ours: {call}")
         elif mark and pool_mark(pool) != mark:
             self._violated("I4", f"{call.who} changed the owner of pool {pool.name}, claim {mark}: {call}")
         elif event == "deleting" and self._snapshot.healthy(
-            self._snapshot.owner_of(prior) or self._snapshot.legacy_claim(prior.name, pool_stamp(prior))
+            uid or self._snapshot.legacy_claim(prior.name, pool_stamp(prior))
         ):
             self._violated("I7", f"{call.who} deleted pool {pool.name} of a healthy claim")
 

@@ -122,8 +122,15 @@ class Caller:
         return await self.call(method, f"http://{KUBE_HOST}{path}", body, {"Content-Type": kind})
 
     async def arm(self, method, pool, body=None):
-        url = f"https://{ARM_HOST}{CLUSTER}/agentPools/{pool}?api-version=2026-08-01"
-        return await self.call(method, url, body, {"Authorization": "Bearer token"})
+        return await self.call(method, self.url(pool), body, {"Authorization": "Bearer token"})
+
+    async def attempt(self, method, pool):
+        """The status, whatever it is."""
+        async with self.session.request(method, self.url(pool), headers={"Authorization": "Bearer token"}) as response:
+            return response.status
+
+    def url(self, pool):
+        return f"https://{ARM_HOST}{CLUSTER}/agentPools/{pool}?api-version=2026-08-01"
 
     async def call(self, method, url, body, headers):
         data = None if body is None else json.dumps(body)

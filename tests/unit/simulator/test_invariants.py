@@ -10,7 +10,7 @@ from provisioner.api import labels
 from provisioner.simulator.invariants import InvariantError
 from tests.stories import run_by
 
-from .histories import CLAIMS, Caller, breaks, node_of, play
+from .histories import CLAIMS, Caller, breaks, conditions, node_of, play
 
 RELEASED = {"metadata": {"finalizers": None}}
 
@@ -97,6 +97,52 @@ async def test_the_correct_order_is_no_violation(world, controller, person) -> N
     await controller.kube("PATCH", f"{CLAIMS}/gpu1", RELEASED)
     assert world.audit_log.deletion_order(uid) == ["pool", "node", "claim"]
     world.invariants.check_quiescent()
+
+
+@pytest.mark.parametrize("released", [True, False])
+def test_i2_a_registered_node_has_the_finalizer(released: bool) -> None:
+    """Else a user who deletes the Node removes it before its machine."""
+
+    async def story(world, controller, person) -> None:
+        _, node = await machine(world, controller)
+        if released:
+            await person.kube("PATCH", f"/api/v1/nodes/{node}", RELEASED)
+        await conditions(world, controller, "gpu1", Registered="True")
+
+    if released:
+        breaks(story, r"I2 violated.*claim gpu1 is Registered, and Node aks-gpu1-\S+ has no finalizer")
+    else:
+        play(story)
+
+
+@pytest.mark.parametrize(("times", "violated"), [(6, False), (7, True)])
+def test_i10_a_deletion_is_not_repeated(times: int, violated: bool) -> None:
+    """The first of them begins it."""
+
+    async def story(world, controller, person) -> None:
+        await machine(world, controller)
+        await person.kube("DELETE", f"{CLAIMS}/gpu1")
+        assert {await controller.attempt("DELETE", "gpu1") for _ in range(times)} == {202, 409}
+
+    if violated:
+        breaks(story, "I10 violated.*ctl deleted pool gpu1 again, which is being deleted")
+    else:
+        play(story)
+
+
+@pytest.mark.parametrize(("seconds", "violated"), [(1.0, True), (2.5, False)])
+def test_i10_a_retry_comes_after_a_delay(seconds: float, violated: bool) -> None:
+    """Of whatever write."""
+
+    async def story(world, controller, person) -> None:
+        for _ in range(31):
+            await controller.attempt("PUT", "gpu1")
+            await asyncio.sleep(seconds)
+
+    if violated:
+        breaks(story, "I10 violated.*ctl sent 30 times PUT for pool gpu1 within a minute")
+    else:
+        play(story)
 
 
 @run_by(breaks, given=3, match="I3 violated.*has 2 pools: gpu1, other")

@@ -1,0 +1,112 @@
+"""Checks that a machine is deleted only when its pods are gone, and which pods a controller evicts.
+
+The rules of a drain, implemented independently of the controller. A pod counts after it has run for a minute: pods that
+a scheduler binds while a Node is being tainted are not in the list that the controller has read.
+
+Source: docs/references/rules.md#invariants, docs/references/karpenter.md#drain.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from provisioner.api import labels
+from provisioner.api.time import parse_duration, parse_rfc3339, shifted
+
+from .snapshot import Snapshot, annotations_of, deleting
+
+Json = dict[str, Any]
+Violated = Callable[[str, str], None]
+
+SETTLED_SECONDS = 60.0
+CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
+MIRROR = "kubernetes.io/config.mirror"
+
+
+@dataclass(frozen=True, slots=True)
+class _Running:
+    """`since`: seconds of the loop."""
+
+    pod: Json
+    since: float
+
+
+class DrainInvariants:
+    """`violated(invariant, what)` is called for each violation. `time`: the loop's; `now`: the wall clock."""
+
+    def __init__(
+        self, snapshot: Snapshot, violated: Violated, *, time: Callable[[], float], now: Callable[[], datetime]
+    ) -> None:
+        self._snapshot = snapshot
+        self._violated = violated
+        self._time = time
+        self._now = now
+        # Pods that run, are not terminating, and do not tolerate the taint of a removal, by UID.
+        self._pods: dict[str, _Running] = {}
+
+    def pod_changed(self, pod: Json, *, gone: bool, controller: bool) -> None:
+        """A pod was created, bound, changed or deleted; `controller`: by one.
+
+        I22: it was evicted although it must not be disrupted, or before a pod of an earlier tier.
+        """
+        uid = pod["metadata"]["uid"]
+        known = self._pods.get(uid)
+        runs = not gone and not deleting(pod) and (pod.get("status") or {}).get("phase") == "Running"
+        if runs and not _is_left(pod):
+            self._pods[uid] = _Running(pod=pod, since=self._time() if known is None else known.since)
+            return
+        self._pods.pop(uid, None)
+        if known is not None and controller and (gone or deleting(pod)):
+            self._check_eviction(known.pod)
+
+    def pool_deleted(self, uid: str) -> None:
+        """I22: a controller began to delete the agent pool of this claim."""
+        claim = self._snapshot.claims.get(uid)
+        if claim is None or not deleting(claim) or ((by := _deadline(claim)) is not None and by <= self._now()):
+            return
+        for node in self._snapshot.nodes.values():
+            if self._snapshot.claim_of_node(node) == uid and (pods := self._settled(node["metadata"]["name"])):
+                name, pod = claim["metadata"]["name"], pods[0]["metadata"]["name"]
+                self._violated("I22", f"the machine of claim {name} was deleted while pod {pod} runs there")
+
+    def _check_eviction(self, pod: Json) -> None:
+        node = self._snapshot.nodes.get(pod["spec"].get("nodeName", ""))
+        claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node)) if node is not None else None
+        if claim is None or _deadline(claim) is not None:
+            return  # pods that would outlast the deadline are deleted in time for it, in any order
+        name = pod["metadata"]["name"]
+        if annotations_of(pod).get(labels.DO_NOT_DISRUPT) == "true":
+            self._violated("I22", f"pod {name}, which must not be disrupted, was evicted")
+        earlier = [one for one in self._settled(pod["spec"]["nodeName"]) if _tier(one) < _tier(pod)]
+        if earlier:
+            self._violated("I22", f"pod {name} was evicted before pod {earlier[0]['metadata']['name']}")
+
+    def _settled(self, node: str) -> list[Json]:
+        """The pods that have run there for a while."""
+        latest = self._time() - SETTLED_SECONDS
+        return [
+            one.pod for one in self._pods.values() if one.since <= latest and one.pod["spec"].get("nodeName") == node
+        ]
+
+
+def _deadline(claim: Json) -> datetime | None:
+    """The time by which the pods of this claim must have ended, None without one."""
+    deleted, period = claim["metadata"].get("deletionTimestamp"), claim["spec"].get("terminationGracePeriod", "")
+    by, seconds = parse_rfc3339(annotations_of(claim).get(labels.TERMINATION_TIMESTAMP, "")), parse_duration(period)
+    if by is not None or deleted is None or seconds is None:
+        return by
+    return shifted(datetime.fromisoformat(deleted), seconds)
+
+
+def _is_left(pod: Json) -> bool:
+    """Whether a drain leaves the pod on its Node: a mirror pod, or one that tolerates the taint of a removal."""
+    tolerations = pod["spec"].get("tolerations") or ()
+    keys = {one.get("key", "") for one in tolerations if one.get("effect") in {None, "", "NoSchedule"}}
+    return MIRROR in annotations_of(pod) or bool(keys & {"", labels.DISRUPTED_TAINT})
+
+
+def _tier(pod: Json) -> int:
+    """The order of eviction: ordinary pods, daemons, critical pods, critical daemons."""
+    owners = {owner["kind"] for owner in pod["metadata"].get("ownerReferences") or ()}
+    return 2 * (pod["spec"].get("priorityClassName") in CRITICAL) + ("DaemonSet" in owners)

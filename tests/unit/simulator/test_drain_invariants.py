@@ -1,0 +1,78 @@
+"""I22 is violated by one deliberate change, and not by permitted ones."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from provisioner.api import labels
+
+from .histories import ONE, breaks, delete, machine, node_pool, play, use
+
+REMOVED = {"key": labels.DISRUPTED_TAINT, "operator": "Exists"}
+LATER, BEFORE = "2026-03-01T18:00:00Z", "2026-03-01T12:00:00Z"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "spec", "deadline", "permitted"),
+    [
+        (90, {}, "", False),
+        (90, {}, LATER, False),
+        (90, {}, BEFORE, True),
+        (30, {}, "", True),
+        (90, {"tolerations": [REMOVED]}, "", True),
+        (90, {"tolerations": [{"operator": "Exists"}]}, "", True),
+    ],
+    ids=["runs", "deadline", "overdue", "late", "tolerates", "tolerates all"],
+)
+def test_i22_a_machine_with_a_pod(seconds: float, spec: dict[str, Any], deadline: str, permitted: bool) -> None:
+    """A user deletes the claim, and the controller deletes the machine while the pod runs."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        use(world, node, **spec)
+        await asyncio.sleep(seconds)
+        assert world.store.get("pods", "p", "default")["status"]["phase"] == "Running"
+        if deadline:
+            notes = {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: deadline}}}
+            world.store.patch("nodeclaims.karpenter.sh", "a", notes)
+        await delete(person, "a")
+        await controller.arm("DELETE", "a")
+        world.check()
+
+    if permitted:
+        play(story)
+    else:
+        breaks(story, r"I22 violated.*the machine of claim a was deleted while pod p runs there")
+
+
+@pytest.mark.parametrize(
+    ("first", "evicted", "message"),
+    [
+        ({}, "p", ""),
+        ({}, "q", "pod q was evicted before pod p"),
+        ({"notes": {labels.DO_NOT_DISRUPT: "true"}}, "p", "pod p, which must not be disrupted, was evicted"),
+        ({"notes": {labels.DO_NOT_DISRUPT: "never"}}, "p", ""),
+    ],
+)
+def test_i22_the_order_of_evictions(first: dict[str, Any], evicted: str, message: str) -> None:
+    """Pod `p` is an ordinary one, pod `q` is critical."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        use(world, node)
+        world.store.patch("pods", "p", {"metadata": {"annotations": first.get("notes", {})}}, "default")
+        containers = [{"name": "main", "image": "agent"}]
+        use(world, node, "q", containers=containers, priorityClassName="system-node-critical")
+        await asyncio.sleep(90)
+        await delete(person, "a")
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted, "namespace": "default"}}
+        await controller.kube("POST", f"/api/v1/namespaces/default/pods/{evicted}/eviction", body)
+        world.check()
+
+    if message:
+        breaks(story, f"I22 violated.*{message}")
+    else:
+        play(story)
