@@ -12,7 +12,7 @@ from . import plan as plans
 from .campaign import IDLE_SEEDS, Figures, outcomes, seeds
 from .draw import draw
 from .figures import write
-from .mutants import CANARY, MUTANTS, hunt
+from .mutants import CANARY, MUTANTS, Mutant, hunt
 from .run import execute
 from .shrink import same_failure, shrink
 from .skeleton import skeleton
@@ -41,12 +41,9 @@ def main() -> int:
     if given.shrink:
         return _shrink(given.shrink, until)
     if given.canary:
-        return 0 if hunt(CANARY, seeds(given.seeds), minutes=given.minutes) else 1
+        return _hunt((CANARY,), given)
     if given.mutants is not None:
-        chosen = [one for one in MUTANTS if not given.mutants or one.__name__ in given.mutants]
-        killed = [hunt(one, seeds(given.seeds), minutes=given.minutes) for one in chosen]
-        print(f"{sum(killed)} of {len(killed)} planted defects found")
-        return 0 if all(killed) else 1
+        return _hunt(tuple(one for one in MUTANTS if not given.mutants or one.__name__ in given.mutants), given)
     return _campaign(given, until)
 
 
@@ -66,6 +63,15 @@ def _campaign(given: argparse.Namespace, until: float) -> int:
     if given.figures:
         write(given.figures, figures.recorded())
     return 1 if figures.failed else 0
+
+
+def _hunt(mutants: tuple[Mutant, ...], given: argparse.Namespace) -> int:
+    killed = 0
+    for found in hunt(mutants, seeds(given.seeds), minutes=given.minutes):
+        print(found, flush=True)
+        killed += found.seed > 0
+    print(f"# {killed} of {len(mutants)} planted defects found")
+    return 0 if killed == len(mutants) else 1
 
 
 def _shrink(path: Path, until: float) -> int:

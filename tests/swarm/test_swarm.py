@@ -1,5 +1,6 @@
 """A fixed sample of seeds, which is also what shows that runs are repeatable, shrink, and find planted defects."""
 
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from . import plan as plans
 from .campaign import Figures, outcomes, seeds
 from .catalogue import faults
 from .draw import draw
-from .mutants import CANARY, MUTANTS, hunt
+from .mutants import CANARY, MUTANTS, hunt, planted_in, recorded, watched
 from .objects import GPUS_LABEL
 from .plan import Claim, Event, NodePool, Plan, Workload
 from .run import Outcome, execute, signature
@@ -120,9 +121,27 @@ def test_a_planted_defect_shrinks_to_what_it_needs(tmp_path: Path) -> None:
 
 
 @pytest.mark.matrix(quick=0)
-def test_the_canary_is_found(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_canary_is_found() -> None:
     """By one of the first seeds."""
-    assert hunt(CANARY, seeds("1-20"), minutes=60.0), capsys.readouterr().out
+    (found,) = hunt((CANARY,), seeds("1-20"), minutes=60.0)
+    assert found.seed > 0, found
+
+
+@pytest.mark.matrix(quick=0)
+def test_looking_for_defects_does_not_change_the_run() -> None:
+    """A run shows which defects would change it; planting another one gives the same run."""
+    plan = draw(SAMPLE[2])
+    found, acting = watched(plan, MUTANTS)
+    assert (found, acting < {one.__name__ for one in MUTANTS}) == (execute(plan), True)
+    other = next(one for one in MUTANTS if one.__name__ not in acting)
+    assert planted_in(plan, other) == found
+
+
+def test_each_planted_defect_has_its_record() -> None:
+    """By name; `why` states what failed, or why nothing did."""
+    assert sorted(one.name for one in recorded()) == sorted(one.__name__ for one in MUTANTS)
+    assert all(one.why for one in recorded())
+    assert tomllib.loads("\n".join(map(str, recorded())))["mutant"] == [*map(msgspec.to_builtins, recorded())]
 
 
 @pytest.mark.matrix(quick=0)
