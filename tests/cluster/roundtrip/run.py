@@ -211,7 +211,9 @@ class Trip:
         outcome.decided = len(self._ran) - len(extra)
         outcome.notes = [f"{self._about(name)} after {self._firsts(name, of_pod, pods)}" for name in sorted(extra)]
         state = self._world.describe
-        assert not self._early, f"bought while machines for all of their pods were coming: {self._early}\n{state()}"
+        following = {pod["metadata"]["uid"] for pod in pods if verdict.follows(pod)}
+        early = {name for name in self._early if not verdict.stated(self._claims[name]) & following}
+        assert not early, f"bought while machines for all of their pods were coming: {early}\n{state()}"
         assert len(extra) <= len(displaced) + outcome.preempted, f"machines without a reason: {extra}\n{state()}"
         wrong = verdict.unexplained(extra, self._claims, pods, self._claim_of)
         excused = self._drawn.facts or outcome.preempted

@@ -7,8 +7,8 @@ that a machine of the size surely has. `least_share` leaves out what the program
 The rule for machines: a decision names a machine for each pod. Another one may be bought for a pod only after that one
 did not take it, because kube-scheduler gave its room to another pod or because it differs from the prediction. So there
 are at most as many more machines as pods that were displaced, and for one pod two that no pod uses. Without a
-difference, pods are on an earlier machine of the shape that it was not decided for, unless the pod follows others. And
-no machine is bought for pods while an earlier one of each is on its way.
+difference, pods are on an earlier machine of the shape that it was not decided for. And no machine is bought for pods
+while an earlier one of each is on its way. Both hold for pods that follow no others (`follows`).
 """
 
 import json
