@@ -35,12 +35,12 @@ def draw(rng: Random, app: str, node_pool: NodePool) -> dict[str, Any]:
         term = {"topologyKey": labels.ZONE, **selector}
         return {"affinity": {"podAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [term]}}}
     if kind == "tier":
-        return _requires(TIER, *node_pool.tiers)
-    return _requires(*rng.choice(OF_AKS))
+        return {"affinity": requires({"key": TIER, "operator": "In", "values": [*node_pool.tiers]})}
+    name, value = rng.choice(OF_AKS)
+    return {"affinity": requires({"key": name, "operator": "In", "values": [value]})}
 
 
-def _requires(key: str, *values: str) -> dict[str, Any]:
-    terms = [{"matchExpressions": [{"key": key, "operator": "In", "values": [*values]}]}]
-    return {
-        "affinity": {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
-    }
+def requires(expression: dict[str, Any]) -> dict[str, Any]:
+    """The affinity of pods whose Nodes must match this expression."""
+    terms = [{"matchExpressions": [expression]}]
+    return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}

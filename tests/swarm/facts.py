@@ -22,6 +22,7 @@ from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
 from tests.world.demand import GPU, node_class
 from tests.world.harness import Json, Sim
 
+from .constraints import requires
 from .objects import GPUS_LABEL
 from .plan import Claim, NodePool, Plan, Workload
 
@@ -207,10 +208,11 @@ async def _install_dra(sim: Sim) -> None:
 def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:
     labels = {"app": one["name"]}
     container = {"name": "main", "image": "agent", "resources": {"requests": one["requests"]}}
-    template = {
-        "metadata": {"labels": labels},
-        "spec": {"containers": [container], "tolerations": [{"operator": "Exists"}]},
-    }
+    pods: dict[str, Any] = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
+    if not one["at"]:
+        # As those of AKS, which are there from the beginning.
+        pods["affinity"] = requires({"key": "kubernetes.azure.com/cluster", "operator": "Exists"})
+    template = {"metadata": {"labels": labels}, "spec": pods}
     spec = {"selector": {"matchLabels": labels}, "template": template}
     sim.store.create("daemonsets.apps", {"metadata": {"name": one["name"]}, "spec": spec}, "kube-system")
 
