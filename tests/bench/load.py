@@ -203,9 +203,9 @@ class _Load:
 
     async def first(self) -> None:
         """The program as users run it."""
-        listed, started = await self.bytes_listed(), self.env.now()
+        started = self.env.now()
         async with self._controller() as controller:
-            await self._started("first start", started, listed)
+            await self._started("first start", started)
             self.memory("started", controller)
             await asyncio.sleep(SETTLE_SECONDS)
             await self.idle("idle", controller)
@@ -227,7 +227,11 @@ class _Load:
         listed, started = await self.bytes_listed(), self.env.now()
         async with self._controller(stalls=stalls) as controller:
             await self.env.until(lambda: LATE in self.env.ready, WAIT_SECONDS, "the waiting claim is Ready")
-            await self._started("restart", started, listed)
+            await self._started("restart", started)
+            # Of the first start, they include those of kube-scheduler.
+            grown = await self.bytes_listed() - listed
+            note = ", ".join(f"{kind} {size / 2**20:.1f}" for kind, size in grown.most_common(4))
+            self.add("restart: bytes of LISTs", "MiB", grown.total() / 2**20, note=note)
             useful = [call for call in _writes(self.calls(started)) if (call.kind, call.name) == ("nodeclaims", LATE)]
             put = self.env.requested["PUT", LATE]
             written = [min(call.at for call in useful), put]
@@ -275,7 +279,7 @@ class _Load:
                  max(per_second.values(), default=0), labels=("all", "most in a second"),
                  note=f"{_each(_writes(calls))}; {used:.1f} s of CPU")  # fmt: skip
 
-    async def _started(self, what: str, started: datetime, before: Counter[str]) -> None:
+    async def _started(self, what: str, started: datetime) -> None:
         async with asyncio.timeout(START_SECONDS):
             while True:
                 if self._cached(await self.metrics()):
@@ -283,10 +287,7 @@ class _Load:
                 await asyncio.sleep(LOOK_SECONDS)
         lists = [call for call in self.calls(started) if call.verb == "list"]
         last = max(call.at for call in lists if call.kind in ("nodes", "pods"))
-        grown = await self.bytes_listed() - before
-        note = ", ".join(f"{kind} {size / 2**20:.1f}" for kind, size in grown.most_common(4))
         self.add(f"{what}: all Nodes and pods listed", "s", (last - started).total_seconds(), note=_each(lists))
-        self.add(f"{what}: bytes of LISTs", "MiB", grown.total() / 2**20, note=note)
 
     def _cached(self, samples: Iterable[Sample]) -> bool:
         cached = {one.labels["resource"]: one.value for one in samples if one.name == CACHED}
