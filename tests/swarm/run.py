@@ -323,10 +323,13 @@ class Run:
                 reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
                 found.add(f"a claim is not {step} ({reason})")
         pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
-        uids = {one["metadata"]["uid"] for one in claims}
-        if pools - uids:
+        # A pool that a claim has adopted keeps the mark of the former one.
+        marks = [
+            {(meta := one["metadata"])["uid"], (meta.get("annotations") or {}).get(labels.ADOPT)} for one in claims
+        ]
+        if pools - set[str | None]().union(*marks):
             found.add("a pool has no claim")
-        if uids - pools:
+        if not all(pools & of_claim for of_claim in marks):
             found.add("a claim has no pool")
         return ", ".join(sorted(found))
 

@@ -141,7 +141,7 @@ def _karpenter() -> str:
 def _answers() -> str:
     rows = [
         [
-            f"[{one.what}](../references/{one.page})",
+            f"[{one.what}](../{one.page.removeprefix('docs/')})",
             one.depends,
             ", ".join(code(setting) for setting in one.settings) or "none",
         ]
