@@ -34,19 +34,25 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """A planted defect. `seed`: the one that found it, 0 if none did; `seconds`: of a processor."""
+    """A planted defect. `seed`: the one that found it, 0 if none did; `cpu_seconds`: of a processor, until then."""
 
     name: str
     seed: int = 0
-    seconds: float = 0.0
+    cpu_seconds: float = 0.0
+    why: str = ""
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):
-    """A defect of the past. `seed`: the one that found it, 0 if none did; `reason`: why none did."""
+    """A story of a defect of the past. `found`: the seed that found it, 0 if none did; `by`: by which invariant.
 
-    story: str
-    seed: int = 0
-    why: str = ""
+    `not_found`: a kind of reason, and `reason`: in words.
+    """
+
+    defect: str
+    name: str
+    found: int = 0
+    by: str = ""
+    not_found: str = ""
     reason: str = ""
 
 

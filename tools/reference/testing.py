@@ -40,7 +40,7 @@ processor."""
 
 STORIES = """\
 Each row is a defect of the past, planted again by going back to the commit before it was mended; a seed finds it by
-itself, or the reason says why none can."""
+itself, or the reason says why none did."""
 
 KARPENTER = f"""\
 Every test of these suites of Karpenter, at commit `{COMMIT}`, has a verdict: see
@@ -116,17 +116,18 @@ def _mutants(found: tuple[figures.Mutant, ...]) -> str:
     if not found:
         return ""
     killed = sum(one.seed > 0 for one in found)
-    rows = [[code(one.name), str(one.seed or "none"), f"{one.seconds:,.0f} s"] for one in found]
-    return f"{MUTANTS} {killed} of {len(found)} are found.\n\n{table(['Defect', 'Found by seed', 'Within'], rows)}"
+    rows = [[code(one.name), str(one.seed or "none"), f"{one.cpu_seconds:,.0f} s", one.why] for one in found]
+    heads = ["Defect", "Found by seed", "Within", "How, or why not"]
+    return f"{MUTANTS} {killed} of {len(found)} are found.\n\n{table(heads, rows)}"
 
 
 def _stories(found: tuple[figures.Story, ...]) -> str:
     if not found:
         return ""
-    by_itself = [one for one in found if one.seed]
+    by_itself = [one for one in found if one.found]
     share = f"{len(by_itself)} of {len(found)} ({len(by_itself) / len(found):.0%}) are found."
-    rows = [[one.story, str(one.seed or "none"), one.why if one.seed else one.reason] for one in found]
-    return f"{STORIES} {share}\n\n{table(['Story', 'Found by seed', 'How, or why not'], rows)}"
+    rows = [[one.defect, code(one.name), str(one.found or "none"), one.by or one.reason] for one in found]
+    return f"{STORIES} {share}\n\n{table(['Defect', 'Story', 'Found by seed', 'By, or why not'], rows)}"
 
 
 def _karpenter() -> str:
