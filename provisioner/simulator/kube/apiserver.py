@@ -66,7 +66,7 @@ class ApiServer:
         for crd in crds:
             if store.get(CRD_KEY, crd["metadata"]["name"]) is None:
                 store.create(CRD_KEY, crd)
-        store.subscribe(lambda *_: self._notifier.notify())
+        store.subscribe(lambda *_: self._notifier.written())
         self.app = web.Application(client_max_size=_BODY_BYTES)
         self.app.router.add_route("*", "/{path:.*}", around(self._serve) if around else self._serve)
         self.app.on_startup.append(self._start)

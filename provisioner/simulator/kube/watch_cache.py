@@ -42,6 +42,11 @@ class History:
         self._reach = floor
         self.floor = floor
 
+    @property
+    def newest(self) -> int:
+        """The revision of the last event, 0 if there is none."""
+        return self._events[-1].revision if self._events else 0
+
     def append(self, event: Event) -> None:
         self._events.append(event)
         while len(self._events) > self._window:

@@ -10,7 +10,7 @@ https://kubernetes.io/docs/reference/using-api/api-concepts/#watch-bookmarks.
 
 import asyncio
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 
@@ -32,15 +32,21 @@ INITIAL_EVENTS_END = "k8s.io/initial-events-end"
 
 
 class Notifier:
-    """Wakes the streams after a write, a change of the view, and at shutdown."""
+    """Wakes the streams that a write concerns, and all of them after a change of the view and at shutdown."""
 
     def __init__(self) -> None:
-        self._listeners: dict[asyncio.Event, None] = {}
+        self._listeners: dict[asyncio.Event, Callable[[], bool]] = {}
         self.closed = False
 
     def notify(self) -> None:
         for listener in self._listeners:
             listener.set()
+
+    def written(self) -> None:
+        """Wake the streams that the last write does not pass by."""
+        for listener, passes in self._listeners.items():
+            if not passes():
+                listener.set()
 
     def close(self) -> None:
         """End all streams."""
@@ -48,9 +54,10 @@ class Notifier:
         self.notify()
 
     @contextmanager
-    def listening(self) -> Iterator[asyncio.Event]:
+    def listening(self, passes: Callable[[], bool]) -> Iterator[asyncio.Event]:
+        """An event that wakes a stream; `passes` after each write, which needs no waking if it returns True."""
         listener = asyncio.Event()
-        self._listeners[listener] = None
+        self._listeners[listener] = passes
         try:
             yield listener
         finally:
@@ -133,7 +140,7 @@ class Stream:
         seconds = requests.number(self._request.query, "timeoutSeconds") or self._times.default_seconds
         end = loop.time() + seconds
         bookmark = self._next_bookmark(loop.time(), end)
-        with self._notifier.listening() as rung:
+        with self._notifier.listening(self._passes) as rung:
             while True:
                 rung.clear()
                 served = self._store.serves(self._collection)
@@ -152,6 +159,15 @@ class Stream:
                 with suppress(TimeoutError):
                     async with asyncio.timeout_at(min(end, bookmark)):
                         await rung.wait()
+
+    def _passes(self) -> bool:
+        """After a write: move on if it is of another kind, so that most writes wake few streams."""
+        history = self._collection.history
+        behind = history.newest > self._position or self._position < history.floor
+        if behind or self._is_abandoned() or not self._store.serves(self._collection):
+            return False
+        self._position = max(self._position, self._view.horizon(self._collection))
+        return True
 
     def _next_bookmark(self, now: float, end: float) -> float:
         """Every minute, and two seconds before the end, so that the next watch starts at a recent revision."""
