@@ -11,6 +11,7 @@ docs/references/simulator.md#simulated-arm.
 import json
 from collections.abc import Awaitable, Callable
 
+import msgspec
 from aiohttp import web
 
 from . import routing as calls
@@ -84,5 +85,5 @@ def _respond(cloud: AzureCloud, request: web.Request, answer: Answer | None) -> 
     if isinstance(answer.body, str):
         return web.Response(status=answer.status, headers=headers, text=answer.body, content_type="text/html")
     return web.Response(
-        status=answer.status, headers=headers, body=json.dumps(answer.body).encode(), content_type="application/json"
+        status=answer.status, headers=headers, body=msgspec.json.encode(answer.body), content_type="application/json"
     )

@@ -8,9 +8,11 @@ times are RFC 3339 in UTC, whole seconds (MicroTime: microseconds).
 """
 
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
+
+T = TypeVar("T")
 
 Json = dict[str, Any]
 Key = tuple[str, str]
@@ -34,18 +36,10 @@ class Record:
         return self._raw
 
 
-def copied(obj: Json) -> Json:
-    """A deep copy; several times faster than copy.deepcopy, which handles cycles."""
-    return {name: copied_value(value) for name, value in obj.items()}
-
-
-def copied_value(value: Any) -> Any:
-    """A deep copy of any JSON value."""
-    if type(value) is dict:
-        return copied(value)
-    if type(value) is list:
-        return [copied_value(item) for item in value]
-    return value
+def copied(value: T) -> T:
+    """A deep copy of any JSON value; many times faster than copy.deepcopy, which handles cycles."""
+    copy: T = msgspec.to_builtins(value)
+    return copy
 
 
 def rfc3339(when: datetime) -> str:

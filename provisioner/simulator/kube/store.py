@@ -17,7 +17,7 @@ from random import Random  # noqa: TID251 - the type; the caller seeds it
 from .admission import admit, require_place, require_version
 from .deletion import Deletion, Propagation, is_released, marked_for_deletion
 from .errors import ApiError, already_exists, forbidden, not_found, unserved
-from .objects import Json, Record, copied, copied_value, key_of, rfc3339
+from .objects import Json, Record, copied, key_of, rfc3339
 from .patches import PatchKind
 from .resources import CRD_FINALIZER, CRD_KEY, Resource, built_in, established, from_crd
 from .selectors import selector
@@ -177,7 +177,7 @@ class Store:
         """PATCH: `patch` is a dict, or a list of operations if `how` is json."""
         collection = self.collection(resource)
         old = self._found(collection, name, namespace)
-        sent = patched(collection.resource, old, copied_value(patch), how, options)
+        sent = patched(collection.resource, old, copied(patch), how, options)
         check_identity(collection.resource, sent, name=name, namespace=namespace)
         return self._update(collection, old, sent, subresource, options)
 
