@@ -386,8 +386,8 @@ class Invariants:
     def _check_orphans(self) -> None:
         now = self._time()
         for name, pool in self._snapshot.pools.items():
-            uid = self._snapshot.owner_of(pool)
-            if not uid or uid in self._snapshot.claims or pool.state == "Deleting":
+            uid = "" if pool.state == "Deleting" else self._snapshot.owner_of(pool)
+            if not uid or uid in self._snapshot.claims:
                 self._orphan_since.pop(name, None)
                 continue
             since = self._orphan_since.setdefault(name, now)

@@ -27,6 +27,7 @@ FAULTS = {
     **dict.fromkeys(("PreemptionScheduled",), "True"),
     **dict.fromkeys(("kubernetes.azure.com/NodeHealthy", "AcceleratedHardwareReady"), "False"),
 }
+_TAG = labels.TAG_CLAIM_UID.lower()
 # A machine whose Node is not registered, or does not show its GPUs, after so many seconds has failed to start.
 REGISTRATION_SECONDS, INITIALIZATION_SECONDS = 900.0, 1200.0
 # Pods of NodePools do not wait longer for a machine that is being created.
@@ -39,10 +40,9 @@ MAINTENANCE_STATES = frozenset(
 def pool_marks(pool: Pool) -> tuple[str, ...]:
     """The UIDs of the claims in the pool's marks: of its tag, then of its label."""
     # The exact key first, because this runs for every pool on every write; Azure may change the case of tag keys.
-    tag = pool.tags.get(labels.TAG_CLAIM_UID, "") or next(
-        (value for key, value in pool.tags.items() if key.lower() == labels.TAG_CLAIM_UID.lower()), ""
-    )
-    return tuple(filter(None, (tag, pool.labels.get(labels.CLAIM_UID, ""))))
+    tags, label = pool.tags, pool.labels.get(labels.CLAIM_UID, "")
+    tag = tags.get(labels.TAG_CLAIM_UID, "") or next((value for key, value in tags.items() if key.lower() == _TAG), "")
+    return (tag, label) if tag and label else (tag or label,) if tag or label else ()
 
 
 def pool_mark(pool: Pool) -> str:

@@ -289,7 +289,7 @@ class Run:
         """
         while True:
             await asyncio.sleep(CONFIRM_SECONDS)
-            if any(one.get("reason") == "RemovalRestricted" for one in self.sim.store.list("events")):
+            if any(one.get("reason") == "RemovalRestricted" for one in self.sim.store.each("events")):
                 await command(self.sim, "gc", "--confirm", "--yes")
             for one in self.claims():
                 name, found = one["metadata"]["name"], (one.get("status") or {}).get("conditions") or ()
@@ -314,7 +314,7 @@ class Run:
         sim, found = self.sim, set()
         if any(owner.waiting for owner in self.owners):
             found.add("pods wait")
-        claims = sim.store.list(CLAIMS)
+        claims = list(sim.store.each(CLAIMS))
         for one in claims:
             if "deletionTimestamp" in one["metadata"]:
                 found.add("a claim is being deleted")
@@ -349,11 +349,11 @@ class Run:
         """What remains after the removal of everything, by kind; "" if nothing does."""
         sim = self.sim
         kept = {*sim.cloud.pools}
-        nodes = [one for one in sim.store.list("nodes") if one["metadata"]["labels"].get("agentpool") not in kept]
+        nodes = [one for one in sim.store.each("nodes") if one["metadata"]["labels"].get("agentpool") not in kept]
         found = {
             "a pool remains": any(pool_mark(pool) for pool in sim.cloud.pools.values()),
             "a Node remains": bool(nodes),
-            "a claim remains": bool(sim.store.list(CLAIMS)),
-            "a NodePool remains": bool(sim.store.list(NODE_POOLS)),
+            "a claim remains": any(sim.store.each(CLAIMS)),
+            "a NodePool remains": any(sim.store.each(NODE_POOLS)),
         }
         return ", ".join(what for what, holds in found.items() if holds)
