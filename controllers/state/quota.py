@@ -138,6 +138,8 @@ class QuotaReadings:
     def obstacles(self, now: float) -> Callable[[Offering], str]:
         """Tells why a machine that nobody requested yet has no quota; "" if it has, or if readings are not current."""
         counted = self._counted(now)
+        if not counted:
+            return lambda _: ""
 
         def obstacle(offering: Offering) -> str:
             lacking = self._lacking(offering, counted)

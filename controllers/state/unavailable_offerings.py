@@ -196,6 +196,8 @@ class UnavailableOfferings:
     def obstacles(self, now: float) -> Callable[[Offering], str]:
         """Tells the failure for which no new claim could request an offering now; "" if one could."""
         unavailable = [one for one in self._entries.values() if one.remaining(now) > 0]
+        if not unavailable:
+            return lambda _: ""
 
         def obstacle(offering: Offering) -> str:
             failed = (one for one in unavailable if self._covers(one.offering_scope, "", offering))
