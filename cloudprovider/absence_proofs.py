@@ -1,7 +1,7 @@
 """When an agent pool is proven absent: by a 404 of this pool that is settled, or by LISTs.
 
-Reads lag behind writes, GETs and LISTs independently of each other. A 404 is settled if a read has shown the pool since
-the last PUT, or some time after that PUT. A LIST some time after that PUT, or one that shows the pool of a later PUT,
+Reads lag behind writes, GETs and LISTs independently of each other. A 404 is settled some time after the last PUT, or if
+a read has shown the pool since and it is being deleted: otherwise the 404 can be older than the PUT. A LIST some time after that PUT, or one that shows the pool of a later PUT,
 proves the absence of a pool that an earlier LIST showed and that was being deleted, so that many removals at once need
 no GET each.
 
@@ -44,6 +44,8 @@ class AbsenceProofs:
         self._listed_put_at = -math.inf
         # Since when a pool is known to be in deletion.
         self._deleting: dict[str, float] = {}
+        # The pools whose deletion was accepted or shown since the last PUT, until it ends without effect.
+        self._going: set[str] = set()
         self._absent_at: dict[str, float] = {}
 
     # Observations
@@ -55,6 +57,7 @@ class AbsenceProofs:
         self._puts[name] = _Put(at=now, before=before)
         for observed in (self._absent_at, self._in_list_at, self._deleting):
             observed.pop(name, None)
+        self._going.discard(name)
 
     def put_rejected(self, name: str) -> None:
         """The last PUT was rejected synchronously: it has no effect on 404s. An earlier one, if any, still has."""
@@ -70,10 +73,13 @@ class AbsenceProofs:
     def delete_accepted(self, name: str, now: float) -> None:
         """A DELETE of this pool was accepted."""
         self._deleting[name] = now
+        self._going.add(name)
 
     def got(self, instance: Instance, now: float) -> None:
         """A GET returned this instance."""
         self._got_at[instance.name] = now
+        if instance.state is InstanceState.DELETING:
+            self._going.add(instance.name)
 
     def not_found(self, name: str, now: float) -> None:
         """A GET or DELETE of this pool answered 404."""
@@ -94,9 +100,11 @@ class AbsenceProofs:
                 self._listed_put_at = max(self._listed_put_at, put.at)
             if deleting:
                 self._deleting.setdefault(name, started)
+                self._going.add(name)
             elif started >= self._deleting.get(name, started) + self._settle_seconds:
                 # The deletion ended without effect; a lagging LIST would not have shown this for so long.
                 self._deleting.pop(name, None)
+                self._going.discard(name)
         self.listed_at = started
 
     def absent_by_list(self, shown: Iterable[str]) -> tuple[str, ...]:
@@ -119,6 +127,7 @@ class AbsenceProofs:
         """Drop all observations of this pool."""
         for observed in (self._puts, self._got_at, self._in_list_at, self._deleting, self._absent_at):
             observed.pop(name, None)
+        self._going.discard(name)
 
     # Conclusions
 
@@ -128,7 +137,7 @@ class AbsenceProofs:
 
     def settles_in(self, name: str, at: float) -> float:
         """Seconds, from the time `at`, until a 404 of this pool proves its absence."""
-        return self._settles_in(name, at, self._last_seen(name))
+        return self._settles_in(name, at, self._last_seen(name) if name in self._going else None)
 
     def _put_settles_in(self, name: str, at: float) -> float:
         """The same, whatever reads have shown."""

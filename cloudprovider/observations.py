@@ -91,8 +91,9 @@ def settles_in(
 ) -> float:
     """Seconds until a 404 proves absence; 0 if it does now.
 
-    A 404 proves absence if the pool was seen after the last PUT attempt, or `settle_seconds` after that attempt or
-    after this process became leader, whichever is later: a previous leader may have sent a PUT until then.
+    A 404 proves absence if the pool, which is being deleted, was seen after the last PUT attempt, or `settle_seconds`
+    after that attempt or after this process became leader, whichever is later: a previous leader may have sent a PUT
+    until then.
     """
     if seen_at is not None and (put_at is None or seen_at >= put_at):
         return 0.0
