@@ -25,7 +25,7 @@ MIRROR = "kubernetes.io/config.mirror"
 
 
 @dataclass(frozen=True, slots=True)
-class _Running:
+class _RunningPod:
     """`since`: seconds of the loop."""
 
     pod: Json
@@ -43,7 +43,7 @@ class DrainInvariants:
         self._time = time
         self._now = now
         # Pods that run, are not terminating, and do not tolerate the taint of a removal, by UID.
-        self._pods: dict[str, _Running] = {}
+        self._pods: dict[str, _RunningPod] = {}
 
     def pod_changed(self, pod: Json, *, gone: bool, controller: bool) -> None:
         """A pod was created, bound, changed or deleted; `controller`: by one.
@@ -54,7 +54,7 @@ class DrainInvariants:
         known = self._pods.get(uid)
         runs = not gone and not deleting(pod) and (pod.get("status") or {}).get("phase") == "Running"
         if runs and not _is_left(pod):
-            self._pods[uid] = _Running(pod=pod, since=self._time() if known is None else known.since)
+            self._pods[uid] = _RunningPod(pod=pod, since=self._time() if known is None else known.since)
             return
         self._pods.pop(uid, None)
         if known is not None and controller and (gone or deleting(pod)):

@@ -1,6 +1,7 @@
 """Faults of the controller's process: its end at any moment, its network, its clock, and a second one beside it."""
 
 import asyncio
+import math
 from collections.abc import Callable
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -208,6 +209,10 @@ async def clock_jumps(run: "Run", event: Event) -> None:
     for process in processes:
         run.injected(event)
         process.clock.offset = wrong if event.pick < 0.5 else -wrong
+    if event.pick >= 0.5:
+        # An agent pool that is requested now states a time before the CRD of its NodeClaim was installed. Without the
+        # NodeClaim it is kept until its removal is confirmed, which is after the faults.
+        run.sim.invariants.gc_bound_seconds = math.inf
     await run.lasts(event)
     for process in processes:
         process.clock.offset = timedelta()
