@@ -1,9 +1,9 @@
 """When an agent pool is proven absent: by a 404 of this pool that is settled, or by LISTs.
 
-Reads lag behind writes, GETs and LISTs independently of each other. A 404 is settled some time after the last PUT, or if
-a read has shown the pool since and it is being deleted: otherwise the 404 can be older than the PUT. A LIST some time after that PUT, or one that shows the pool of a later PUT,
-proves the absence of a pool that an earlier LIST showed and that was being deleted, so that many removals at once need
-no GET each.
+Reads lag behind writes, GETs and LISTs independently of each other. A 404 is settled some time after the last PUT, or
+if a read has shown the pool since and it is being deleted: otherwise the 404 can be older than the PUT. A LIST some
+time after that PUT, or one that shows the pool of a later PUT, proves the absence of a pool that an earlier LIST showed
+and that was being deleted, so that many removals at once need no GET each.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/agent-pools.md#not-found.
 """
