@@ -34,7 +34,7 @@ async def test_a_paged_list_is_complete_under_compaction(
     count, rounds, compactions = 400, 8, 0
     async with user_client(cluster) as hand:
         await at_once([partial(hand.demand, "POST", NODES_PATH, bulky_node(n)) for n in range(count)])
-        async with proven(cluster, tmp_path) as made, asyncio.TaskGroup() as tasks:
+        async with proven(cluster, tmp_path, claims=False) as made, asyncio.TaskGroup() as tasks:
 
             async def disturb() -> None:
                 nonlocal compactions
