@@ -61,12 +61,16 @@ class DrainInvariants:
             self._check_eviction(known.pod)
 
     def pool_deleted(self, uid: str) -> None:
-        """I22: a controller began to delete the agent pool of this claim."""
+        """I22: a controller began to delete the agent pool of this claim.
+
+        Pods of a Node that was never registered count as little as in Karpenter: nothing drains it.
+        """
         claim = self._snapshot.claims.get(uid)
         if claim is None or not deleting(claim) or ((by := _deadline(claim)) is not None and by <= self._now()):
             return
         for node in self._snapshot.nodes.values():
-            if self._snapshot.claim_of_node(node) == uid and (pods := self._settled(node["metadata"]["name"])):
+            own = self._snapshot.claim_of_node(node) == uid and labels.REGISTERED in node["metadata"].get("labels", {})
+            if own and (pods := self._settled(node["metadata"]["name"])):
                 name, pod = claim["metadata"]["name"], pods[0]["metadata"]["name"]
                 self._violated("I22", f"the machine of claim {name} was deleted while pod {pod} runs there")
 

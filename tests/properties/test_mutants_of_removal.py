@@ -56,7 +56,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (
         planted.protected_pods_evicted,
         test_termination.test_a_pod_that_must_not_be_disrupted_holds_the_machine,
-        "the drain is overdue",
+        "I22",
     ),
     (planted.eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
     (planted.late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_evicted_too, ">= 4"),

@@ -14,23 +14,28 @@ LATER, BEFORE = "2026-03-01T18:00:00Z", "2026-03-01T12:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "spec", "deadline", "permitted"),
+    ("seconds", "spec", "deadline", "registered", "permitted"),
     [
-        (90, {}, "", False),
-        (90, {}, LATER, False),
-        (90, {}, BEFORE, True),
-        (30, {}, "", True),
-        (90, {"tolerations": [REMOVED]}, "", True),
-        (90, {"tolerations": [{"operator": "Exists"}]}, "", True),
+        (90, {}, "", True, False),
+        (90, {}, "", False, True),
+        (90, {}, LATER, True, False),
+        (90, {}, BEFORE, True, True),
+        (30, {}, "", True, True),
+        (90, {"tolerations": [REMOVED]}, "", True, True),
+        (90, {"tolerations": [{"operator": "Exists"}]}, "", True, True),
     ],
-    ids=["runs", "deadline", "overdue", "late", "tolerates", "tolerates all"],
+    ids=["runs", "not registered", "deadline", "overdue", "late", "tolerates", "tolerates all"],
 )
-def test_i22_a_machine_with_a_pod(seconds: float, spec: dict[str, Any], deadline: str, permitted: bool) -> None:
+def test_i22_a_machine_with_a_pod(
+    seconds: float, spec: dict[str, Any], deadline: str, registered: bool, permitted: bool
+) -> None:
     """A user deletes the claim, and the controller deletes the machine while the pod runs."""
 
     async def story(world, controller, person) -> None:
         pool = await node_pool(person, ONE)
         _, node = await machine(world, controller, person, pool, "a")
+        if registered:
+            world.store.patch("nodes", node, {"metadata": {"labels": {labels.REGISTERED: "true"}}})
         use(world, node, **spec)
         await asyncio.sleep(seconds)
         assert world.store.get("pods", "p", "default")["status"]["phase"] == "Running"
