@@ -7,7 +7,7 @@ Source: docs/adr/0063-purchase-brake.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -58,13 +58,14 @@ def assess_machines(
     def compare(one: model.ExistingNode, spec: model.PodSpec) -> Fit:
         return fit(one, spec, daemons, well_known)
 
+    ran = ran_of(machines)
     for case in cases(machines, waiting, records, compare, turn):
         shape = case.shape
         match "misfit" if case.known else state_of(case):
             case "misfit":
                 _exclude(assessed, case)
                 strike = None if case.known else strike_of(case)
-                if strike is not None and records.is_news(strike):
+                if strike is not None and records.is_news(strike) and not _is_over(strike, ran):
                     assessed.strikes.append(strike)
             case "held":
                 assessed.coming.update(case.uids)
@@ -102,6 +103,12 @@ def _others(assessed: Assessment, machines: Iterable[Machine], waiting: Iterable
                     assessed.strikes.append(strike)
                 else:
                     assessed.trying.add((one.node_pool, namespace))
+
+
+def _is_over(strike: Strike, ran: Mapping[tuple[str, str], Ran]) -> bool:
+    """Whether a strike for no pod is over at once, because a later machine took a pod of the shape."""
+    served = ran.get((strike.node_pool, strike.shape))
+    return not strike.uids and served is not None and served.created > max(strike.round_end, strike.created)
 
 
 def _exclude(assessed: Assessment, case: Case) -> None:

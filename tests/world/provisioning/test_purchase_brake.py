@@ -9,6 +9,7 @@ import pytest
 from provisioner.api import labels
 from provisioner.api.time import rfc3339
 from provisioner.simulator.audit_log import Call
+from provisioner.simulator.kube.binding import bind
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.demand import T4, claims_of, node_class, node_pool, pending, pod, pod_events, with_node_pool, workload
 from tests.world.harness import Json, Sim, simulated
@@ -480,6 +481,11 @@ def class_of(body: Json, name: str) -> Json:
     return body
 
 
+def initialized(sim: Sim) -> int:
+    found = (one["metadata"]["labels"] for one in sim.store.list("nodes"))
+    return sum(labels.INITIALIZED in one for one in found)
+
+
 def is_write_of_class(call: Call, name: str = "default") -> bool:
     """Whether the call writes this node class."""
     return call.verb == "PATCH" and call.target.kind == "agentpoolnodeclasses" and call.target.name == name
@@ -505,3 +511,26 @@ async def test_a_node_class_that_cannot_be_written_stops_no_other(sim: Sim) -> N
     mend()
     await sim.until(lambda: len(claims_of(sim)) == 2, HOURS, "the second machine")
     assert len(misfits(sim)) == 1
+
+
+@simulated()
+async def test_a_machine_whose_room_others_use_is_recorded_once(sim: Sim) -> None:
+    """Its pods wait at the limit, and one of them runs on a later machine: nothing is written again and again."""
+    size = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["Standard_NC64as_T4_v3"]}]
+    await with_node_pool(sim, requirements=size, limits={"nodes": "2"})
+    stop_scheduler(sim)
+    await pending(sim, *(pod(f"a{number}") for number in range(4)))
+    await asyncio.sleep(30.0)
+    await pending(sim, *(pod(f"b{number}", nodeSelector={labels.ZONE: "westeurope-2"}) for number in range(4)))
+    await sim.until(lambda: initialized(sim) == 2, HOURS, "two machines are Ready")
+    made = sorted(claims_of(sim), key=lambda one: str(one["metadata"]["creationTimestamp"]))
+    first, second = (one["status"]["nodeName"] for one in made)
+    await pending(sim, *(with_cpu(f"c{number}", "3") for number in range(4)))
+    for node, names in ((first, "c0 c1 c2 c3"), (second, "a0 b0 b1 b2")):
+        for name in names.split():
+            bind(sim.store, name, "default", {"metadata": {"name": name}, "target": {"kind": "Node", "name": node}})
+    await asyncio.sleep(300.0)
+    before = len(sim.audit_log.calls())
+    await asyncio.sleep(600.0)
+    assert machines(sim) == 2
+    assert not [call for call in sim.audit_log.calls()[before:] if is_write_of_class(call)]
