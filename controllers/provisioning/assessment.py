@@ -50,15 +50,18 @@ def assess_machines(
     daemons: Sequence[model.PodSpec],
     well_known: frozenset[str],
     *,
+    ran: Mapping[tuple[str, str], Ran],
     turn: int = 0,
 ) -> Assessment:
-    """What the machines that were bought for waiting pods have shown. `turn`: of passes; each compares others first."""
+    """What the machines that were bought for waiting pods have shown.
+
+    `ran`: as `ran_of` the machines. `turn`: of passes; each compares others first.
+    """
     assessed = Assessment()
 
     def compare(one: model.ExistingNode, spec: model.PodSpec) -> Fit:
         return fit(one, spec, daemons, well_known)
 
-    ran = ran_of(machines)
     for case in cases(machines, waiting, records, compare, turn):
         shape = case.shape
         match "misfit" if case.known else state_of(case):

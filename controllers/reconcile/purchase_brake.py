@@ -110,14 +110,15 @@ class PurchaseBrake:
         shapes, displaced = {one.shape for one in waiting}, {pod.metadata.uid for pod in pods if pod.moves}
         bought = [*self.machines.find(shapes, namespaces, types, storage, now, displaced=displaced)]
         index, daemons = Index(one for found in known.values() for one in found), self._caches.daemons()
+        ran = ran_of(bought)
         self._turn += 1
 
         def assess() -> Assessment:
-            return assess_machines(bought, waiting, index, daemons, types.well_known, turn=self._turn)
+            return assess_machines(bought, waiting, index, daemons, types.well_known, ran=ran, turn=self._turn)
 
         many = sum(len(one.purchase.pods) for one in bought) > COMPARED_MAX
         assessed = await self._compute(assess) if many else assess()
-        uids, ran = self._waiting_uids(), ran_of(bought)
+        uids = self._waiting_uids()
         learned = dict[str, tuple[ObservedType, ...]]()
         for uid, found in {found.metadata.uid: found for found in classes.values()}.items():
             own = {name for name, one in classes.items() if one.metadata.uid == uid}

@@ -42,7 +42,7 @@ def pool_marks(pool: Pool) -> tuple[str, ...]:
     # The exact key first, because this runs for every pool on every write; Azure may change the case of tag keys.
     tags, label = pool.tags, pool.labels.get(labels.CLAIM_UID, "")
     tag = tags.get(labels.TAG_CLAIM_UID, "") or next((value for key, value in tags.items() if key.lower() == _TAG), "")
-    return (tag, label) if tag and label else (tag or label,) if tag or label else ()
+    return tuple(filter(None, (tag, label)))
 
 
 def pool_mark(pool: Pool) -> str:
