@@ -3,7 +3,8 @@
 A candidate is removed only after a minimum age, after reads of claim, pool and cluster that are newer than its first
 observation, and within the limit of the circuit breaker. What was deleted with a CRD waits for a user. Nothing is
 removed while the cluster is not running, AKS is changing the pool, or an API cannot be read. A Node of a live claim
-that is deleted meanwhile loses our finalizer, and its pool is kept.
+that is deleted meanwhile, or whose machine is gone while its pool has another one, loses our finalizer, and its pool is
+kept.
 
 Source: docs/references/rules.md#absence-needs-proof, docs/references/rules.md#every-removal-has-a-cause,
 docs/references/karpenter.md#garbage-collection.
@@ -39,6 +40,9 @@ from provisioner.api.time import shifted
 
 from . import candidates
 from .candidates import deleted_node, is_leftover
+
+# The Node of a machine that is gone is not Ready after so long.
+SILENT_SECONDS = 60.0
 
 _NAME = re.compile(r"[a-z0-9]([-.a-z0-9]{0,251}[a-z0-9])?")
 
@@ -206,7 +210,23 @@ def _remove_claim_of_deleted_node(f: Facts, age: float) -> Step | None:
     if claim is None:
         return None
     waiting = block_removal(f, age, f.policy.node_deleted_seconds) or _fresh_reads(f, claim.name)
+    waiting = waiting or _outlived(f, claim, age)
     return waiting or _delete_claim(f, claim, "node-deleted", "its Node was deleted", f.policy.node_deleted_seconds)
+
+
+def _outlived(f: Facts, claim: NodeClaim, age: float) -> Step | None:
+    """The step for a deleted Node whose machine another machine of its pool outlives; None if there is none.
+
+    AKS deletes the Node of a machine that it removed when an upgrade ends or a pool is scaled back.
+    """
+    node, own = deleted_node(f, claim), [one for one in f.nodes if belongs(one, claim)]
+    fewer = f.instance is not None and f.instance.count < len(own)
+    if node is None or not fewer or not any(one.ready for one in f.live_nodes):
+        return None
+    if not node.ready:
+        return ReleaseFinalizer(target=node, why="its machine is gone, and its agent pool has another one")
+    left = SILENT_SECONDS - age
+    return Wait(after=left, why=f"Node {node.name} may be that of a machine that is gone") if left > 0 else None
 
 
 def _remove_claim_of_evicted(f: Facts, age: float) -> Step | None:

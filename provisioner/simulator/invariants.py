@@ -322,8 +322,10 @@ class Invariants:
         if pool is None:
             return
         claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node))
-        # During maintenance, the finalizer of a live claim's Node is removed and the pool is kept.
-        allowed = claim is not None and not deleting(claim) and self._snapshot.in_maintenance(pool)
+        # During maintenance, or if its machine is outlived, the finalizer of a live claim's Node is removed and the
+        # pool is kept.
+        kept = self._snapshot.in_maintenance(pool) or self._snapshot.is_outlived(node, pool)
+        allowed = claim is not None and not deleting(claim) and kept
         if not allowed:
             self._violated("I2", f"Node {name} was released while its pool {pool.name} ({pool.state}) exists")
 

@@ -187,6 +187,11 @@ class Snapshot:
         emptied = pool.count == 0 and pool.priority != "Spot"
         return not self._cluster_idle() or pool.power != "Running" or pool.state in MAINTENANCE_STATES or emptied
 
+    def is_outlived(self, node: Json, pool: Pool) -> bool:
+        """Whether the machine of this Node is gone, and its pool has another one."""
+        instance = int(node["metadata"]["name"][-6:], 36)
+        return bool(pool.machines) and instance not in pool.machines
+
     def set_replicas(self, node_pool: Json, *, gone: bool) -> None:
         """Record `spec.replicas` of a NodePool; one without it is dynamic."""
         uid, replicas = node_pool["metadata"]["uid"], node_pool["spec"].get("replicas")

@@ -482,6 +482,28 @@ async def test_a_count_put_back_leaves_the_claim_as_it_was(sim: Sim) -> None:
     assert sim.claim(NAME)["status"]["nodeName"] == mine
 
 
+@simulated()
+async def test_the_other_of_two_machines_is_kept_with_its_pods(sim: Sim) -> None:
+    """A pool of two machines loses the first one: the claim goes on with the Node of the other, whose pods run on."""
+    uid = await up(sim)
+    mine = sim.claim(NAME)["status"]["nodeName"]
+    (first,) = sim.cloud.pools[NAME].machines
+    scale(sim, 2)
+    await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "the second machine has a Node")
+    await sim.until(lambda: sim.cloud.pools[NAME].state == "Succeeded", 600, "the pool is at rest")
+    (other,) = set(node_names(sim)) - {mine}
+    run_pod(sim, "p", other)
+    sim.cloud.lifecycle.delete_machines(NAME, (first,))
+    await sim.until(lambda: len(sim.nodes_of(NAME)) == 1, 900, "the first Node is gone")
+    await asyncio.sleep(5 * MINUTE)
+    assert await ready(sim, NAME) == uid
+    assert sim.claim(NAME)["status"]["nodeName"] == other
+    assert pool_writes(sim) == ["PUT"]
+    await removed(sim, NAME)
+    assert node_names(sim) == []
+    await sim.settled()
+
+
 @pytest.mark.parametrize("what", ["tags stripped", "tags of another", "labels stripped", "labels of another"])
 @simulated()
 async def test_one_mark_is_enough(sim: Sim, what: str) -> None:

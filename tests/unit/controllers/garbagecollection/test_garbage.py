@@ -98,6 +98,38 @@ def test_conditions_of_an_inferred_removal(case: str, known: Mapping[str, object
     assert isinstance(plan(orphan(**known)), expected), case
 
 
+OTHER = node(name="aks-gpu1-2")
+# The pool's machines, whether the deleted Node is Ready, the other Nodes, the candidate's age, the step.
+OUTLIVED = [
+    ("its machine is gone, and the other one is Ready", 1, "Unknown", (OTHER,), 6.0, steps.ReleaseFinalizer),
+    ("its machine may be gone", 1, "True", (OTHER,), 59.0, steps.Wait),
+    ("it is Ready for too long: a user deleted it", 1, "True", (OTHER,), 60.0, steps.DeleteClaim),
+    ("there is no other Node", 1, "Unknown", (), 6.0, steps.DeleteClaim),
+    ("the other Node is not Ready", 1, "Unknown", (node(name="aks-gpu1-2", ready="False"),), 6.0, steps.DeleteClaim),
+    ("as many machines as Nodes: a user deleted it", 2, "Unknown", (OTHER,), 6.0, steps.DeleteClaim),
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "row", "expected"), [(case, row, step) for case, *row, step in OUTLIVED], ids=[row[0] for row in OUTLIVED]
+)
+def test_a_machine_that_another_one_of_its_pool_outlives(
+    case: str, row: tuple[int, str, tuple[Node, ...], float], expected: type
+) -> None:
+    """Its Node loses our finalizer, and the claim is kept for the other machine."""
+    count, ready, others, age = row
+    known = facts(
+        claims=(READY,),
+        claim_read=READY,
+        claim_read_age=1.0,
+        pool_read_age=1.0,
+        instance=instance(count=count),
+        nodes=(node(deleting=True, ready=ready), *others),
+        candidate=Candidate(cause="node-deleted", since=-age),
+    )
+    assert isinstance(garbage.step(known), expected), case
+
+
 def test_the_crd_is_read_before_a_deletion_counts_as_requested() -> None:
     """The first step of every removal; the result decides whether the circuit breaker applies."""
     unread = facts(claims=(GOING,), instance=instance(), crd_known=False)
