@@ -42,6 +42,7 @@ from .bought_machines import BoughtMachines
 from .demand_caches import DemandCaches
 from .refusals import RefusedPods
 from .request_errors import RequestErrors
+from .wall_clock import WallClock
 
 Record = Callable[[NodePool | NodeClaim | Pod, Event], bool]
 
@@ -80,7 +81,7 @@ class PurchaseBrake:
         self._caches = caches
         self._actuator = actuator
         self._record = record
-        self._clock = clock
+        self._wall = WallClock(clock)
         self._compute = compute
         self._observer = observer
         self._records: dict[str, Sequence[Misfit]] = {}
@@ -99,7 +100,7 @@ class PurchaseBrake:
 
         `errors`: keeps those of writes that can be repeated; None: nothing is written or reported, as for a preview.
         """
-        now, time = self._clock.now(), asyncio.get_running_loop().time()
+        now, time = self._wall.now(), asyncio.get_running_loop().time()
         self._seen = {pod.metadata.uid: self._seen.get(pod.metadata.uid, time) for pod in pods if not pod.moves}
         pools = {pool.name: pool for pool in self._caches.node_pools()}
         classes = self._classes(pools.values())
@@ -174,7 +175,7 @@ class PurchaseBrake:
 
     def _learned(self, found: AgentPoolNodeClass) -> tuple[ObservedType, ...]:
         before, nodes = self._types.get(found.metadata.uid, found.status.observed_types), self._caches.nodes_by_claim()
-        return observed_types(found, before, nodes, self._caches.claims.items(), self._clock.now())
+        return observed_types(found, before, nodes, self._caches.claims.items(), self._wall.now())
 
     def _requested(self) -> tuple[ObservedDaemonSet, ...]:
         known = self._caches.observed_daemon_sets()

@@ -1,12 +1,14 @@
 """The wall clock may be set while the process runs, which must not make objects older.
 
-`WallClock` states whether it was: ages of objects are then not known; a restart begins with the new time.
+`WallClock` states whether it was: ages of objects are then not known, or count from the time that it would show had it
+not been set ahead; a restart begins with the new time.
 `ObservedAges` are ages of NodeClaims by the clock of the event loop; only those of NodeClaims that existed when the
 process began come from the wall clock.
 """
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 
 from controllers.disruption.commands_under_way import Age
 from controllers.disruption.expiration import clock_jumped
@@ -26,10 +28,22 @@ class WallClock:
 
     def jumped(self) -> bool:
         """Whether the wall clock was set since the first call."""
-        wall, loop = self._clock.now().timestamp(), asyncio.get_running_loop().time()
+        return clock_jumped(*self._elapsed(self._clock.now()))
+
+    def now(self) -> datetime:
+        """The wall clock; if it was set ahead since the first call, what it would show otherwise."""
+        wall = self._clock.now()
+        by_wall, by_loop = self._elapsed(wall)
+        if by_wall <= by_loop or not clock_jumped(by_wall, by_loop):
+            return wall
+        return wall - timedelta(seconds=by_wall - by_loop)
+
+    def _elapsed(self, now: datetime) -> tuple[float, float]:
+        """Seconds since the first call, by the wall clock and by the clock of the event loop."""
+        wall, loop = now.timestamp(), asyncio.get_running_loop().time()
         if self._began is None:
             self._began = wall, loop
-        return clock_jumped(wall - self._began[0], loop - self._began[1])
+        return wall - self._began[0], loop - self._began[1]
 
 
 class ObservedAges:

@@ -2,12 +2,14 @@
 
 import asyncio
 import random
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from provisioner.api import labels
 from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity
+from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.demand import (
     GPU,
     T4,
@@ -121,6 +123,18 @@ async def test_kube_scheduler_is_away_for_ten_minutes(sim: Sim) -> None:
     await pending(sim, pod("p2"))
     await asyncio.sleep(HOURS)
     both_run(sim)
+
+
+@simulated(nodes=NodeSettings(gpu_seconds=(300.0, 300.0)))
+async def test_a_clock_is_set_while_a_machine_starts(sim: Sim) -> None:
+    """An hour ahead: its Node counts as one that starts all the same, and no other machine is bought."""
+    await with_node_pool(sim, requirements=ONE_SIZE)
+    await pending(sim, pod("p1"))
+    await sim.until(lambda: sim.store.list("nodes", labels=f"{labels.NODEPOOL}=gpu"), HOURS, "its Node")
+    sim.controllers["ctl0"].clock.offset = timedelta(hours=1)
+    await runs(sim, "p1")
+    assert machines(sim) == 1
+    assert not misfits(sim)
 
 
 @simulated()
