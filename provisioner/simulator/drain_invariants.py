@@ -14,7 +14,7 @@ from typing import Any
 from provisioner.api import labels
 from provisioner.api.time import parse_duration, parse_rfc3339, shifted
 
-from .snapshot import Snapshot, annotations_of, deleting
+from .snapshot import Snapshot, annotations_of, condition, deleting
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -63,14 +63,15 @@ class DrainInvariants:
     def pool_deleted(self, uid: str) -> None:
         """I22: a controller began to delete the agent pool of this claim.
 
-        Pods of a Node that was never registered count as little as in Karpenter: nothing drains it.
+        Pods of a Node that was never registered count while it is Ready: nothing drains one that is not.
         """
         claim = self._snapshot.claims.get(uid)
         if claim is None or not deleting(claim) or ((by := _deadline(claim)) is not None and by <= self._now()):
             return
         for node in self._snapshot.nodes.values():
-            own = self._snapshot.claim_of_node(node) == uid and labels.REGISTERED in node["metadata"].get("labels", {})
-            if own and (pods := self._settled(node["metadata"]["name"])):
+            drained = labels.REGISTERED in node["metadata"].get("labels", {}) or condition(node, "Ready") == "True"
+            own = self._snapshot.claim_of_node(node) == uid
+            if own and drained and (pods := self._settled(node["metadata"]["name"])):
                 name, pod = claim["metadata"]["name"], pods[0]["metadata"]["name"]
                 self._violated("I22", f"the machine of claim {name} was deleted while pod {pod} runs there")
 

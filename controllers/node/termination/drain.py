@@ -61,15 +61,18 @@ def step(f: Facts, node: Node, by: datetime | None) -> Step | None:
 
 
 def nodes_to_drain(f: Facts, claim: NodeClaim) -> tuple[Node, ...]:
-    """The Nodes from which pods are evicted before this claim's machine is deleted: those that were registered.
+    """The Nodes from which pods are evicted before this claim's machine is deleted: those that were registered or are
+    Ready.
 
-    A Node that lost our finalizer is one of them. If the Node object is gone, the pods of the machine still run: the
-    name in the claim's status stands for it, with the claim's UID.
+    AKS creates Nodes without Karpenter's taint of unregistered ones, so that pods run there before the registration,
+    and on further machines of the pool, which are not registered. A Node that lost our finalizer is drained, too. If
+    the Node object is gone, the pods of the machine still run: the name in the claim's status stands for it, with the
+    claim's UID.
     """
     own = tuple(node for node in f.nodes if belongs(node, claim))
     if not own and claim.status.node_name:
         return (Node(metadata=ObjectMeta(name=claim.status.node_name, uid=claim.uid)),)
-    return tuple(node for node in own if holds_finalizer(node) or labels.REGISTERED in node.metadata.labels)
+    return tuple(node for node in own if _was_registered(node) or node.ready)
 
 
 def waiting_pods(f: Facts, node: Node) -> tuple[Pod, ...]:
@@ -90,6 +93,10 @@ def poll_seconds(f: Facts, drain: Drain) -> float:
         if drain.lasts(f.loop_now) < SLOW_POLL_AFTER_SECONDS
         else f.policy.drain_slow_poll_seconds
     )
+
+
+def _was_registered(node: Node) -> bool:
+    return holds_finalizer(node) or labels.REGISTERED in node.metadata.labels
 
 
 def _first_tier(f: Facts, drain: Drain, waiting: tuple[Pod, ...]) -> tuple[Pod, ...]:

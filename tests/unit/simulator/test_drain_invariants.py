@@ -14,31 +14,35 @@ LATER, BEFORE = "2026-03-01T18:00:00Z", "2026-03-01T12:00:00Z"
 
 
 @pytest.mark.parametrize(
-    ("seconds", "spec", "deadline", "registered", "permitted"),
+    ("seconds", "spec", "deadline", "drained", "permitted"),
     [
-        (90, {}, "", True, False),
-        (90, {}, "", False, True),
-        (90, {}, LATER, True, False),
-        (90, {}, BEFORE, True, True),
-        (30, {}, "", True, True),
-        (90, {"tolerations": [REMOVED]}, "", True, True),
-        (90, {"tolerations": [{"operator": "Exists"}]}, "", True, True),
+        (90, {}, "", "registered", False),
+        (90, {}, "", "Ready", False),
+        (90, {}, "", "neither", True),
+        (90, {}, LATER, "registered", False),
+        (90, {}, BEFORE, "registered", True),
+        (30, {}, "", "registered", True),
+        (90, {"tolerations": [REMOVED]}, "", "registered", True),
+        (90, {"tolerations": [{"operator": "Exists"}]}, "", "registered", True),
     ],
-    ids=["runs", "not registered", "deadline", "overdue", "late", "tolerates", "tolerates all"],
+    ids=["runs", "not registered", "nor Ready", "deadline", "overdue", "late", "tolerates", "tolerates all"],
 )
 def test_i22_a_machine_with_a_pod(
-    seconds: float, spec: dict[str, Any], deadline: str, registered: bool, permitted: bool
+    seconds: float, spec: dict[str, Any], deadline: str, drained: str, permitted: bool
 ) -> None:
     """A user deletes the claim, and the controller deletes the machine while the pod runs."""
 
     async def story(world, controller, person) -> None:
         pool = await node_pool(person, ONE)
         _, node = await machine(world, controller, person, pool, "a")
-        if registered:
+        if drained == "registered":
             world.store.patch("nodes", node, {"metadata": {"labels": {labels.REGISTERED: "true"}}})
         use(world, node, **spec)
         await asyncio.sleep(seconds)
         assert world.store.get("pods", "p", "default")["status"]["phase"] == "Running"
+        if drained == "neither":
+            status = {"status": {"conditions": [{"type": "Ready", "status": "Unknown"}]}}
+            world.store.patch("nodes", node, status, subresource="status")
         if deadline:
             notes = {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: deadline}}}
             world.store.patch("nodeclaims.karpenter.sh", "a", notes)

@@ -483,6 +483,20 @@ async def test_a_count_put_back_leaves_the_claim_as_it_was(sim: Sim) -> None:
 
 
 @simulated()
+async def test_the_pods_of_both_machines_are_evicted(sim: Sim) -> None:
+    """The second machine of a pool takes pods although its Node is not registered: both Nodes are drained."""
+    await up(sim)
+    scale(sim, 2)
+    await sim.until(lambda: len(sim.nodes_of(NAME)) == 2, 600, "the second machine has a Node")
+    await asyncio.sleep(MINUTE)
+    for name in node_names(sim):
+        run_pod(sim, f"on-{name}", name)
+    await removed(sim, NAME)
+    assert len(sim.audit_log.calls(who="ctl0", verb="POST", kind="pods")) == 2
+    await sim.settled()
+
+
+@simulated()
 async def test_the_other_of_two_machines_is_kept_with_its_pods(sim: Sim) -> None:
     """A pool of two machines loses the first one: the claim goes on with the Node of the other, whose pods run on."""
     uid = await up(sim)

@@ -431,8 +431,13 @@ DELETING_TABLE = [
         steps.PatchNode,
     ),
     (
-        "one that was not registered is not drained",
+        "one that was not registered is drained as well",
         {"claims": (GOING,), "instance": instance(), "nodes": (node(finalizers=(), registered=False),)},
+        steps.PatchNode,
+    ),
+    (
+        "unless it is not Ready",
+        {"claims": (GOING,), "instance": instance(), "nodes": (node(finalizers=(), registered=False, ready="False"),)},
         steps.DeleteInstance,
     ),
     (
