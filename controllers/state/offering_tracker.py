@@ -259,13 +259,13 @@ class OfferingTracker:
     def _is_slow(self, key: str, *, wall: datetime, now: float) -> bool:
         """Whether the agent pool of this key is being created for too long; its offering is recorded as failed once.
 
-        At least half of that time is observed by this process: clocks differ, and are set.
+        At least half of that time is observed by this process, or all of it: clocks differ, and are set.
         """
         instance, since = self._creating.get(key, (None, now))
         if instance is None or instance.put_time is None:
             return False
-        age = (wall - instance.put_time).total_seconds()
-        slow = min(age, 2.0 * (now - since)) >= self._creating_seconds
+        age, observed = (wall - instance.put_time).total_seconds(), now - since
+        slow = max(observed, min(age, 2.0 * observed)) >= self._creating_seconds
         if slow and key not in self._slow:
             self._slow.add(key)
             self._failed(key, instance.offering, _slow(instance), requested=instance.put_time, wall=wall, now=now)

@@ -398,3 +398,12 @@ def test_a_clock_that_is_set_makes_no_creation_too_long() -> None:
     again = pool(A, InstanceState.CREATING, put_time=NOW + timedelta(hours=1))
     asking.update_from_instance(KEY, again, claim=claim(), wall=late, now=1300.0)
     assert asking.launch_obstacle(KEY, claim(), wall=late, now=1310.0) == "none"
+
+
+def test_a_clock_that_is_set_back_makes_no_creation_shorter() -> None:
+    """It is too long once all of the time was observed."""
+    asking, _ = offering_tracker(A)
+    early = NOW - timedelta(days=183)
+    asking.update_from_instance(KEY, pool(A, InstanceState.CREATING, put_time=NOW), claim=claim(), wall=NOW, now=0.0)
+    assert asking.launch_obstacle(KEY, claim(), wall=early, now=1799.0) == "none"
+    assert asking.launch_obstacle(KEY, claim(), wall=early, now=1800.0) == "slow"
