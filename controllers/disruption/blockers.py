@@ -82,9 +82,11 @@ def blocked_itself(machine: Machine) -> str:
 def protected(machine: Machine, bound: Iterable[CachedPod], reason: Reason, now: datetime) -> str:
     """Why a command under way must not remove the machine, "" if it may. `bound`: all pods of its Node.
 
-    A pod can be bound before the taint, and a user can annotate the machine or a pod until it goes. A drain obeys
-    PodDisruptionBudgets, which change from minute to minute.
+    A pod can be bound before the taint, a user can annotate the machine or a pod until it goes, and AKS can begin to
+    upgrade its agent pool, with a further Node. A drain obeys PodDisruptionBudgets, which change from minute to minute.
     """
+    if machine.several_nodes:
+        return SEVERAL_NODES
     if _is_annotated(machine):
         return DO_NOT_DISRUPT
     if reason == "Drifted" and machine.claim.spec.termination_grace_period is not None:

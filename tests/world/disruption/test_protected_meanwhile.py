@@ -61,10 +61,25 @@ def came_up(claim: Json) -> bool:
     return bought(claim) and condition(claim, "Initialized").get("status") == "True"
 
 
+def add_machine(sim: Sim, node: str) -> None:
+    """AKS begins to upgrade the agent pool, with a further machine that has a Node within seconds."""
+    sim.cloud.add_machine(next(name for name in sim.cloud.pools if f"-{name}-" in node))
+
+
 @pytest.mark.parametrize("when", [annotated, stated, bought, came_up])
 @pytest.mark.parametrize("protect", [bind_job, annotate_node, annotate_claim, annotate_pod])
 def test_a_machine_that_is_protected_stays(protect: Callable[[Sim, str], None], when: Callable[[Json], bool]) -> None:
     """The machine has four GPUs and one pod, and is being replaced because it has drifted."""
+    stays(protect, when)
+
+
+def test_a_machine_whose_agent_pool_has_another_one_stays() -> None:
+    """Both would go, and the pods of the other one have no place."""
+    stays(add_machine, bought)
+
+
+def stays(protect: Callable[[Sim, str], None], when: Callable[[Json], bool]) -> None:
+    """The machine that is being replaced is kept, and its replacement removed."""
 
     async def story(sim: Sim) -> None:
         await sim.apply(node_class())
