@@ -17,6 +17,7 @@ from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import DRIFTED, READY
+from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
@@ -48,6 +49,21 @@ class NodePoolFacts(msgspec.Struct, frozen=True, kw_only=True):
 def is_ours(pool: NodePool) -> bool:
     """Whether this controller provisions for the NodePool."""
     return is_own(pool.spec.template.spec.node_class_ref)
+
+
+def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+    """The errors for which the NodePool is not Ready: of its template, its limits and its budgets."""
+    yield from validation.errors(pool, known_size)
+    yield from budgets.errors(pool)
+
+
+def notes(pool: NodePool) -> Iterator[str]:
+    """What is valid and keeps the NodePool from creating machines."""
+    zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(pool))
+    if zero:
+        yield f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool"
+    elif beyond := beyond_limit(pool):
+        yield beyond
 
 
 def plan(f: NodePoolFacts) -> PoolStep | None:
@@ -93,22 +109,11 @@ def _other_version(f: NodePoolFacts) -> NodeClaim | None:
 
 
 def _valid(f: NodePoolFacts) -> ConditionUpdate:
-    wrong = next(validation.errors(f.node_pool, f.known_size), None)
+    wrong = next(errors(f.node_pool, f.known_size), None)
     if wrong is not None:
         return ConditionUpdate(status="False", reason=reasons.NODEPOOL_INVALID, message=str(wrong))
-    message = "; ".join(_notes(f.node_pool))
+    message = "; ".join(notes(f.node_pool))
     return ConditionUpdate(status="True", reason=reasons.VALIDATION_SUCCEEDED, message=message)
-
-
-def _notes(pool: NodePool) -> Iterator[str]:
-    """What is valid and keeps the NodePool from creating or removing machines."""
-    zero = ", ".join(f"spec.limits[{resource}]" for resource in validation.exhausted_limits(pool))
-    if zero:
-        yield f"{zero} is 0, so no NodeClaim is created; raise it to use this NodePool"
-    elif beyond := beyond_limit(pool):
-        yield beyond
-    for error in budgets.errors(pool):
-        yield f"{error}; no machine is disrupted until then"
 
 
 def _class_ready(f: NodePoolFacts) -> ConditionUpdate:

@@ -17,6 +17,7 @@ import yaml
 from provisioner.api.time import rfc3339
 from provisioner.settings import bounded_yaml
 
+from .manifest_lines import line_of
 from .refusal import USAGE, Refused
 
 SUFFIXES = (".yaml", ".yml", ".json")
@@ -27,11 +28,22 @@ T = TypeVar("T")
 
 
 class Document(msgspec.Struct, frozen=True):
-    """`source`: the file, and the document if it has several. `error`: why `body` could not be read."""
+    """`source`: the file, and the document if it has several. `error`: why `body` could not be read.
+
+    `text`: the file; `place`: of the body in it, as the number of the document and the path of the item.
+    """
 
     source: str
     body: Any = None
     error: str = ""
+    text: str = ""
+    place: tuple[int, str] = (0, "")
+
+    def line_of(self, field: str) -> int:
+        """The line of a field, or of the lowest written field above it, from 1; 0 for a long text."""
+        number, item = self.place
+        long = not self.text or len(self.text) > bounded_yaml.CHARACTERS_MAX
+        return 0 if long else line_of(self.text, number, f"{item}.{field}" if item else field)
 
 
 def documents(names: Sequence[str], typed: TextIO) -> tuple[Document, ...]:
@@ -115,7 +127,7 @@ def _read(source: str, text: str) -> Iterator[Document]:
             bounded_yaml.check(found[0])
         except bounded_yaml.LimitExceeded as error:
             raise _beyond(source, error) from None
-        yield from _items(source, found[0])
+        yield from _items(source, found[0], text, 0)
         return
     try:
         # JSON is valid YAML. Documents are read one by one, so that those before an error are kept.
@@ -128,18 +140,18 @@ def _read(source: str, text: str) -> Iterator[Document]:
     several = len(found) + bool(error_text) > 1
     for number, body in enumerate(found, start=1):
         place = f"{source}, document {number}" if several else source
-        yield from _items(place, _plain(body))
+        yield from _items(place, _plain(body), text, number - 1)
     if error_text:
         yield Document(f"{source}, document {len(found) + 1}" if several else source, error=error_text)
 
 
-def _items(source: str, body: Any) -> Iterator[Document]:
+def _items(source: str, body: Any, text: str, document: int) -> Iterator[Document]:
     """The document, or the items of a List; nothing for an empty document."""
     if isinstance(body, dict) and str(body.get("kind", "")).endswith("List") and isinstance(body.get("items"), list):
         for number, item in enumerate(body["items"], start=1):
-            yield Document(f"{source}, item {number}", item)
+            yield Document(f"{source}, item {number}", item, text=text, place=(document, f"items[{number - 1}]"))
     elif body is not None:
-        yield Document(source, body)
+        yield Document(source, body, text=text, place=(document, ""))
 
 
 def _describe(error: Exception) -> str:

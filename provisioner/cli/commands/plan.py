@@ -1,15 +1,18 @@
-"""`plan`: validates NodeClaim manifests offline and prints the agent pool and the Node of each NodeClaim.
+"""`plan`: validates NodeClaims, NodePools and node classes offline, and prints what comes of each NodeClaim.
 
-Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 the manifests cannot be opened or contain no NodeClaim. Results go
+Exit codes: 0 no errors, 1 an object has errors, 2 the manifests cannot be opened or contain no such object. Results go
 to standard output in all formats.
 """
 
 import argparse
-from collections.abc import Iterator, Mapping
-from typing import TextIO
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TextIO
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
+from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.text import printable
@@ -17,21 +20,27 @@ from provisioner.cli.output import encoded
 
 from .console import Console, counted
 from .manifests import Document, documents
-from .planning import ExpectedNode, Plan, plan, read_node_class, request_of
+from .planning import ExpectedNode, Plan, plan, request_of
+from .planning_pools import Places, plan_node_class, plan_node_pool
 from .refusal import FAILED, OK, USAGE, Refused
+from .schedule_input import check_region
+from .validation import node_class_errors
 
 GAP = 13
+SHOWN_SIZES = 4
 
 
-def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
-    """Plan all NodeClaims and print the results; returns the exit code. Raises Refused."""
+def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:
+    """Plan all objects and print the results; returns the exit code. Raises Refused."""
+    check_region(wanted.region)
     read = [*documents(wanted.filename, typed)]
-    classes = {document.source: read_node_class(document.body) for document in read if not document.error}
-    by_name = {one.name: one for one in classes.values() if one is not None}
-    plans = _with_duplicates([_plan(document, by_name) for document in read if classes.get(document.source) is None])
-    if not any(one.claim or one.managed or one.errors for one in plans):
+    classes = {found.name: found for document in read if (found := _node_class(document.body)) is not None}
+    places = Places(cloud=cloud, region=wanted.region or "")
+    plans = _with_duplicates([_with_lines(_plan(document, classes, places), document) for document in read])
+    if not any(one.kind or one.errors for one in plans):
         files = ", ".join(wanted.filename)
-        raise Refused(f"{files}: no NodeClaim found", "Name manifests of kind NodeClaim.", USAGE)
+        kinds = f"NodeClaim, NodePool or {labels.NODECLASS_KIND}"
+        raise Refused(f"{files}: no {kinds} found", f"Name manifests of kind {kinds}.", USAGE)
     if wanted.output == "table":
         for one in plans:
             console.print(*_lines(one), "")
@@ -41,23 +50,47 @@ def run(wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
     return FAILED if any(one.errors for one in plans) else OK
 
 
-def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass]) -> Plan:
-    if not document.error:
-        return plan(document.source, document.body, node_classes)
-    message, remedy = f"invalid document: {document.error}", "write it as YAML or JSON"
-    return Plan(source=document.source, claim="", errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
+def _node_class(body: Any) -> AgentPoolNodeClass | None:
+    """The node class that a document describes; None if it is another object or has errors, which its plan has."""
+    if not isinstance(body, dict) or body.get("kind") != labels.NODECLASS_KIND or node_class_errors(body):
+        return None
+    return msgspec.convert(body, AgentPoolNodeClass)
+
+
+def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass], places: Places) -> Plan:
+    source, body = document.source, document.body
+    if document.error:
+        message, remedy = f"invalid document: {document.error}", "write it as YAML or JSON"
+        return Plan(source=source, errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
+    match str(body.get("kind") or "") if isinstance(body, dict) else None:
+        case "NodeClaim":
+            return plan(source, body, node_classes)
+        case "NodePool":
+            return plan_node_pool(source, body, node_classes, places)
+        case labels.NODECLASS_KIND:
+            return plan_node_class(source, body)
+        case None:
+            return Plan(source=source, notes=("ignored: the document is not an object",))
+        case kind:
+            return Plan(source=source, notes=(f"ignored: the document is {kind or 'no kind'}",))
+
+
+def _with_lines(one: Plan, document: Document) -> Plan:
+    """With the line of each field that has an error."""
+    fields = dict.fromkeys(error.field for error in one.errors if error.field)
+    return msgspec.structs.replace(one, lines={field: line for field in fields if (line := document.line_of(field))})
 
 
 def _with_duplicates(plans: list[Plan]) -> list[Plan]:
-    """The plans, with an error for each name that an earlier document has."""
-    seen: dict[str, str] = {}
+    """The plans, with an error for each name that an earlier object of its kind has."""
+    seen: dict[tuple[str, str], str] = {}
     checked = []
     for one in plans:
-        first = seen.setdefault(one.claim, one.source) if one.claim else one.source
+        first = seen.setdefault((one.kind, one.name), one.source) if one.name else one.source
         if first != one.source:
-            message = f"{one.claim!r} is also the name of the NodeClaim in {first}"
-            remedy = "use another name: the spec of a NodeClaim is immutable"
-            duplicate = FieldError("metadata.name", "FieldValueDuplicate", message, one.claim, remedy)
+            message = f"{one.name!r} is also the name of the {one.kind} in {first}"
+            remedy = "use another name: only one of them would remain"
+            duplicate = FieldError("metadata.name", "FieldValueDuplicate", message, one.name, remedy)
             checked.append(msgspec.structs.replace(one, errors=(*one.errors, duplicate)))
         else:
             checked.append(one)
@@ -65,7 +98,9 @@ def _with_duplicates(plans: list[Plan]) -> list[Plan]:
 
 
 def _lines(one: Plan) -> Iterator[str]:
-    yield printable(f"{one.source}: nodeclaim/{one.claim}" if one.claim else f"{one.source}:")
+    yield printable(f"{one.source}: {one.kind.lower()}/{one.name}" if one.kind else f"{one.source}:")
+    if one.sizes:
+        yield _line("sizes", f"{_listed(one.sizes)} in {one.region}")
     if one.offerings:
         yield _line("pool", one.pool_name)
         for number, offering in enumerate(one.offerings, start=1):
@@ -78,7 +113,8 @@ def _lines(one: Plan) -> Iterator[str]:
         yield from _node(one.node)
     yield from (_line("note", note) for note in one.notes)
     for error in one.errors:
-        yield _line("✗", str(msgspec.structs.replace(error, remedy="")))
+        line = f"line {one.lines[error.field]}: " if error.field in one.lines else ""
+        yield _line("✗", f"{line}{msgspec.structs.replace(error, remedy='')}")
         yield _line("", error.remedy)
 
 
@@ -105,8 +141,14 @@ def _line(head: str, text: str) -> str:
     return f"  {head:<{GAP - 2}}  {printable(text)}".rstrip()
 
 
+def _listed(sizes: Sequence[str]) -> str:
+    more = f" and {len(sizes) - SHOWN_SIZES} more" if len(sizes) > SHOWN_SIZES else ""
+    return ", ".join(sizes[:SHOWN_SIZES]) + more
+
+
 def _summary(plans: list[Plan]) -> str:
-    ours = sum(one.managed for one in plans)
+    ours = Counter(one.kind for one in plans if one.managed)
     wrong = sum(len(one.errors) for one in plans)
-    left = f", {len(plans) - ours} ignored" if len(plans) > ours else ""
-    return f"{counted(ours, 'NodeClaim')}{left}; {counted(wrong, 'error') if wrong else 'no errors'}"
+    left = len(plans) - ours.total()
+    found = [counted(number, kind) for kind, number in ours.items()] + ([f"{left} ignored"] if left else [])
+    return f"{', '.join(found)}; {counted(wrong, 'error') if wrong else 'no errors'}"

@@ -25,7 +25,7 @@ from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
 from provisioner.api.restricted_labels import is_excluded
 
-from .validation import claim_errors, node_class_errors
+from .validation import claim_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
@@ -63,12 +63,20 @@ class ExpectedNode(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """The result for one document, empty unless it is a NodeClaim that this controller serves (`managed`)."""
+    """The result for one document; `kind` is "" unless it is an object that this command plans.
+
+    `managed`: whether this controller serves it. `lines`: of the fields with errors, from 1. `region` and `sizes`: of a
+    NodePool, the sizes that it may buy there. What follows is of a NodeClaim.
+    """
 
     source: str
-    claim: str
+    kind: str = ""
+    name: str = ""
     managed: bool = False
     errors: tuple[FieldError, ...] = ()
+    lines: Mapping[str, int] = MappingProxyType({})
+    region: str = ""
+    sizes: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     pool_name: str = ""
     offerings: tuple[Offering, ...] = ()
@@ -81,20 +89,8 @@ def request_of(one: Plan) -> str:
     return f".../agentPools/{one.pool_name}?api-version={API_VERSION}   If-None-Match: *"
 
 
-def read_node_class(body: Any) -> AgentPoolNodeClass | None:
-    """The node class that a document describes; None if it is another object or has errors, which `plan` returns."""
-    if not isinstance(body, dict) or body.get("kind") != labels.NODECLASS_KIND or node_class_errors(body):
-        return None
-    return msgspec.convert(body, AgentPoolNodeClass)
-
-
-def plan(source: str, body: Any, node_classes: Mapping[str, AgentPoolNodeClass] = NONE) -> Plan:
-    """Plan one document. `node_classes`: those of all documents, by name."""
-    if isinstance(body, dict) and body.get("kind") == labels.NODECLASS_KIND:
-        return Plan(source=source, claim="", errors=tuple(node_class_errors(body)))
-    if not isinstance(body, dict) or body.get("kind") != "NodeClaim":
-        kind = str(body.get("kind") or "no kind") if isinstance(body, dict) else "not an object"
-        return Plan(source=source, claim="", notes=(f"ignored: the document is {kind}, not a NodeClaim",))
+def plan(source: str, body: Mapping[str, Any], node_classes: Mapping[str, AgentPoolNodeClass] = NONE) -> Plan:
+    """Plan a NodeClaim. `node_classes`: those of all documents, by name."""
     wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
         message, remedy = "it is not the served version", f"write {NodeClaim().api_version}"
@@ -115,9 +111,9 @@ def plan(source: str, body: Any, node_classes: Mapping[str, AgentPoolNodeClass] 
         if not wrong:
             remedy = "correct it, see: kubectl explain nodeclaim"
             wrong.append(FieldError("", "FieldValueTypeInvalid", str(error), remedy=remedy))
-        return Plan(source=source, claim=named, managed=True, errors=tuple(wrong))
+        return Plan(source=source, kind="NodeClaim", name=named, managed=True, errors=tuple(wrong))
     if not managed(claim):
-        return Plan(source=source, claim=named, errors=tuple(wrong), notes=(_foreign(claim),))
+        return Plan(source=source, kind="NodeClaim", name=named, errors=tuple(wrong), notes=(_foreign(claim),))
     return _planned(source, claim, wrong, node_classes)
 
 
@@ -139,7 +135,8 @@ def _planned(
         node = _node(claim, tried[0], body["properties"], settings)
     return Plan(
         source=source,
-        claim=claim.name,
+        kind="NodeClaim",
+        name=claim.name,
         managed=True,
         errors=tuple(wrong),
         notes=(*_class_notes(claim, node_class), *_notes(claim, tried)),

@@ -116,7 +116,7 @@ def _in_namespace(found: KubeObject) -> KubeObject:
     return msgspec.structs.replace(found, metadata=msgspec.structs.replace(found.metadata, namespace="default"))
 
 
-def _check_region(region: str | None) -> None:
+def check_region(region: str | None) -> None:
     """Raises Refused for what cannot be the name of a region."""
     if region is not None and not NAME.fullmatch(region):
         remedy = "Use the name that az account list-locations prints, such as westeurope or usgovvirginia."
@@ -173,7 +173,7 @@ def answer(
         return None
     if not wanted.filename:
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
-    _check_region(wanted.region)
+    check_region(wanted.region)
     found = scenario(_read(wanted.filename, typed))
     region = wanted.region or _region_of(found, cloud)
     prices = cloud.list_prices(region)

@@ -20,14 +20,18 @@ def _try(call: Invocation) -> int:
 
 def _add_plan(parser: Parser) -> None:
     add_files(parser, required=True)
+    parser.add_argument(
+        "--region", metavar="REGION", help="whose sizes a NodePool may buy (that of its zones, or eastus)"
+    )
     add_output(parser)
 
 
 def _plan(call: Invocation) -> int:
     # Part of the second distribution.
     from provisioner.cli.commands import plan
+    from provisioner.operator.azure import CLOUD
 
-    return plan.run(call.arguments, call.typed, call.console)
+    return plan.run(call.arguments, CLOUD, call.typed, call.console)
 
 
 def _add_schedule(parser: Parser) -> None:
@@ -64,16 +68,19 @@ Exit codes: 0 done (with --once: every expected event was observed), 1 not every
 
 PLAN = Command(
     name="plan",
-    summary="validate NodeClaim manifests offline and print the resulting agent pools",
+    summary="validate NodeClaims, NodePools and node classes offline and print the resulting agent pools",
     description="""\
-Validates NodeClaim manifests and prints, for each NodeClaim, the request that creates its agent pool, the offerings in
-the order in which they are tried, and the resulting Node; or every error with its remedy. The command works offline,
-without a cluster, an Azure credential or settings. Values that only the cluster knows are printed as <placeholder>.""",
+Validates manifests of NodeClaims, NodePools and AgentPoolNodeClasses, and prints every error with its line and remedy:
+what the API server would refuse or drop, and what the controller would refuse. Prints for each NodeClaim the request
+that creates its agent pool, the offerings in the order in which they are tried, and the resulting Node; for each
+NodePool the sizes that it may buy in the region. The command works offline, without a cluster, an Azure credential or
+settings. Values that only the cluster knows are printed as <placeholder>.""",
     examples="""\
   gpu-provisioner plan -f claim.yaml              one file, with any number of documents
   gpu-provisioner plan -f claims/ -f more.json    every .yaml, .yml and .json file of a directory, and a file
-  kubectl get nodeclaims -o json | gpu-provisioner plan -f - -o json""",
-    exit_codes="Exit codes: 0 no errors, 1 a NodeClaim has errors, 2 invalid usage.",
+  gpu-provisioner plan -f fleet.yaml --region westeurope
+  kubectl get nodeclaims,nodepools -o json | gpu-provisioner plan -f - -o json""",
+    exit_codes="Exit codes: 0 no errors, 1 an object has errors, 2 invalid usage.",
     of_try=True,
     arguments=_add_plan,
     run=_plan,

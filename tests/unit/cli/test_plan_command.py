@@ -20,6 +20,7 @@ from provisioner.cli.commands.refusal import Refused
 from provisioner.cli.installation import INSTALL_TRY
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
+from provisioner.operator.azure import CLOUD
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Json = dict[str, Any]
@@ -30,7 +31,7 @@ def ran(*words: str, typed: str = "") -> tuple[int, str, str]:
     """Exit code, stdout and stderr of the command; `typed`: its standard input."""
     out, err = io.StringIO(), io.StringIO()
     wanted = parse(["plan", *words]).arguments
-    return command.run(wanted, io.StringIO(typed), Console(out, err)), out.getvalue(), err.getvalue()
+    return command.run(wanted, CLOUD, io.StringIO(typed), Console(out, err)), out.getvalue(), err.getvalue()
 
 
 def planned(*bodies: Any) -> list[Json]:
@@ -69,7 +70,7 @@ def test_each_example_is_planned(path: Path) -> None:
     assert as_json == yaml.safe_load(ran("-f", str(path), "-o", "yaml")[1])
     (plan,) = as_json
     name = yaml.safe_load(path.read_text())["metadata"]["name"]
-    assert (plan["claim"], plan["poolName"], plan["managed"]) == (name, name, True)
+    assert (plan["name"], plan["poolName"], plan["managed"]) == (name, name, True)
     assert plan["agentPool"]["properties"]["vmSize"] == plan["offerings"][0]["size"]
 
 
@@ -84,7 +85,7 @@ CLASS_REF = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name"
 
 def test_the_agent_pool_has_the_fields_of_its_node_class() -> None:
     """A class of the same files is used, wherever it stands; without it the defaults are, with a note."""
-    (plan,) = planned(claim(nodeClassRef=CLASS_REF), NODE_CLASS)
+    plan, _ = planned(claim(nodeClassRef=CLASS_REF), NODE_CLASS)
     properties = plan["agentPool"]["properties"]
     assert (properties["maxPods"], properties["gpuInstanceProfile"]) == (50, "MIG1g")
     assert (plan["node"]["gpus"]["resource"], plan["node"]["gpus"]["count"]) == ("nvidia.com/gpu", 7)
@@ -98,9 +99,84 @@ def test_errors_of_a_node_class() -> None:
     """Fields that its CRD refuses, and fields that contradict the size of a claim."""
     (wrong, _) = planned({**NODE_CLASS, "spec": {"maxPods": 5, "osDisk": 1}}, claim(nodeClassRef=CLASS_REF))
     assert [field for field, _ in fields(wrong)] == ["spec.maxPods", "spec.osDisk"]
-    (plan,) = planned(NODE_CLASS, claim(sizes=("Standard_NC4as_T4_v3",), nodeClassRef=CLASS_REF))
+    _, plan = planned(NODE_CLASS, claim(sizes=("Standard_NC4as_T4_v3",), nodeClassRef=CLASS_REF))
     assert fields(plan) == [("AgentPoolNodeClass.spec.gpu.migProfile", "MIG1g")]
     assert plan["agentPool"] is None
+
+
+@pytest.mark.parametrize("path", sorted((EXAMPLES / "nodepools").glob("*.yaml")), ids=lambda path: path.stem)
+def test_the_node_pools_of_the_examples_have_sizes(path: Path) -> None:
+    code, out, _ = ran("-f", str(path), "-o", "json")
+    plans = json.loads(out)
+    assert (code, [plan["errors"] for plan in plans]) == (0, [[] for _ in plans])
+    assert all(plan["sizes"] for plan in plans if plan["kind"] == "NodePool")
+
+
+NODE_POOL = """\
+apiVersion: karpenter.sh/v1
+kind: NodePool
+metadata:
+  name: trainers
+spec:
+  limits: {nodes: 3}
+  disruption:
+    budgets:
+      - nodes: "10%"
+        schedule: 0 8 * * mon-fri
+        duration: 10h
+    consolidateAfter: 5m
+  template:
+    spec:
+      nodeClassRef: {group: gpu-provisioner.sh, kind: AgentPoolNodeClass, name: mig}
+      requirements:
+        - key: node.kubernetes.io/instance-type
+          operator: In
+          values: [Standard_NC24ads_A100_v4]
+"""
+# What is written instead, the line and the field of the error, and a part of its message or remedy.
+POOL_ERRORS = [
+    ("nodes: 3}", "nodes: 3}\n  limit: 3", 7, "spec.limit", "write limits"),
+    ("{nodes: 3}", "{nodes: many}", 6, "spec.limits[nodes]", "write a quantity"),
+    ("0 8 * * mon-fri", "0 25 * * mon-fri", 10, "spec.disruption.budgets[0].schedule", "Bad hour"),
+    ("10h", "10 hours", 11, "spec.disruption.budgets[0].duration", "10 hours"),
+    ("consolidateAfter: 5m", "consolidateAfter: 5minutes", 12, "spec.disruption.consolidateAfter", "5minutes"),
+    ("Standard_NC24ads_A100_v4", "Standard_NC24", 17, f"spec.template.spec.requirements[{TYPE}]", "check the spelling"),
+    ("operator: In", "operator: Inn", 18, "spec.template.spec.requirements[0].operator", "NotIn"),
+    (f"key: {TYPE}", "key: kubernetes.io/hostname", 17, "spec.template.spec.requirements[0].key", "is restricted"),
+    ("name: trainers", "labels: {}", 4, "metadata.name", "add it"),
+]
+
+
+@pytest.mark.parametrize(
+    ("given", "written", "line", "field", "text"), POOL_ERRORS, ids=[row[3] for row in POOL_ERRORS]
+)
+def test_errors_of_a_node_pool(given: str, written: str, line: int, field: str, text: str) -> None:
+    """Each with its line: those of the API server, then those of the controller."""
+    assert given in NODE_POOL
+    code, out, _ = ran("-f", "-", typed=NODE_POOL.replace(given, written))
+    assert code == 1
+    assert f"line {line}: {field}: " in out
+    assert text in out
+
+
+def test_no_size_satisfies_a_node_pool() -> None:
+    """An error in the region that is named, or that its zones determine; otherwise a note."""
+    gpus = NODE_POOL.replace(TYPE, "karpenter.azure.com/sku-gpu-count").replace("Standard_NC24ads_A100_v4", '"7"')
+    code, out, _ = ran("-f", "-", typed=gpus)
+    assert (code, "name the region of the cluster with --region" in out) == (0, True)
+    code, out, _ = ran("-f", "-", "--region", "westeurope", typed=gpus)
+    assert (code, "no GPU or CPU size of westeurope satisfies all requirements" in out) == (1, True)
+
+
+def test_a_node_pool_of_another_controller_is_ignored() -> None:
+    code, out, _ = ran(
+        "-f", "-", typed=NODE_POOL.replace("gpu-provisioner.sh, kind: AgentPool", "karpenter.azure.com, kind: AKS")
+    )
+    assert (code, "ignored: another controller serves" in out, out.endswith("1 ignored; no errors\n")) == (
+        0,
+        True,
+        True,
+    )
 
 
 def test_unknown_values_are_placeholders() -> None:
@@ -260,7 +336,7 @@ def test_objects_that_are_not_managed_are_noted() -> None:
     assert [plan["managed"] for plan in plans] == [False, True, False, False]
     assert "ignored: its spec.nodeClassRef is karpenter.azure.com/AKSNodeClass" in plans[0]["notes"][0]
     assert plans[0]["agentPool"] is None
-    assert plans[2]["notes"] == ["ignored: the document is Deployment, not a NodeClaim"]
+    assert plans[2]["notes"] == ["ignored: the document is Deployment"]
     assert not any(plan["errors"] for plan in plans)
 
 
@@ -272,7 +348,7 @@ def test_manifests_are_read_from_files_directories_and_stdin(tmp_path: Path) -> 
     (tmp_path / "below").mkdir()
     code, out, _ = ran("-f", str(tmp_path), "-f", "-", "-o", "json", typed=json.dumps(claim("s1")))
     plans = json.loads(out)
-    assert [(plan["source"].removeprefix(f"{tmp_path}/"), plan["claim"]) for plan in plans] == [
+    assert [(plan["source"].removeprefix(f"{tmp_path}/"), plan["name"]) for plan in plans] == [
         ("a.yaml, document 1", "a1"),
         ("a.yaml, document 3", "a2"),
         ("b.json, item 1", "b1"),

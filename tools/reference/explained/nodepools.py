@@ -17,7 +17,7 @@ _INVALID_CLASS = (
 )
 _INVALID_POOL = (
     "No NodeClaim of this NodePool could be launched: requirements contradict each other, all sizes are unknown, or"
-    " AKS refuses a label or a taint.",
+    " AKS refuses a label or a taint. Or a disruption budget cannot be read, so that no machine would be disrupted.",
     "The field in the message.",
     "Correct the field.",
 )

@@ -205,6 +205,20 @@ CONDITIONS: list[tuple[str, NodePool, dict[str, Any], dict[str, tuple[str, str]]
     ),
     ("static", node_pool(spec={"replicas": 1}), {}, READY, ""),
     ("bad limit", node_pool(spec={"limits": {"cpu": "many"}}), {}, INVALID, "spec.limits[cpu]"),
+    (
+        "bad schedule",
+        node_pool(spec={"disruption": {"budgets": [{"nodes": "0", "schedule": "0 25 * * *", "duration": "8h"}]}}),
+        {},
+        INVALID,
+        "spec.disruption.budgets[0].schedule: 0 25 * * *: Bad hour",
+    ),
+    (
+        "bad duration",
+        node_pool(spec={"disruption": {"budgets": [{"nodes": "0", "schedule": "@daily", "duration": "8 hours"}]}}),
+        {},
+        INVALID,
+        "spec.disruption.budgets[0].duration: 8 hours: no duration",
+    ),
     ("limit of 0", node_pool(spec={"limits": {"cpu": 0}}), {}, READY, ""),
     (
         "failed launches",
