@@ -42,7 +42,7 @@ test: check  ## what a newcomer needs: representatives of each matrix; Python an
 test-all: export FIRST := cluster-tools
 # Most cases run on virtual time and take all processors; the suites before them wait for real programs, which leaves
 # one processor to as many cases as last as long as test-cluster.
-BESIDE := tests/unit tests/swarm
+BESIDE := tests/unit tests/swarm tests/wire tests/contract tests/fuzz
 test-all:  ## every suite, two at a time, then every case; needs Go and Prometheus besides; what .ci/run runs
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-image test-monitoring test-oracle test-every-case CASES="$(BESIDE)" JOBS=1; \
 	failed=$$?; $(MAKE) --no-print-directory test-every-case CASES="$(addprefix --ignore=,$(BESIDE))" && exit $$failed
