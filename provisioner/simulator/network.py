@@ -155,11 +155,12 @@ class MemoryConnector(BaseConnector):
     def kill(self, *, reset: bool) -> None:
         """Terminate the process: every connection ends, by RST (data in transit is lost) or by FIN (it arrives).
 
+        What a partition holds back is lost: without its process, the kernel soon gives up.
         Must be called before the tasks are cancelled; else requests in their `finally` blocks would reach a server.
         """
         self.dead = True
         for link in self._network.links(self.who):
-            if reset:
+            if reset or link.client.held:
                 link.client.reset()
             else:
                 link.client.close()

@@ -37,8 +37,8 @@ class _Stream(Protocol):
 class MemoryTransport(asyncio.Transport):
     """One end of a duplex pipe; `peer` is the other end.
 
-    `_out` is in transit to the peer, `_in` has arrived and was not read yet. `_unread`: bytes written here that the
-    peer has not read, for back-pressure. `latency` gives the seconds that the next chunk takes.
+    `held`: nothing leaves. `_out` is in transit to the peer, `_in` has arrived and was not read yet. `_unread`: bytes
+    written here that the peer has not read, for back-pressure. `latency` gives the seconds that the next chunk takes.
     """
 
     peer: "MemoryTransport"
@@ -52,14 +52,14 @@ class MemoryTransport(asyncio.Transport):
         context: contextvars.Context,
     ) -> None:
         super().__init__({"peername": (peername, 0)})
-        self.gone = False
+        self.gone = self.held = False
         self._loop, self._latency, self._context = loop, latency, context
         self._protocol: _Stream = protocol
         self._out: deque[bytes | _End] = deque()
         self._in: deque[bytes | _End] = deque()
         self._unread = 0
         self._due = 0.0
-        self._closing = self._held = self._reading_paused = self._writing_paused = False
+        self._closing = self._reading_paused = self._writing_paused = False
 
     # called by the protocol
 
@@ -103,8 +103,8 @@ class MemoryTransport(asyncio.Transport):
     # faults
 
     def reset(self) -> None:
-        """Discard the data in transit, and send RST."""
-        if not self.gone:
+        """Discard the data in transit, and send RST; also what a closed connection still holds."""
+        if not self.gone or self.held:
             self._closing = True
             self._out.clear()
             self._send(_End.RST)
@@ -112,7 +112,7 @@ class MemoryTransport(asyncio.Transport):
 
     def hold(self, on: bool) -> None:
         """Stop this direction; on release all held data arrives, as with TCP retransmission."""
-        was, self._held = self._held, on
+        was, self.held = self.held, on
         if was and not on:
             for _ in range(len(self._out)):
                 self._schedule()
@@ -124,7 +124,7 @@ class MemoryTransport(asyncio.Transport):
 
     def _send(self, item: bytes | _End) -> None:
         self._out.append(item)
-        if not self._held:
+        if not self.held:
             self._schedule()
 
     def _schedule(self) -> None:
@@ -137,7 +137,7 @@ class MemoryTransport(asyncio.Transport):
 
     def _deliver(self) -> None:
         # The first item, not the one that was scheduled: equal timers leave the heap in any order.
-        if self._out and not self._held:
+        if self._out and not self.held:
             self.peer._arrive(self._out.popleft())  # noqa: SLF001 - both ends are one pipe
 
     def _arrive(self, item: bytes | _End) -> None:

@@ -93,6 +93,7 @@ class Process:
             await asyncio.wait(living)
         for connector in self.connectors:
             await connector.close()
+            connector.kill(reset=False)
 
 
 Launch = Callable[[Process], Awaitable[None]]

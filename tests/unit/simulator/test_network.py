@@ -411,7 +411,7 @@ def test_a_partition_can_be_between_two_hosts() -> None:
     assert on_the_wire(story) == (200, 200)
 
 
-async def writes(net, *, reset, held=False):
+async def writes(net, *, reset):
     """A client that dies just after it has sent a request; returns what arrived, and how its own call ended."""
     session, connector = net.client("client")
     async with session.get("/ok") as response:
@@ -444,6 +444,26 @@ def test_a_request_of_a_killed_process_is_lost_after_rst() -> None:
     """If the sockets are reset, data in transit is lost."""
     hits, ended, links = on_the_wire(lambda net: writes(net, reset=True), latency=(1.0, 1.0))
     assert (hits, len(ended), links) == ([], 1, [])
+
+
+@pytest.mark.parametrize("gives_up", [False, True], ids=["waiting", "given up"])
+def test_a_request_that_a_partition_holds_is_lost_with_its_process(gives_up) -> None:
+    """Nothing of an ended process arrives when the partition heals, be it closed by a timeout before or by the end."""
+
+    async def story(net):
+        session, connector = net.client("client")
+        async with session.get("/ok") as response:
+            await response.read()
+        net.network.partition(HOST)
+        put = asyncio.create_task(session.put("/echo", data=b"x", timeout=aiohttp.ClientTimeout(total=3)))
+        await asyncio.sleep(5 if gives_up else 1)
+        connector.kill(reset=False)
+        await asyncio.wait([put])
+        net.network.heal(HOST)
+        await asyncio.sleep(5)
+        return type(put.exception()), net.server.hits, net.network.links()
+
+    assert on_the_wire(story) == (TimeoutError, ["GET /ok"], [])
 
 
 def test_a_killed_process_cannot_call() -> None:
