@@ -201,9 +201,13 @@ class Run:
         return self.chosen(event.pick, found) or ""
 
     def installs(self, key: str) -> bool:
-        """Whether objects of this kind can be created: its CRD exists and is not being deleted."""
-        crd = self.sim.store.get(CRD_KEY, key)
-        return crd is not None and "deletionTimestamp" not in crd["metadata"]
+        """Whether objects of this kind can be created."""
+        return bool(self.crd(key))
+
+    def crd(self, key: str) -> str:
+        """The UID of this CRD, "" unless it exists and is not being deleted."""
+        found = self.sim.store.get(CRD_KEY, key)
+        return "" if found is None or "deletionTimestamp" in found["metadata"] else found["metadata"]["uid"]
 
     def node_pool_exists(self, name: str) -> bool:
         """Also without the CRD."""
@@ -223,7 +227,7 @@ class Run:
 
     def claims(self) -> list[Json]:
         """The NodeClaims of our node classes that are not deleted."""
-        found = [one for one in self.sim.store.list(CLAIMS) if "deletionTimestamp" not in one["metadata"]]
+        found = [one for one in self.sim.store.each_served(CLAIMS) if "deletionTimestamp" not in one["metadata"]]
         return [one for one in found if one["spec"]["nodeClassRef"]["group"] in OUR_GROUPS]
 
     def claim(self, event: Event) -> Json | None:

@@ -26,6 +26,7 @@ from aiohttp import web
 from provisioner.simulator import loop as sim_loop
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.agentpool import Pool
+from provisioner.simulator.kube.errors import ApiError
 from provisioner.simulator.snapshot import pool_mark
 from provisioner.simulator.world import World, WorldSettings
 from tests.stories import run_by
@@ -235,7 +236,11 @@ class Sim:
         return self._loop.time()
 
     def claim(self, name: str) -> Json | None:
-        return self.store.get("nodeclaims.karpenter.sh", name)
+        """The NodeClaim; None if it, or the CRD, is not there."""
+        try:
+            return self.store.get("nodeclaims.karpenter.sh", name)
+        except ApiError:
+            return None
 
     def condition(self, name: str, kind: str) -> str:
         """A condition's status on a claim; "" if the claim or the condition is not there."""

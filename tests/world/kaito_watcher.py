@@ -95,6 +95,8 @@ class KaitoWatcher:
         if gone:
             self._let_go(claim)
             return
+        if uid in self._claims and (former := kaito_predicates.node_name(self._claims[uid])) != name:
+            self._release(former, uid)
         self._claims[uid] = claim
         if kaito_predicates.is_trapped(claim) and not (before and kaito_predicates.is_trapped(before)):
             self._stage.violated(f"{claim['metadata']['name']} names Node {name} and has no Ready condition")
@@ -107,13 +109,18 @@ class KaitoWatcher:
         self._update(uid)
 
     def _let_go(self, claim: Json) -> None:
-        meta, node = claim["metadata"], self._nodes.get(kaito_predicates.node_name(claim))
+        meta, name = claim["metadata"], kaito_predicates.node_name(claim)
+        node = self._nodes.get(name)
         for known in (self._claims, self._misleading_since):
             known.pop(meta["uid"], None)
-        if self._named.get(kaito_predicates.node_name(claim)) == meta["uid"]:
-            del self._named[kaito_predicates.node_name(claim)]
+        self._release(name, meta["uid"])
         if node and kaito_predicates.is_up(node) and self._stage.by_controller(claim):
             self._stage.violated(f"{meta['name']} is gone and its Node {node['metadata']['name']} serves: one more")
+
+    def _release(self, node_name: str, uid: str) -> None:
+        """The claim does not name this Node any more."""
+        if self._named.get(node_name) == uid:
+            del self._named[node_name]
 
     def _on_node(self, node: Json, *, gone: bool) -> None:
         name = node["metadata"]["name"]

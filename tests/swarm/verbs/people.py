@@ -284,9 +284,9 @@ async def edit_devices(run: "Run", event: Event) -> None:
     name = node_class()["metadata"]["name"]
     run.injected(event)
     nothing = dict.fromkeys(key for one in DEVICES for key in one)
-    await run.sim.apply({**node_class(name), "spec": {"gpu": {**nothing, **one_of(event, DEVICES)}}})
+    await run.apply({**node_class(name), "spec": {"gpu": {**nothing, **one_of(event, DEVICES)}}})
     await run.lasts(event)
-    await run.sim.apply({**node_class(name), "spec": {"gpu": None}})
+    await run.apply({**node_class(name), "spec": {"gpu": None}})
 
 
 # Nodes
@@ -374,7 +374,7 @@ async def busy_writer(run: "Run", event: Event) -> None:
         count += 1
         note = {"metadata": {"annotations": {"example.com/count": str(count)}}}
         for key in (CLAIMS, "nodes"):
-            for one in run.sim.store.list(key):
+            for one in [*run.sim.store.each_served(key)]:
                 run.injected(event)
                 run.sim.store.patch(key, one["metadata"]["name"], note)
         await asyncio.sleep(2.0)
