@@ -92,15 +92,14 @@ def _usage(name: str, cores: int, limit: int) -> dict[str, Any]:
     return {"name": named, "unit": "Count", "currentValue": cores, "limit": limit}
 
 
-def refusal(compute: Compute, properties: Mapping[str, Any]) -> Answer | None:
-    """The error for a size, or a zone, that the location does not have."""
+def refusal(compute: Compute, location: str, pool: str, properties: Mapping[str, Any]) -> Answer | None:
+    """The error of a pool for a size, or a zone, that the location does not have."""
     size, zones = str(properties.get("vmSize") or ""), properties.get("availabilityZones") or ()
     if size in compute.absent:
         return errors.bad_request(f"The VM size of {size} is not allowed in your subscription in location.")
-    missing = [zone for zone in zones if zone not in compute.zones.get(size, ZONES)]
-    if not missing:
-        return None
-    return errors.bad_request(f"Availability zone {missing[0]} is not supported for subscription and size {size}.")
+    supported = compute.zones.get(size, ZONES)
+    missing = [zone for zone in zones if zone not in supported]
+    return errors.zones_not_supported(pool, missing, location, supported) if missing else None
 
 
 def skus(compute: Compute, settings: AzureSettings, faults: Iterable[Fault]) -> dict[str, Any]:

@@ -138,6 +138,16 @@ def invalid(message: str, target: str) -> Answer:
     return rp(400, "InvalidParameter", message, target=target)
 
 
+def zones_not_supported(pool: str, zones: Sequence[str], location: str, supported: Sequence[str]) -> Answer:
+    """A 400 for zones that the size does not have."""
+    message = f"The zone(s) '{','.join(zones)}' for resource '{pool}' is not supported."
+    return rp(
+        400,
+        "AvailabilityZoneNotSupported",
+        f"{message} The supported zones for location '{location}' are '{','.join(supported)}'",
+    )
+
+
 # authentication, authorization, throttling
 
 

@@ -222,7 +222,7 @@ def _put(cloud: AzureCloud, call: Call, pool: Pool | None, fault: Fault | None) 
     settings = cloud.settings
     refusal = validation.check(call.pool, call.properties)
     if refusal is None and pool is None:
-        refusal = compute.refusal(cloud.compute, call.properties)
+        refusal = compute.refusal(cloud.compute, settings.location, call.pool, call.properties)
     if refusal is None and settings.unknown_members == "reject":
         refusal = validation.check_members(call.properties)
     if refusal is None and pool is not None:
