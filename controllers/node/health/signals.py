@@ -117,9 +117,10 @@ def is_running(f: Facts, claim: NodeClaim) -> bool:
 
 
 def is_lost(f: Facts, claim: NodeClaim) -> bool:
-    """Whether the Node is gone although its pool runs."""
+    """Whether the Node is gone although its pool runs, or has failed: an update can, and its machine may be billed."""
     gone = not any(belongs(node, claim) for node in f.nodes)
-    return is_running(f, claim) and not interruption.is_evicted(f, claim) and gone
+    at_rest = is_running(f, claim) or has_failed(f, claim)
+    return at_rest and not interruption.is_evicted(f, claim) and gone
 
 
 def gpu_loss_began(f: Facts) -> float:

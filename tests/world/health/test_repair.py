@@ -544,7 +544,14 @@ async def test_restarts_do_not_delay_the_replacement_of_a_machine_without_its_no
     await sim.until(lambda: deleted(sim), lost + 31 * MINUTE - sim.now, "its claim is deleted")
 
 
-@pytest.mark.parametrize("how", ["deleted while AKS updated its pool", "stripped of its finalizer and deleted"])
+@pytest.mark.parametrize(
+    "how",
+    [
+        "deleted while AKS updated its pool",
+        "deleted by an update that failed",
+        "stripped of its finalizer and deleted",
+    ],
+)
 @simulated(azure=FAST, gc_bound_seconds=1e9)
 async def test_a_machine_without_its_node_is_replaced(sim: Sim, how: str) -> None:
     """The condition says by when; the claim is deleted half an hour after its pool is at rest without the Node."""
@@ -565,7 +572,7 @@ async def test_a_machine_without_its_node_is_replaced(sim: Sim, how: str) -> Non
         await asyncio.sleep(70)
         await sim.delete_node(node)
         await asyncio.sleep(60)
-        change("Succeeded")
+        change("Failed" if how.endswith("failed") else "Succeeded")
     await asyncio.sleep(2 * MINUTE)
     reported = claim_condition(sim, "Initialized")
     assert reported[:2] == ("False", "NodeLost")
