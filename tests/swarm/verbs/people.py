@@ -391,6 +391,8 @@ async def scale_pool(run: "Run", event: Event) -> None:
         run.injected(event)
         _scale(run, name, 2 * int(event.pick * 2))
         await run.lasts(event)
+        pools = run.sim.cloud.pools
+        await run.sim.until(lambda: name not in pools or not pools[name].busy, GONE_SECONDS, f"{name} is not busy")
         _scale(run, name, 1)
 
 
