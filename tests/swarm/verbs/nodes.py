@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 
 # How often Ready changes while a Node flaps, in seconds.
 FLAP_SECONDS = (20.0, 65.0)
+# In this time a machine has registered, or is given up.
+REGISTERS_SECONDS = 14_400.0
 
 
 def ready(run: "Run", event: Event) -> Machine | None:
@@ -178,5 +180,7 @@ async def gpus_fewer(run: "Run", event: Event) -> None:
         run.injected(event)
         run.sim.nodes.lose_gpus(machine.name, some_gpus(event, machine))
         await asyncio.sleep(max(0.0, until - run.sim.now))
-        if remains(run, machine):
+        gone = lambda: run.sim.nodes.machines.get(machine.name) is not machine  # noqa: E731 - one expression
+        await run.sim.until(lambda: gone() or remains(run, machine), REGISTERS_SECONDS, f"{machine.name} has a Node")
+        if not gone():
             run.sim.nodes.reboot(machine.name)

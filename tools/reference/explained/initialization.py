@@ -147,8 +147,8 @@ INITIALIZATION = (
         "`kubectl get nodes -L agentpool`, and whether the cluster is being stopped or the pool was scaled.",
         "While AKS updates the pool or the cluster, wait: the Node returns. If the pool was scaled to 0, the message"
         " contains the command that reverts it. If the Node was deleted by hand, its NodeClaim is deleted as well. If"
-        " the pool runs, or has failed, and has no Node for 30 minutes, its NodeClaim is deleted, and its owner can create"
-        " a new one.",
+        " the pool runs, or has failed, and has no Node for 30 minutes, its NodeClaim is deleted, and its owner can"
+        " create a new one.",
     ),
     is_not_true(
         INITIALIZED,
