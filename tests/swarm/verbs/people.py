@@ -284,9 +284,10 @@ async def edit_devices(run: "Run", event: Event) -> None:
     name = node_class()["metadata"]["name"]
     run.injected(event)
     nothing = dict.fromkeys(key for one in DEVICES for key in one)
+    usual = run.plan.facts.get("node_class", {}).get("gpu")
     await run.apply({**node_class(name), "spec": {"gpu": {**nothing, **one_of(event, DEVICES)}}})
     await run.lasts(event)
-    await run.apply({**node_class(name), "spec": {"gpu": None}})
+    await run.apply({**node_class(name), "spec": {"gpu": usual and {**nothing, **usual}}})
 
 
 # Nodes
