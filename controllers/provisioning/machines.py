@@ -26,13 +26,12 @@ def machines(
 ) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
     """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
-    by_uid = {claim.uid: claim for claim in observed.claims}
     by_node = observed.claims_by_node()
     found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
     unreadable = list[tuple[Node | NodeClaim, str]]()
     slices, allocated = slices_by_node(observed.slices), allocated_devices(observed.storage.devices)
     for node in observed.nodes:
-        claim = by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, "")) or by_node.get(node.name)
+        claim = by_node.get(node.name)
         if claim is not None:
             with_node.add(claim.uid)
         leaving = node.deleting or (claim is not None and (claim.deleting or claim.uid in observed.replaced))

@@ -7,6 +7,7 @@ import msgspec
 
 from cloudprovider.interface import QuotaLeft
 from controllers.model.storage import Storage
+from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -50,5 +51,8 @@ class Observed(msgspec.Struct, frozen=True, kw_only=True):
     now: datetime | None = None
 
     def claims_by_node(self) -> dict[str, NodeClaim]:
-        """The NodeClaims that have a Node, by its name."""
-        return {claim.status.node_name: claim for claim in self.claims if claim.status.node_name}
+        """The NodeClaims that have a Node, by its name; also that of a further Node of the agent pool."""
+        by_uid = {claim.uid: claim for claim in self.claims}
+        stated = {claim.status.node_name: claim for claim in self.claims if claim.status.node_name}
+        marks = ((node.name, by_uid.get(node.metadata.labels.get(labels.CLAIM_UID, ""))) for node in self.nodes)
+        return stated | {name: claim for name, claim in marks if claim is not None}

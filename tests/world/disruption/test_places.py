@@ -6,10 +6,11 @@ from typing import TypeVar
 
 import pytest
 
-from tests.world.demand import claims_of, node_class, node_pool, pod, workload
+from provisioner.simulator.nodes.machine import NodeSettings
+from tests.world.demand import T4, claims_of, node_class, node_pool, pod, workload
 from tests.world.harness import Json, Sim, simulated
 
-from .common import SIZES, created, drift, dynamic, live, passes, ready, running, tainted
+from .common import SIZES, created, drift, dynamic, fleet, live, passes, ready, running, tainted
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -62,6 +63,18 @@ async def test_a_pod_that_becomes_pending_gets_a_machine_of_its_own(sim: Sim) ->
     await sim.until(lambda: "gpu-1" not in live(sim), 3600.0, "it is replaced")
     await sim.until(lambda: runs(sim, "serving") and runs(sim, "other") and len(ready(sim)) == 2, 3600.0, "both run")
     assert max(downs, default=0.0) <= RESTART_SECONDS
+
+
+@simulated(nodes=NodeSettings(gpu_seconds=(300.0, 300.0)))
+async def test_a_second_node_of_an_agent_pool_is_no_place(sim: Sim) -> None:
+    """It has no GPU yet: the other machine is kept, because its pod would wait there."""
+    await fleet(sim, T4, first=1, second=1)
+    claim, _ = claims_of(sim)
+    (pool,) = sim.pools_of(claim["metadata"]["uid"])
+    sim.cloud.add_machine(pool.name)
+    await asyncio.sleep(1800.0)
+    assert len(sim.nodes_of(pool.name)) == 2
+    assert len(live(sim)) == 2
 
 
 @simulated()
