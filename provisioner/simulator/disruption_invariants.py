@@ -245,8 +245,20 @@ def is_active(budget: Json, now: datetime) -> bool:
     if not seconds:
         raise ValueError(budget)
     # Backwards: the controller looks forward from the beginning of the duration.
-    last = next(CronSim(MACROS.get(schedule, schedule).replace("?", "*"), now + timedelta(seconds=1), reverse=True))
+    last = max(next(CronSim(one, now + timedelta(seconds=1), reverse=True)) for one in _alternatives(schedule))
     return (now - last).total_seconds() <= seconds
+
+
+def _alternatives(schedule: str) -> list[str]:
+    """What `cronsim` is to read: if both days are restricted, also by a step, either of them suffices.
+
+    Source: https://github.com/robfig/cron/blob/v3.0.1/parser.go, `getRange`.
+    """
+    plain = MACROS.get(schedule, schedule).replace("?", "*")
+    fields = plain.split()
+    if len(fields) != 5 or "*" in (fields[2], fields[4]):
+        return [plain]
+    return [" ".join([*fields[:4], "*"]), " ".join([*fields[:2], "*", *fields[3:]])]
 
 
 def model(node: Json) -> str:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from tests.world.demand import TOLERATION
 from tests.world.harness import SHIPPED_LEASE, SLOW_LEASE
 
-from . import catalogue, constraints, facts
+from . import catalogue, constraints, facts, groups
 from .plan import Claim, Event, NodePool, Plan, Workload
 
 T4, A100, H100, EIGHT = (
@@ -41,7 +41,7 @@ def draw(seed: int) -> Plan:
     constrained = own.random() < constraints.RUNS
     if constrained:
         node_pools = tuple(replace(one, tiers=own.choice(((), ("a", "b")))) for one in node_pools)
-    return Plan(
+    plan = Plan(
         seed=seed,
         faults_seconds=round(until, 1),
         azure=_azure(rng),
@@ -57,6 +57,7 @@ def draw(seed: int) -> Plan:
         claims=claims,
         events=tuple(_events(seed, until)),
     )
+    return groups.draw(seed, plan)
 
 
 def _log(rng: Random, least: int, most: int) -> int:

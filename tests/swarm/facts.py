@@ -11,12 +11,15 @@ DRA driver has the GPUs of NodePools, whose pods request an extended resource, o
 
 import asyncio
 from collections.abc import Callable, Sequence
+from dataclasses import replace as replaced
 from random import Random
 from typing import Any
 
 from msgspec.structs import replace
 
+from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import catalogue
+from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity, quota_preflight
 from provisioner.simulator.scheduling.requests import amounts
 from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
 from tests.world.demand import GPU, node_class
@@ -188,9 +191,41 @@ async def begin(sim: Sim, plan: Plan) -> None:
         sim.store.mutating_webhooks.append(_webhook(facts["admission"], plan.node_pools))
     for one in facts.get("daemon_sets", ()):
         asyncio.get_running_loop().call_later(one["at"], _create_daemon_set, sim, one)
+    for size, how in facts.get("refused", {}).items():
+        sim.cloud.faults.append(_refusal(size, how))
+    if "daemon_requests" in facts:
+        sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
     if "dra" in facts:
         await _install_dra(sim)
+    for one in plan.node_pools:
+        if one.node_class is not None:
+            await sim.apply({**node_class(one.name), "spec": one.node_class})
     await sim.apply({**node_class(), "spec": facts.get("node_class", {})})
+
+
+def _refusal(size: str, how: str) -> Fault:
+    """How Azure refuses each creation of this size, until the end."""
+    if how == "quota":
+        return quota_preflight(size=size)
+    if "capacity" in how:
+        return capacity(size=size, after_seconds=300.0 if how == "slow-capacity" else 45.0)
+    if how == "all-but-one":
+        return replaced(capacity(size=size), skip=1)
+    answers = {
+        "policy": errors.gateway(403, "RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy 'sizes'."),
+        "invalid": errors.rp(400, "InvalidResourceReference", "the subnet does not exist"),
+    }
+    return Fault(verb="PUT", size=size, times=ALWAYS, answer=answers[how])
+
+
+def _daemon_webhook(requests: dict[str, dict[str, str]]) -> Any:
+    def change(resource: str, obj: Json) -> None:
+        name = obj["metadata"].get("labels", {}).get("app", "")
+        if resource == "pods" and obj["metadata"]["namespace"] == "kube-system" and name in requests:
+            for container in obj["spec"]["containers"]:
+                _raise(container, requests[name])
+
+    return change
 
 
 async def _install_dra(sim: Sim) -> None:

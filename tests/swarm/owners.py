@@ -10,6 +10,8 @@ from tests.world.harness import Json, Sim
 from .plan import Workload
 
 GONE = ("Succeeded", "Failed")
+# With it, a pod that is deleted remains until something of its own has ended.
+SLOW = "example.com/slow"
 # AKS taints spot machines.
 TOLERATIONS = [TOLERATION, {"key": labels.AKS_SPOT, "operator": "Exists"}]
 
@@ -24,6 +26,7 @@ class Owner:
         self._live: dict[str, str] = {}
         self._created = 0
         self._ended = False
+        self._space = workload.namespace
         self._owner = self._reference()
 
     def begin(self) -> None:
@@ -42,7 +45,7 @@ class Owner:
         if kind == "Pod":
             return None
         # The pods of a Job that does not exist would be collected; the API groups of the others are not served.
-        job = self._sim.store.create("jobs.batch", {"metadata": {"name": name}}, "default") if kind == "Job" else None
+        job = self._sim.store.create("jobs.batch", {"metadata": {"name": name}}, self._space) if kind == "Job" else None
         version, uid = ("batch/v1", job["metadata"]["uid"]) if job is not None else ("apps/v1", f"{kind}-{name}")
         return {"apiVersion": version, "kind": kind, "name": name, "uid": uid, "controller": True}
 
@@ -55,10 +58,16 @@ class Owner:
         selector = {"karpenter.sh/nodepool": workload.node_pool}
         spec: dict[str, Any] = {"nodeSelector": selector, "tolerations": TOLERATIONS, **workload.spec}
         body = pod(name, gpus=workload.gpus, **spec)
-        meta = {**body["metadata"], "labels": {"app": workload.name}}
+        meta: dict[str, Any] = {
+            "name": name,
+            "labels": {"app": workload.name, **workload.labels},
+            "annotations": workload.annotations,
+        }
+        if workload.lingers:
+            meta["finalizers"] = [SLOW]
         if self._owner is not None:
             meta["ownerReferences"] = [self._owner]
-        made = self._sim.store.create("pods", {**body, "metadata": meta}, "default")
+        made = self._sim.store.create("pods", {**body, "metadata": meta}, self._space)
         self._live[made["metadata"]["uid"]] = name
 
     def _changed(self, event: str, resource: str, obj: Json, _: object) -> None:
@@ -78,6 +87,8 @@ class Owner:
                 loop.call_later(self.workload.seconds, self._succeed, meta["uid"])
             (self.waiting.discard if runs else self.waiting.add)(meta["uid"])
             return
+        if self.workload.lingers and not gone:
+            loop.call_later(self.workload.lingers, self._release, meta["name"])
         self.waiting.discard(meta["uid"])
         name = self._live.pop(meta["uid"])
         # The next pod of a StatefulSet has the name of the one that is gone; a bare pod is not created again.
@@ -90,10 +101,14 @@ class Owner:
 
     def _succeed(self, uid: str) -> None:
         name = self._live.get(uid)
-        found = name and self._sim.store.get("pods", name, "default")
+        found = name and self._sim.store.get("pods", name, self._space)
         if name and found and (found.get("status") or {}).get("phase") == "Running":
-            self._sim.store.patch("pods", name, {"status": {"phase": "Succeeded"}}, "default", subresource="status")
+            self._sim.store.patch("pods", name, {"status": {"phase": "Succeeded"}}, self._space, subresource="status")
+
+    def _release(self, name: str) -> None:
+        if self._sim.store.get("pods", name, self._space) is not None:
+            self._sim.store.patch("pods", name, {"metadata": {"finalizers": None}}, self._space)
 
     def _remove(self, name: str) -> None:
-        if self._sim.store.get("pods", name, "default") is not None:
-            self._sim.store.delete("pods", name, "default", grace=0)
+        if self._sim.store.get("pods", name, self._space) is not None:
+            self._sim.store.delete("pods", name, self._space, grace=0)

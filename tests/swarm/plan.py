@@ -21,10 +21,19 @@ class _Part(
     """JSON and `repr` contain what differs from the defaults."""
 
 
+class Stage(_Part, frozen=True, kw_only=True):
+    """What a NodePool has instead until `until`, when a user corrects it."""
+
+    until: float
+    sizes: tuple[str, ...] = ()
+    replicas: int | None = None
+
+
 class NodePool(_Part, frozen=True, kw_only=True):
     """`replicas`: a static one. `budget`: nodes that may be disrupted at once. `after`: of `consolidateAfter`.
 
-    `tiers`: the values of the label TIER that it allows.
+    `tiers`: the values of the label TIER that it allows. `labels`: further labels of its template. `min_values`: of its
+    sizes. `budgets`: further ones. `node_class`: the spec of a class of its own. `stages`: what it has before.
     """
 
     name: str
@@ -35,12 +44,19 @@ class NodePool(_Part, frozen=True, kw_only=True):
     policy: str = "WhenEmptyOrUnderutilized"
     after: str = "30s"
     tiers: tuple[str, ...] = ()
+    weight: int | None = None
+    min_values: int | None = None
+    labels: dict[str, str] = {}
+    budgets: tuple[dict[str, Any], ...] = ()
+    node_class: dict[str, Any] | None = None
+    stages: tuple[Stage, ...] = ()
 
 
 class Workload(_Part, frozen=True, kw_only=True):
     """`count` pods of one owner, from `at` on until `gone_at` (0: until the end); a Job's pod runs for `seconds`.
 
-    `spec`: further fields of each pod's spec.
+    `spec`: further fields of each pod's spec; `labels` and `annotations`: of each pod. `waits`: how many of its pods
+    find no place on any machine, and are to be told so. `lingers`: for how many seconds each pod terminates.
     """
 
     at: float
@@ -52,6 +68,11 @@ class Workload(_Part, frozen=True, kw_only=True):
     seconds: float = 0.0
     gone_at: float = 0.0
     spec: dict[str, Any] = {}
+    namespace: str = "default"
+    labels: dict[str, str] = {}
+    annotations: dict[str, str] = {}
+    waits: int = 0
+    lingers: float = 0.0
 
 
 class Claim(_Part, frozen=True, kw_only=True):

@@ -24,17 +24,18 @@ from provisioner.api import labels
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.disruption_invariants import has_ended, is_of_daemon_set
 from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.snapshot import condition, pool_mark
+from provisioner.simulator.snapshot import condition, is_disrupted, pool_mark
 from tests.world.commands import command
 from tests.world.harness import Json, Sim, crds, node_claim, simulate
 
 from . import catalogue, facts, verbs
 from .coverage import Coverage
-from .objects import made
+from .objects import made, staged
 from .owners import Owner
-from .plan import Claim, Event, Plan, Workload
+from .plan import Claim, Event, NodePool, Plan, Workload
 
 CLAIMS, NODE_POOLS = "nodeclaims.karpenter.sh", "nodepools.karpenter.sh"
 OUR_GROUPS = (labels.KAITO_NODECLASS_GROUP, labels.OWN_DOMAIN)
@@ -142,12 +143,22 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
+def _node_pool_of(claim: Json) -> str:
+    return str(claim["metadata"].get("labels", {}).get("karpenter.sh/nodepool", ""))
+
+
+def _marks(claim: Json) -> set[str | None]:
+    """Of the pools that it may have: one that it has adopted keeps the mark of the former claim."""
+    return {claim["metadata"]["uid"], (claim["metadata"].get("annotations") or {}).get(labels.ADOPT)}
+
+
 class Run:
     """What a verb acts on. `outcome.happened` counts the faults that found something to strike."""
 
     def __init__(self, sim: Sim, plan: Plan, outcome: Outcome) -> None:
         self.sim, self.plan, self.outcome = sim, plan, outcome
         self.owners: list[Owner] = []
+        self.protected: set[str] = set(plan.facts.get("protected", ()))
         self._requests = 0
         sim.world.before.append(self._count)
 
@@ -157,7 +168,11 @@ class Run:
             await self.faults()
             administrator = beside.create_task(self._administer())
             await self._until(lambda: not self._unconverged(), CONVERGE_SECONDS, self._unconverged)
-            await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
+            if self.protected or any(self._may_wait(one) for one in self.sim.store.each(CLAIMS)):
+                # What is refused is requested again and again.
+                await asyncio.sleep(QUIET_SECONDS)
+            else:
+                await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
             assert not (left := self._unconverged()), f"after the quiet phase: {left}\n{self.sim.describe()}"
             await self._remove_all()
             watching.cancel()
@@ -171,6 +186,9 @@ class Run:
                 tasks.create_task(self._claim(claim))
             for workload in self.plan.workloads:
                 tasks.create_task(self._workload(workload))
+            for one in self.plan.node_pools:
+                if one.stages:
+                    tasks.create_task(self._correct(one))
             for event in self.plan.events:
                 tasks.create_task(self._strike(event))
             tasks.create_task(asyncio.sleep(self.plan.faults_seconds - self.sim.now))
@@ -243,10 +261,11 @@ class Run:
 
     async def _begin(self) -> None:
         sim = self.sim
-        sim.store.create("namespaces", {"metadata": {"name": "tenant"}})
+        sim.store.create("namespaces", {"metadata": {"name": "tenant", "labels": {"team": "tenant"}}})
         await facts.begin(sim, self.plan)
         for one in self.plan.node_pools:
-            await sim.apply(made(one))
+            await sim.apply(made(staged(one, sim.now)))
+        self._protect()
         await sim.start_controller(policy=Policy(**self.plan.policy), restart_on=(LeadershipLost,))
 
     async def _strike(self, event: Event) -> None:
@@ -268,6 +287,25 @@ class Run:
 
     async def _count(self, _: Call, __: web.Request) -> None:
         self._requests += 1
+
+    async def _correct(self, node_pool: NodePool) -> None:
+        """A user corrects the NodePool at the end of each stage."""
+        for stage in node_pool.stages:
+            await asyncio.sleep(stage.until - self.sim.now)
+            if self.node_pool_exists(node_pool.name):
+                await self.apply(made(staged(node_pool, self.sim.now)))
+
+    def _protect(self) -> None:
+        """An admission policy refuses to delete some NodeClaims until everything is removed."""
+
+        async def before(call: Call, _: web.Request) -> web.StreamResponse | None:
+            if call.verb != "DELETE" or call.target.kind != "nodeclaims" or call.target.name not in self.protected:
+                return None
+            body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
+            return web.json_response({**body, "message": "admission policy: this is protected"}, status=403)
+
+        if self.protected:
+            self.sim.world.before.append(before)
 
     async def _claim(self, claim: Claim) -> None:
         await asyncio.sleep(claim.at)
@@ -316,29 +354,71 @@ class Run:
     def _unconverged(self) -> str:
         """What has not converged, by kind; "" if all has."""
         sim, found = self.sim, set()
-        if any(owner.waiting for owner in self.owners):
+        if any(len(owner.waiting) > owner.workload.waits for owner in self.owners):
             found.add("pods wait")
+        if self.tainted():
+            found.add("a machine is cordoned for a disruption")
         claims = list(sim.store.each(CLAIMS))
-        for one in claims:
+        wanted = [one for one in claims if not self._may_wait(one)]
+        node_pools = {one.name: one for one in self.plan.node_pools}
+        for one in wanted:
             if "deletionTimestamp" in one["metadata"]:
                 found.add("a claim is being deleted")
             elif step := next((step for step in STEPS if condition(one, step) != "True"), ""):
                 conditions = (one.get("status") or {}).get("conditions") or ()
                 reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
                 found.add(f"a claim is not {step} ({reason})")
+            elif (node_pool := node_pools.get(_node_pool_of(one))) is None or one["metadata"]["name"] in self.protected:
+                continue
+            elif node_pool.stages and condition(one, "Drifted") == "True":
+                found.add("a machine has drifted")
+            elif self._is_idle(one, node_pool):
+                found.add("a machine is idle")
         pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
-        # A pool that a claim has adopted keeps the mark of the former one.
-        marks = [
-            {(meta := one["metadata"])["uid"], (meta.get("annotations") or {}).get(labels.ADOPT)} for one in claims
-        ]
-        if pools - set[str | None]().union(*marks):
+        if pools - set[str | None]().union(*map(_marks, claims)):
             found.add("a pool has no claim")
-        if not all(pools & of_claim for of_claim in marks):
+        if not all(pools & _marks(one) for one in wanted):
             found.add("a claim has no pool")
         return ", ".join(sorted(found))
 
+    def tainted(self) -> list[str]:
+        """Our Nodes that a disruption has tainted, of NodeClaims that are not deleted."""
+        machines = {
+            (one.get("status") or {}).get("nodeName")
+            for one in self.claims()
+            if one["metadata"]["name"] not in self.protected
+        }
+        nodes = [one["metadata"]["name"] for one in self.sim.store.each("nodes") if is_disrupted(one)]
+        return [name for name in nodes if name in machines]
+
+    def _may_wait(self, claim: Json) -> bool:
+        """Whether Azure refuses all sizes of the NodeClaim for good, and nothing else could serve what it is for."""
+        refused = {size.lower() for size in self.plan.facts.get("refused", {})}
+        values = (one["values"] for one in claim["spec"]["requirements"] if one["key"] == labels.INSTANCE_TYPE)
+        sizes = {size.lower() for found in values for size in found}
+        if not sizes or sizes - refused or "deletionTimestamp" in claim["metadata"]:
+            return False
+        if condition(claim, "Launched") == "True":
+            return False
+        name = _node_pool_of(claim)
+        one = next((one for one in self.plan.node_pools if one.name == name), None)
+        if one is None:
+            return True
+        if one.replicas is not None:
+            return not {size.lower() for size in one.sizes} - refused
+        return any(owner.workload.waits for owner in self.owners if owner.workload.node_pool == name)
+
+    def _is_idle(self, claim: Json, node_pool: NodePool) -> bool:
+        """Whether no pod but those of DaemonSets uses a machine that consolidation is to remove."""
+        if node_pool.replicas is not None or node_pool.after == "Never" or node_pool.budget == "0" or node_pool.budgets:
+            return False
+        name = (claim.get("status") or {}).get("nodeName")
+        pods = (one for one in self.sim.store.each("pods") if one["spec"].get("nodeName") == name)
+        return all(has_ended(one) or is_of_daemon_set(one) for one in pods)
+
     async def _remove_all(self) -> None:
         sim = self.sim
+        self.protected.clear()
         for owner in self.owners:
             owner.end()
         for one in sim.store.list(NODE_POOLS):

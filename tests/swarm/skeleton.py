@@ -21,7 +21,9 @@ def test_{name}() -> None:
 
 def skeleton(plan: Plan, why: str) -> str:
     """It fails as `why` states until the defect is mended. `make format` breaks its lines."""
-    used = {type(one).__name__ for one in (plan, *plan.node_pools, *plan.workloads, *plan.claims, *plan.events)}
+    stages = (stage for one in plan.node_pools for stage in one.stages)
+    parts = (plan, *plan.node_pools, *stages, *plan.workloads, *plan.claims, *plan.events)
+    used = {type(one).__name__ for one in parts}
     return MODULE.format(
         why=re.sub(r'[\\"]', "'", why),
         names=", ".join(sorted(used)),

@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from provisioner.api import labels
-from tests.swarm.objects import made
+from tests.swarm.objects import made, staged
 from tests.swarm.plan import Event, NodePool
 from tests.world.demand import T4, node_class
 from tests.world.harness import Json, node_claim
@@ -138,7 +138,21 @@ async def node_pool_restored(run: "Run", event: Event) -> None:
     await run.lasts(event)
     gone = lambda: not run.node_pool_exists(one.name)  # noqa: E731 - one expression
     await run.sim.until(gone, GONE_SECONDS, f"{one.name} is gone")
-    await run.apply(made(one))
+    await run.apply(made(staged(one, run.sim.now)))
+
+
+@verb("node-pool-orphaned")
+async def node_pool_orphaned(run: "Run", event: Event) -> None:
+    """A user deletes a NodePool with `--cascade=orphan`, which leaves its NodeClaims, and applies it again later."""
+    one = _node_pool(run, event)
+    if one is None:
+        return
+    run.injected(event)
+    options = {"kind": "DeleteOptions", "apiVersion": "v1", "propagationPolicy": "Orphan"}
+    await run.sim.request("DELETE", f"{NODE_POOLS_PATH}/{one.name}", options)
+    await run.lasts(event)
+    await run.sim.until(lambda: not run.node_pool_exists(one.name), GONE_SECONDS, f"{one.name} is gone")
+    await run.apply(made(staged(one, run.sim.now)))
 
 
 @verb("foreign-pool")
@@ -169,7 +183,7 @@ async def _edited(run: "Run", event: Event, one: NodePool | None, path: str, val
     if one is None:
         return
     run.injected(event)
-    usual: Any = made(one)["spec"]
+    usual: Any = made(staged(one, run.sim.now))["spec"]
     for part in path.split("."):
         usual = usual.get(part) if usual is not None else None
     await _set(run, one.name, path, value)

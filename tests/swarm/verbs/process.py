@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Callable
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
@@ -65,7 +65,19 @@ async def terminate(run: "Run", event: Event) -> None:
         await _terminate(run, process)
 
 
-async def _terminate(run: "Run", process: Process) -> None:
+@verb("node-pools-disabled")
+async def node_pools_disabled(run: "Run", event: Event) -> None:
+    """The controller runs without NodePools for a while: it undoes what it had begun of them."""
+    for value in (False, True):
+        for process in _living(run):
+            run.injected(event)
+            await _terminate(run, process, node_pools=value)
+        if not value:
+            await run.lasts(event)
+            assert not (left := run.tainted()), f"without NodePools {', '.join(left)} have the taint of a disruption"
+
+
+async def _terminate(run: "Run", process: Process, **options: Any) -> None:
     if process.main is not None:
         process.main.cancel()
         await asyncio.wait([process.main])
@@ -73,7 +85,7 @@ async def _terminate(run: "Run", process: Process) -> None:
     if not process.dead and process.failure is None:
         process.dead = True
         await process.reap()
-        await run.sim.start_controller(f"{process.name}-", restart_on=process.restart_on, **process.options)
+        await run.sim.start_controller(f"{process.name}-", restart_on=process.restart_on, **process.options | options)
 
 
 @verb("terminate-in-request")
