@@ -193,6 +193,10 @@ async def begin(sim: Sim, plan: Plan) -> None:
         asyncio.get_running_loop().call_later(one["at"], _create_daemon_set, sim, one)
     for size, how in facts.get("refused", {}).items():
         sim.cloud.faults.append(_refusal(size, how))
+    if "system_taint" in facts:
+        taint = {"key": facts["system_taint"], "value": "true", "effect": "NoSchedule"}
+        for node in sim.store.list("nodes"):
+            sim.store.patch("nodes", node["metadata"]["name"], {"spec": {"taints": [taint]}})
     if "daemon_requests" in facts:
         sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
     if "dra" in facts:

@@ -5,8 +5,9 @@ has, so that what Azure refuses for good concerns this group only. Groups are dr
 new one does not change what seeds have drawn for the others.
 
 The parts of `Plan.facts` that are made here: `refused` (instance types, each with how Azure refuses it, from the
-beginning to the end), `daemon_requests` (what admission adds to daemon pods), and `protected` (NodeClaims whose
-deletion an admission policy refuses until everything is removed).
+beginning to the end), `daemon_requests` (what admission adds to daemon pods), `system_taint` (the key of a taint of the
+Nodes that AKS has from the beginning), and `protected` (NodeClaims whose deletion an admission policy refuses until
+everything is removed).
 """
 
 from collections.abc import Callable
@@ -36,12 +37,22 @@ DRIFT_SECONDS = 1500.0
 
 
 def draw(seed: int, plan: Plan) -> Plan:
-    """The plan with the first group that this seed draws; with a DRA driver, which has all GPUs, none."""
-    for name, group in GROUPS.items():
-        own = Random(f"swarm/{seed}/group/{name}")
-        if own.random() < CHANCE and "dra" not in plan.facts:
-            return group(own, plan)
-    return plan
+    """The plan with the group of this seed, if it has one; with a DRA driver, which has all GPUs, none."""
+    name = chosen(seed)
+    if not name or "dra" in plan.facts:
+        return plan
+    own = _random(seed, name)
+    own.random()
+    return GROUPS[name](own, plan)
+
+
+def chosen(seed: int) -> str:
+    """The name of the group that this seed draws: the first of those that it could have; "" if there is none."""
+    return next((name for name in GROUPS if _random(seed, name).random() < CHANCE), "")
+
+
+def _random(seed: int, name: str) -> Random:
+    return Random(f"swarm/{seed}/group/{name}")
 
 
 def _with(plan: Plan, *parts: Any, **facts: Any) -> Plan:
@@ -310,6 +321,52 @@ def scaled_down(rng: Random, plan: Plan) -> Plan:
     return _with(plan, node_pool, web, train)
 
 
+def zones(rng: Random, plan: Plan) -> Plan:
+    """Pods that spread over zones beside the Nodes of AKS, which are in none, or that follow others to their zone."""
+    if plan.facts.get("zones") is False or "location" in plan.facts.get("azure", {}):
+        return plan
+    at, kind = _at(rng, plan), rng.choice(("beside-system", "honor", "ignore", "follow"))
+    node_pool = NodePool(name="zones", sizes=(T4_8,), after="5m")
+    pods = Workload(at=at, name="zonal", node_pool="zones", count=6, labels={"group": "zonal"})
+    if kind == "follow":
+        server = Workload(at=at, name="zone-server", node_pool="zones", labels={"group": "server"})
+        return _with(plan, node_pool, server, replace(pods, count=2, spec=_near("server", labels.ZONE)))
+    over: dict[str, Any] = {"maxSkew": 1, "topologyKey": labels.ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    over["labelSelector"] = {"matchLabels": {"group": "zonal"}}
+    if kind == "honor":
+        over["nodeTaintsPolicy"] = "Honor"
+        pods = replace(pods, spec={"nodeSelector": {}, "topologySpreadConstraints": [over]})
+        return _with(plan, node_pool, pods, system_taint="CriticalAddonsOnly")
+    if kind == "ignore":
+        # The Nodes of AKS are an empty domain, so that each other one may have one pod.
+        ignoring = {"topologySpreadConstraints": [over | {"nodeAffinityPolicy": "Ignore"}], **_in_zones(1, 2)}
+        return _with(plan, node_pool, replace(pods, count=4, waits=2, spec=ignoring))
+    return _with(plan, node_pool, replace(pods, spec={"nodeSelector": {}, "topologySpreadConstraints": [over]}))
+
+
+def machine(rng: Random, plan: Plan) -> Plan:
+    """Pods that nearly fill a machine, which has less than predicted; pods that do not tolerate its taint."""
+    at, kind = _at(rng, plan), rng.choice(("smaller", "spot", "daemons", "many-pods", "labels"))
+    node_pool = NodePool(name="machine", sizes=(T4_8, T4_16), after=rng.choice(("30s", "Never")))
+    pods = Workload(at=max(at, 30.0), name="near-full", node_pool="machine")
+    if kind == "spot":
+        both = replace(node_pool, capacity=("spot", "on-demand"))
+        return _with(plan, both, replace(pods, spec={"tolerations": [TOLERATION]}))
+    if kind == "labels":
+        own = {"kubernetes.azure.com/mode": "user", "kubernetes.azure.com/os-sku": "Ubuntu"}
+        return _with(plan, node_pool, replace(pods, spec={"nodeSelector": own}))
+    if kind == "many-pods":
+        # A kubelet for 250 pods reserves 2,800 MiB more than one for 110.
+        spec = _requesting(memory=f"{rng.randint(48_000, 49_000)}Mi")
+        return _with(plan, replace(node_pool, node_class={"maxPods": 250}), replace(pods, spec=spec))
+    if kind == "smaller":
+        shares = {"": {"cpu": 0.97, "memory": 0.97, "ephemeral-storage": 0.97}}
+        nodes = {**plan.facts.get("nodes", {}), "allocatable_shares": shares}
+        return _with(plan, node_pool, replace(pods, spec=_requesting(cpu="7700m")), nodes=nodes)
+    daemons = [*plan.facts.get("daemon_sets", ()), {"name": "of-aks", "at": 0.0, "requests": {"cpu": "600m"}}]
+    return _with(plan, node_pool, replace(pods, spec=_requesting(cpu="7400m")), daemon_sets=daemons)
+
+
 GROUPS: dict[str, Group] = {
     one.__name__: one
     for one in (
@@ -327,5 +384,7 @@ GROUPS: dict[str, Group] = {
         orphaned,
         kept_replacement,
         scaled_down,
+        zones,
+        machine,
     )
 }

@@ -24,7 +24,7 @@ from provisioner.api import labels
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
-from provisioner.simulator.disruption_invariants import has_ended, is_of_daemon_set
+from provisioner.simulator.disruption_invariants import has_ended, is_of_daemon_set, owner_of
 from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.snapshot import condition, is_disrupted, pool_mark
@@ -360,7 +360,6 @@ class Run:
             found.add("a machine is cordoned for a disruption")
         claims = list(sim.store.each(CLAIMS))
         wanted = [one for one in claims if not self._may_wait(one)]
-        node_pools = {one.name: one for one in self.plan.node_pools}
         for one in wanted:
             if "deletionTimestamp" in one["metadata"]:
                 found.add("a claim is being deleted")
@@ -368,18 +367,14 @@ class Run:
                 conditions = (one.get("status") or {}).get("conditions") or ()
                 reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
                 found.add(f"a claim is not {step} ({reason})")
-            elif (node_pool := node_pools.get(_node_pool_of(one))) is None or one["metadata"]["name"] in self.protected:
-                continue
-            elif node_pool.stages and condition(one, "Drifted") == "True":
-                found.add("a machine has drifted")
-            elif self._is_idle(one, node_pool):
-                found.add("a machine is idle")
+            else:
+                found.add(self._undisrupted(one))
         pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
         if pools - set[str | None]().union(*map(_marks, claims)):
             found.add("a pool has no claim")
         if not all(pools & _marks(one) for one in wanted):
             found.add("a claim has no pool")
-        return ", ".join(sorted(found))
+        return ", ".join(sorted(found - {""}))
 
     def tainted(self) -> list[str]:
         """Our Nodes that a disruption has tainted, of NodeClaims that are not deleted."""
@@ -407,6 +402,15 @@ class Run:
         if one.replicas is not None:
             return not {size.lower() for size in one.sizes} - refused
         return any(owner.workload.waits for owner in self.owners if owner.workload.node_pool == name)
+
+    def _undisrupted(self, claim: Json) -> str:
+        """What the controller is to disrupt about a machine of its NodePool; "" if nothing."""
+        node_pool = next((one for one in self.plan.node_pools if one.name == _node_pool_of(claim)), None)
+        if node_pool is None or not owner_of(claim) or claim["metadata"]["name"] in self.protected:
+            return ""
+        if node_pool.stages and condition(claim, "Drifted") == "True":
+            return "a machine has drifted"
+        return "a machine is idle" if self._is_idle(claim, node_pool) else ""
 
     def _is_idle(self, claim: Json, node_pool: NodePool) -> bool:
         """Whether no pod but those of DaemonSets uses a machine that consolidation is to remove."""

@@ -3,12 +3,14 @@
 import tomllib
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
 
 import msgspec
 import pytest
 
 from tests.properties.planted_in_removal import ownership_in_memory
 
+from . import groups
 from . import plan as plans
 from .campaign import Figures, outcomes, seeds
 from .catalogue import faults
@@ -163,6 +165,16 @@ def test_pods_get_the_gpus_of_a_dra_driver(claims: bool) -> None:
         )
     )
     assert found.why == "", found.error
+
+
+def test_each_group_is_drawn() -> None:
+    """By one of the first seeds; a group has NodePools, and its workloads name them."""
+    assert {groups.chosen(seed) for seed in range(1, 400)} == {"", *groups.GROUPS}
+    for group in groups.GROUPS.values():
+        for number in range(20):
+            plan = group(Random(number), Plan(seed=1, faults_seconds=900.0))
+            assert {one.node_pool for one in plan.workloads} <= {one.name for one in plan.node_pools} != set()
+            assert max((one.at for one in plan.events), default=0.0) < plan.faults_seconds
 
 
 def test_planted_defects_have_names_and_texts() -> None:
