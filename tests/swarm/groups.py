@@ -207,7 +207,8 @@ def namespaces(rng: Random, plan: Plan) -> Plan:
     spec = {"affinity": {"podAntiAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": [apart]}}}
     alone = Workload(at=at, name="alone", node_pool="spaces", namespace="tenant", labels={"group": "x"}, spec=spec)
     if kind == "alike":
-        others = (replace(alone, at=at + 900.0, name=name, namespace=name, spec={}) for name in ("default", "tenant"))
+        alike = replace(alone, at=at + 900.0, labels={"app": "alike"}, spec={})
+        others = (replace(alike, name=name, namespace=name) for name in ("default", "tenant"))
         return _with(plan, node_pool, alone, *others)
     if plan.facts.get("zones") is False:
         return plan
@@ -353,7 +354,8 @@ def machine(rng: Random, plan: Plan) -> Plan:
         both = replace(node_pool, capacity=("spot", "on-demand"))
         return _with(plan, both, replace(pods, spec={"tolerations": [TOLERATION]}))
     if kind == "labels":
-        own = {"kubernetes.azure.com/mode": "user", "kubernetes.azure.com/os-sku": "Ubuntu"}
+        of_aks = {"kubernetes.azure.com/mode": "user", "kubernetes.azure.com/os-sku": "Ubuntu"}
+        own = {"karpenter.sh/nodepool": "machine", **of_aks}
         return _with(plan, node_pool, replace(pods, spec={"nodeSelector": own}))
     if kind == "many-pods":
         # A kubelet for 250 pods reserves 2,800 MiB more than one for 110.
