@@ -198,6 +198,8 @@ async def test_i17_counts_each_pod(world, controller, person) -> None:
         ([{"nodes": "0", "schedule": "0 9 * * 1-5", "duration": "8h"}], "Empty", 5, float("inf")),
         ([{"nodes": "0", "schedule": "0 9 * * 0", "duration": "3h"}], "Empty", 5, 0),
         ([{"nodes": "0", "schedule": "0 9 * * 0", "duration": "2h59m"}], "Empty", 5, float("inf")),
+        ([{"nodes": "0", "schedule": "0 9 */2 * 1-5", "duration": "3h"}], "Empty", 5, 0),
+        ([{"nodes": "0", "schedule": "0 9 2 * 1-5", "duration": "8h"}], "Empty", 5, float("inf")),
         ([{"nodes": "0", "schedule": "@daily", "duration": "24h"}], "Empty", 5, 0),
         ([{"nodes": "0", "schedule": "0 0 30 2 *", "duration": "1h"}], "Empty", 5, 0),
         ([{"nodes": "1"}, {"nodes": "5", "schedule": "often", "duration": "1h"}], "Empty", 5, 0),
