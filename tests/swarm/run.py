@@ -296,10 +296,13 @@ class Run:
                 await self.apply(made(staged(node_pool, self.sim.now)))
 
     def _protect(self) -> None:
-        """An admission policy refuses to delete some NodeClaims until everything is removed."""
+        """An admission policy lets no controller delete some NodeClaims until everything is removed."""
 
         async def before(call: Call, _: web.Request) -> web.StreamResponse | None:
-            if call.verb != "DELETE" or call.target.kind != "nodeclaims" or call.target.name not in self.protected:
+            target = call.target
+            if (call.verb, target.kind) != ("DELETE", "nodeclaims") or call.who not in self.sim.controllers:
+                return None
+            if target.name not in self.protected:
                 return None
             body = {"kind": "Status", "apiVersion": "v1", "status": "Failure", "reason": "Forbidden", "code": 403}
             return web.json_response({**body, "message": "admission policy: this is protected"}, status=403)
