@@ -15,9 +15,8 @@ from typing import Any
 from cronsim import CronSim, CronSimError
 
 from provisioner.api import labels
-from provisioner.api.time import parse_duration
 
-from .snapshot import Snapshot, annotations_of, condition, conditions, deleting, labels_of
+from .snapshot import Snapshot, annotations_of, condition, conditions, deleting, duration_seconds, labels_of
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -67,8 +66,7 @@ class DisruptionInvariants:
         versions = self._node_pools.setdefault(uid, deque())
         if not versions or versions[-1][1]["spec"] != node_pool["spec"]:
             versions.append((self._time(), node_pool))
-        while len(versions) > 1 and versions[1][0] < self._time() - CACHE_SECONDS:
-            versions.popleft()
+        forget_old(versions, self._time())
         if gone:
             del self._node_pools[uid]
 
@@ -149,6 +147,7 @@ class DisruptionInvariants:
 
     def _allowed(self, pool: str, reason: str, machines: int) -> float:
         """The most that any version of the NodePool, and any time in the last seconds, allowed."""
+        forget_old(self._node_pools[pool], self._time())
         versions = [node_pool for _, node_pool in self._node_pools[pool]]
         times = [self._now() - timedelta(seconds=back) for back in (0.0, CACHE_SECONDS)]
         return max(allowed(node_pool, reason, machines, time) for node_pool in versions for time in times)
@@ -216,9 +215,15 @@ class DisruptionInvariants:
         return next((model(node) for node in self._nodes(uid)), "")
 
     def _may_expire(self, claim: Json) -> bool:
-        after = parse_duration(claim["spec"].get("expireAfter", ""))
+        after = duration_seconds(claim["spec"].get("expireAfter", ""))
         created = datetime.fromisoformat(claim["metadata"]["creationTimestamp"])
         return after is not None and (self._now() - created).total_seconds() >= after
+
+
+def forget_old(versions: deque[tuple[float, Json]], now: float) -> None:
+    """Leave those that controllers may still have in their caches; each has the time from which it holds."""
+    while len(versions) > 1 and versions[1][0] < now - CACHE_SECONDS:
+        versions.popleft()
 
 
 def allowed(node_pool: Json, reason: str, machines: int, now: datetime) -> float:
@@ -241,7 +246,7 @@ def is_active(budget: Json, now: datetime) -> bool:
     schedule = str(budget.get("schedule") or "")
     if "schedule" not in budget:
         return True
-    seconds = parse_duration(budget.get("duration", ""))
+    seconds = duration_seconds(budget.get("duration", ""))
     if not seconds:
         raise ValueError(budget)
     # Backwards: the controller looks forward from the beginning of the duration.

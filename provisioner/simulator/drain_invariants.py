@@ -8,13 +8,12 @@ Source: docs/references/rules.md#invariants, docs/references/karpenter.md#drain.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any
 
 from provisioner.api import labels
-from provisioner.api.time import parse_duration, parse_rfc3339, shifted
 
-from .snapshot import Snapshot, annotations_of, condition, deleting
+from .snapshot import Snapshot, annotations_of, condition, deleting, duration_seconds
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -98,10 +97,12 @@ class DrainInvariants:
 def _deadline(claim: Json) -> datetime | None:
     """The time by which the pods of this claim must have ended, None without one."""
     deleted, period = claim["metadata"].get("deletionTimestamp"), claim["spec"].get("terminationGracePeriod", "")
-    by, seconds = parse_rfc3339(annotations_of(claim).get(labels.TERMINATION_TIMESTAMP, "")), parse_duration(period)
-    if by is not None or deleted is None or seconds is None:
-        return by
-    return shifted(datetime.fromisoformat(deleted), seconds)
+    by, seconds = annotations_of(claim).get(labels.TERMINATION_TIMESTAMP, ""), duration_seconds(period)
+    if by:
+        return datetime.fromisoformat(by)
+    if deleted is None or seconds is None:
+        return None
+    return datetime.fromisoformat(deleted) + timedelta(seconds=seconds)
 
 
 def _is_left(pod: Json) -> bool:

@@ -28,9 +28,15 @@ preceding requests and changes.
     I20 no cordon of a controller remains on a healthy machine
     I21 each NodePool with work makes progress, or an Event states why not for as long as it does not
     I22 the machine of a deleted claim is deleted after its pods, which are evicted in their order, unless protected
+    I23 a machine of a NodePool that no pod uses, or that is more than `spec.replicas`, is removed in time
+    I24 a machine is disrupted only when its NodePool permits it, and unless it is annotated not to be
+    I25 no controller buys more than the limits of a NodePool permit
+    I26 machines have a size and a capacity type that their claim and its NodePool state
+    I27 the machine of a deleted claim begins to go in time, and a claim is requested from Azure in time
 
 I13 and I17 are in `purchase_invariants`, I14 to I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19
-in `successor_invariants`, I21 in `progress_invariants`, I22 in `drain_invariants`.
+in `successor_invariants`, I21 in `progress_invariants`, I22 in `drain_invariants`, I23 and I27 in
+`overdue_invariants`, I24 to I26 in `node_pool_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -48,6 +54,8 @@ from .disruption_invariants import DisruptionInvariants
 from .drain_invariants import DrainInvariants
 from .gate_invariants import GateInvariants
 from .kube.store import Store
+from .node_pool_invariants import NodePoolInvariants
+from .overdue_invariants import OverdueInvariants
 from .progress_invariants import ProgressInvariants
 from .purchase_invariants import PurchaseInvariants
 from .snapshot import (
@@ -115,6 +123,14 @@ class Invariants:
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
         self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
         self._successors = SuccessorInvariants(self._snapshot, self._violated, time=time)
+        self._stated = NodePoolInvariants(self._snapshot, self._violated, time=time, now=now)
+        self._overdue = OverdueInvariants(
+            self._snapshot,
+            self._violated,
+            time=time,
+            now=now,
+            undisturbed_since=lambda: self._progress.undisturbed_since,
+        )
         self._orphan_since: dict[str, float] = {}
         # The last writes of each caller, verb and pool; those of the kind DELETE since the deletion began.
         self._pool_writes: dict[tuple[str, str, str], deque[Call]] = {}
@@ -129,6 +145,7 @@ class Invariants:
         self._check_orphans()
         self._progress.check()
         self._successors.check()
+        self._overdue.check()
         if self.violations:
             violations = "\n".join(str(violation) for violation in self.violations)
             raise InvariantError(
@@ -157,6 +174,7 @@ class Invariants:
         """Check a request before it is served (I6)."""
         if call.who in self.controllers:
             self._progress.called(call)
+            self._overdue.called(call)
             self._successors.check()
             if call.is_write and call.target.kind == "pools":
                 self._check_repetition(call)
@@ -205,14 +223,20 @@ class Invariants:
             self._drain.pod_changed(obj, gone=gone, controller=by_controller)
             self._gate.pod_changed(obj, gone=gone)
             self._purchases.pod_changed(obj, gone=gone)
+            self._stated.pod_changed(obj, gone=gone)
+            self._overdue.pod_changed(obj, gone=gone)
         elif kind == "nodepools":
             self._snapshot.set_replicas(obj, gone=gone)
             self._disruption.node_pool_changed(obj, gone=gone)
             self._purchases.node_pool_changed(obj, gone=gone)
             self._progress.node_pool_changed(obj, before, gone=gone)
+            self._stated.node_pool_changed(obj, gone=gone)
+            self._overdue.node_pool_changed(obj, before, gone=gone)
         elif kind == "agentpoolnodeclasses":
             self._snapshot.set_node_class(obj, gone=gone)
             self._purchases.node_class_changed(obj, before)
+        elif kind == "customresourcedefinitions":
+            self._overdue.crd_changed(obj)
         elif kind == "terminatenodes" and before is None:
             self._snapshot.request_created(obj)
         elif kind == "events" and not gone:
@@ -243,6 +267,7 @@ class Invariants:
         self._progress.claim_changed(claim, before, gone=gone)
         self._check_messages(claim)
         by_controller = call is not None or (before is None and self._is_created_by_controller())
+        self._stated.claim_changed(claim, before, gone=gone, controller=by_controller)
         self._disruption.claim_changed(claim, before, gone=gone, controller=by_controller)
         self._purchases.claim_changed(claim, before, gone=gone, controller=by_controller)
         if call and has_finalizer(before) and not has_finalizer(claim):
@@ -359,6 +384,8 @@ class Invariants:
                 self._pool_writes.pop((who, "DELETE", pool.name), None)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
+        if call and prior is None and event != "gone":
+            self._stated.pool_created(pool, uid or self._snapshot.owner_of(pool))
         if event == "gone":
             self._snapshot.pools.pop(pool.name, None)
         else:

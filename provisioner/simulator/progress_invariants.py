@@ -69,6 +69,11 @@ class ProgressInvariants:
         self._calls: list[Call] = []
         self._checked_at = -math.inf
 
+    @property
+    def undisturbed_since(self) -> float:
+        """Since when controllers lead and no request of theirs failed; infinite if none leads."""
+        return self._undisturbed_since if self._time() - self._led_at <= LEADING_SECONDS else math.inf
+
     # what changes
 
     def called(self, call: Call) -> None:

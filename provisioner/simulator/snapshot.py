@@ -6,12 +6,12 @@ controller, because the controller's rules are under test.
 Source: docs/references/rules.md#ownership-marks, docs/references/kaito.md#its-agent-pools.
 """
 
+import re
 from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 from provisioner.api import labels
-from provisioner.api.time import parse_duration
 
 from .azure import sizes
 from .azure.agentpool import Pool
@@ -28,6 +28,8 @@ FAULTS = {
     **dict.fromkeys(("kubernetes.azure.com/NodeHealthy", "AcceleratedHardwareReady"), "False"),
 }
 _TAG = labels.TAG_CLAIM_UID.lower()
+_PART = re.compile(r"(\d+(?:\.\d*)?|\.\d+)(ms|h|m|s)")
+_UNITS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 # A machine whose Node is not registered, or does not show its GPUs, after so many seconds has failed to start.
 REGISTRATION_SECONDS, INITIALIZATION_SECONDS = 900.0, 1200.0
 # Pods of NodePools do not wait longer for a machine that is being created.
@@ -327,9 +329,16 @@ def _is_gpu(resource: str) -> bool:
     return resource.startswith(("nvidia.com/", "amd.com/"))
 
 
+def duration_seconds(text: str) -> float | None:
+    """A duration that the CRDs admit, in seconds; None for `Never` and for what is none."""
+    if not text or _PART.sub("", text):
+        return None
+    return sum(float(amount) * _UNITS[unit] for amount, unit in _PART.findall(text))
+
+
 def is_expired(claim: Json) -> bool:
     """Whether a NodePool's claim was deleted as late as its `expireAfter`, or later."""
-    meta, after = claim["metadata"], parse_duration(claim["spec"].get("expireAfter", ""))
+    meta, after = claim["metadata"], duration_seconds(claim["spec"].get("expireAfter", ""))
     owned = any(owner["kind"] == "NodePool" for owner in meta.get("ownerReferences", ()))
     if after is None or not owned or "deletionTimestamp" not in meta:
         return False

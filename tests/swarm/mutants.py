@@ -25,6 +25,7 @@ from controllers.provisioning.solver import model
 from tests.properties import planted, planted_in_progress, planted_in_removal
 from tests.properties.mutation import Patch, no_fresh_reads
 
+from . import planted_in_policies
 from .draw import draw
 from .plan import Plan
 from .run import Outcome, execute
@@ -49,6 +50,7 @@ MUTANTS: tuple[Mutant, ...] = (
     *_of(planted),
     *_of(planted_in_removal),
     *_of(planted_in_progress),
+    *_of(planted_in_policies),
     no_fresh_reads,
     no_purchase_brake,
 )

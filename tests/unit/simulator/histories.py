@@ -29,6 +29,7 @@ CLUSTER = (
     f"/subscriptions/{AZURE.subscription}/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
 )
 MERGE = "application/merge-patch+json"
+SPOT = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}
 FINALIZERS = {"metadata": {"finalizers": [labels.FINALIZER]}}
 
 
@@ -139,10 +140,11 @@ class Caller:
             assert response.status < 400, text
             return json.loads(text) if text else {}
 
-    async def claim(self, name="gpu1"):
+    async def claim(self, name="gpu1", *required):
+        """A NodeClaim of KAITO, with further requirements; its metadata."""
         spec = {
             "nodeClassRef": {"group": "kaito.sh", "kind": "KaitoNodeClass", "name": "default"},
-            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}],
+            "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [A100]}, *required],
         }
         body = {
             "apiVersion": "karpenter.sh/v1",

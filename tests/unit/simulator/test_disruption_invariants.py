@@ -223,3 +223,13 @@ def test_budgets(budgets, reason, machines, most) -> None:
 def test_models(size, found) -> None:
     """The model is in the name of most sizes."""
     assert model({"metadata": {"labels": {labels.INSTANCE_TYPE: size}}}) == found
+
+
+@run_by(breaks, given=3, match=r"I15 violated.*budgets allow 0 of 1")
+async def test_i15_a_budget_of_a_minute_ago_is_none(world, controller, person) -> None:
+    """Nothing else of the NodePool has changed since."""
+    pool = await node_pool(person, ONE)
+    await machine(world, controller, person, pool, "a")
+    await person.kube("PATCH", f"{NODE_POOLS}/gpu", {"spec": {"disruption": {"budgets": [{"nodes": "0"}]}}})
+    await asyncio.sleep(60)
+    await delete(controller, "a")

@@ -10,7 +10,7 @@ from provisioner.api import labels
 from provisioner.simulator.invariants import InvariantError
 from tests.stories import run_by
 
-from .histories import CLAIMS, Caller, breaks, conditions, node_of, play
+from .histories import CLAIMS, SPOT, Caller, breaks, conditions, node_of, play
 
 RELEASED = {"metadata": {"finalizers": None}}
 
@@ -301,7 +301,7 @@ async def test_i7_a_machine_that_is_being_created_is_healthy(world, controller, 
 @run_by(play, given=3)
 async def test_i7_an_evicted_machine_that_was_starting_may_be_deleted(world, controller, person) -> None:
     """Azure has set the count of its pool to 0: it gets no machine again. Its Node remains for a while."""
-    meta = await controller.claim()
+    meta = await controller.claim("gpu1", SPOT)
     await controller.pool(meta["uid"], scaleSetPriority="Spot")
     await asyncio.sleep(130)
     world.cloud.evict("gpu1")
@@ -311,7 +311,7 @@ async def test_i7_an_evicted_machine_that_was_starting_may_be_deleted(world, con
 @run_by(breaks, given=3, match="I7 violated.*deleted claim gpu1, which is healthy")
 async def test_i7_an_evicted_machine_that_azure_restores_is_healthy(world, controller, person) -> None:
     """The count of the pool stays, and another machine is on its way."""
-    meta = await controller.claim()
+    meta = await controller.claim("gpu1", SPOT)
     await controller.pool(meta["uid"], scaleSetPriority="Spot")
     await asyncio.sleep(130)
     world.cloud.evict("gpu1", refill_after_seconds=60.0)
