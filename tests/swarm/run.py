@@ -102,7 +102,7 @@ def execute(plan: Plan, *, whole: bool = True) -> Outcome:
             seed=plan.seed,
             lease=plan.lease,
             azure=AzureSettings(**_tuples(plan.azure | plan.facts.get("azure", {}))),
-            nodes=NodeSettings(**_tuples(plan.nodes | plan.facts.get("nodes", {}))),
+            nodes=NodeSettings(taint_evictions=True, **_tuples(plan.nodes | plan.facts.get("nodes", {}))),
             watch_window=plan.window,
             horizon_seconds=HORIZON_SECONDS,
         )

@@ -32,6 +32,8 @@ class NodeSettings:
     How Nodes differ from what AKS documents: `allocatable_shares`, by size ("": any other) and resource, of what a Node
     of this kind has offered; `aks_labels`, which each Node has besides; `agent_taints` (`key=value:Effect`), with which
     a Node registers until an agent on it removes them, `agent_seconds` after the registration.
+
+    `taint_evictions`: pods that do not tolerate a NoExecute taint of their Node are deleted.
     """
 
     initialize_seconds: Range = (1.0, 4.0)
@@ -57,6 +59,7 @@ class NodeSettings:
     aks_labels: Mapping[str, str] = field(default_factory=dict)
     agent_taints: tuple[str, ...] = ()
     agent_seconds: Range = (0.0, 0.0)
+    taint_evictions: bool = False
 
 
 @dataclass(kw_only=True)

@@ -28,6 +28,7 @@ from .kubelet import Kubelets
 from .machine import Machine, NodeSettings
 from .node_status import NodeWriter
 from .pod_lifecycle import PodLifecycle
+from .taint_eviction import TaintEviction
 
 AT_ONCE = (0.0, 0.0)
 
@@ -67,6 +68,8 @@ class NodeSimulator:
             on_reboot=self._pods.rebooted,
         )
         DaemonSets(store, self._scheduler)
+        if settings.taint_evictions:
+            TaintEviction(store, self._scheduler)
         self._never_register: list[str] = []
         self._two_nodes: list[str] = []
         cloud.subscribe(self._on_pool)

@@ -11,10 +11,11 @@ from .requests import Json
 
 def tolerates(pod: Json, taint: Json) -> bool:
     """Whether a toleration of the pod matches the taint."""
-    return any(_matches(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
+    return any(matches(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
 
 
-def _matches(toleration: Json, taint: Json) -> bool:
+def matches(toleration: Json, taint: Json) -> bool:
+    """Whether the toleration matches the taint."""
     if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
         return False
     if toleration.get("key") and toleration["key"] != taint["key"]:
