@@ -17,17 +17,24 @@ TOLERATIONS = [TOLERATION, {"key": labels.AKS_SPOT, "operator": "Exists"}]
 
 
 class Owner:
-    """`waiting`: the UIDs of its pods that do not run."""
+    """`waiting`: the UIDs of its pods that do not run. `amounts`: what the next pods request, if it has changed."""
 
     def __init__(self, sim: Sim, workload: Workload) -> None:
         self.workload = workload
         self.waiting: set[str] = set()
+        self.amounts: dict[str, str] = {}
         self._sim = sim
         self._live: dict[str, str] = {}
         self._created = 0
         self._ended = False
         self._space = workload.namespace
         self._owner = self._reference()
+
+    @property
+    def names(self) -> list[str]:
+        """Of the pods that are not deleted."""
+        found = ((name, self._sim.store.get("pods", name, self._space)) for name in self._live.values())
+        return [name for name, one in found if one is not None and "deletionTimestamp" not in one["metadata"]]
 
     def begin(self) -> None:
         self._sim.store.subscribe(self._changed)
@@ -58,6 +65,8 @@ class Owner:
         selector = {"karpenter.sh/nodepool": workload.node_pool}
         spec: dict[str, Any] = {"nodeSelector": selector, "tolerations": TOLERATIONS, **workload.spec}
         body = pod(name, gpus=workload.gpus, **spec)
+        for kind in ("requests", "limits"):
+            body["spec"]["containers"][0].setdefault("resources", {}).setdefault(kind, {}).update(self.amounts)
         meta: dict[str, Any] = {
             "name": name,
             "labels": {"app": workload.name, **workload.labels},

@@ -7,6 +7,7 @@ from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import errors, faults
+from provisioner.simulator.azure.agentpool import Pool
 from provisioner.simulator.azure.errors import Answer
 from provisioner.simulator.azure.faults import ALWAYS, Failure, Fault
 from provisioner.simulator.azure.settings import AzureSettings
@@ -160,6 +161,23 @@ async def _for_creations(run: "Run", event: Event, **changes: Any) -> None:
         run.injected(event)
 
 
+async def _for_refused(run: "Run", event: Event, **changes: Any) -> None:
+    """The same, which refuses a request for a pool, or fails it later."""
+    ends = run.sim.now + event.seconds
+
+    def changed(_: str, pool: Pool) -> None:
+        if pool.state == "Failed" and run.sim.now < ends:
+            run.injected(event)
+
+    async def after(call: Call, response: web.StreamResponse) -> None:
+        if by_controller(run, call, "arm") and call.verb == "PUT" and response.status >= 400:
+            run.injected(event)
+
+    run.sim.cloud.subscribe(changed)
+    with hooked(run, after=after):
+        await _configured(run, event, **changes)
+
+
 @verb("gets-lag")
 async def gets_lag(run: "Run", event: Event) -> None:
     """A GET answers 404 for a while after the PUT."""
@@ -310,13 +328,13 @@ async def node_image_released(run: "Run", event: Event) -> None:
 @verb("pool-limit")
 async def pool_limit(run: "Run", event: Event) -> None:
     """The cluster takes no further pool."""
-    await _for_creations(run, event, max_agent_pools=len(run.sim.cloud.pools))
+    await _for_refused(run, event, max_agent_pools=len(run.sim.cloud.pools))
 
 
 @verb("quota-lowered")
 async def quota_lowered(run: "Run", event: Event) -> None:
     """The quota of the region, or of spot machines, is used up."""
-    await _for_creations(run, event, **{one_of(event, ("regional_cores", "low_priority_cores")): 0})
+    await _for_refused(run, event, **{one_of(event, ("regional_cores", "low_priority_cores")): 0})
 
 
 @verb("pool-upgrades")

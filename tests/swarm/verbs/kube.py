@@ -1,7 +1,7 @@
 """Faults of single requests to the API server, of its watches, and of what it shows."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -179,12 +179,13 @@ async def lease_fails(run: "Run", event: Event) -> None:
 
 
 @contextmanager
-def _watches(run: "Run", seconds: float) -> "Iterator[None]":
+def _watches(run: "Run", event: Event, seconds: float) -> "Iterator[None]":
     """Inside the block, watches of controllers end after this time; those that are open end now."""
     loop = asyncio.get_running_loop()
 
     async def before(call: Call, request: web.Request) -> None:
         if by_controller(run, call) and call.verb == "WATCH":
+            run.injected(event)
             loop.call_later(seconds, disconnect, request)
 
     _cut(run)
@@ -192,18 +193,18 @@ def _watches(run: "Run", seconds: float) -> "Iterator[None]":
         yield
 
 
-def _cut(run: "Run") -> None:
-    """The connections of controllers to the API server end, watches with them."""
-    for link in run.sim.network.links(host=KUBE_HOST):
-        if link.who in run.sim.controllers:
-            link.server.close()
+def _cut(run: "Run") -> bool:
+    """The connections of controllers to the API server end, watches with them; whether there was one."""
+    links = [link for link in run.sim.network.links(host=KUBE_HOST) if link.who in run.sim.controllers]
+    for link in links:
+        link.server.close()
+    return bool(links)
 
 
 @verb("watches-end")
 async def watches_end(run: "Run", event: Event) -> None:
     """Each watch ends after a few seconds, or at once."""
-    run.injected(event)
-    with _watches(run, 0.0 if event.pick < 0.5 else 10.0 * event.pick):
+    with _watches(run, event, 0.0 if event.pick < 0.5 else 10.0 * event.pick):
         await run.lasts(event)
 
 
@@ -223,10 +224,10 @@ async def watches_silent(run: "Run", event: Event) -> None:
 async def watches_expire(run: "Run", event: Event) -> None:
     """All watches end, and resuming them fails with 410, as an event or as a status."""
     api = run.sim.api
-    run.injected(event)
     api.expired_as_status = event.pick < 0.5
     run.sim.store.compact()
-    _cut(run)
+    if _cut(run):
+        run.injected(event)
     await run.lasts(event)
     api.expired_as_status = False
 
@@ -258,12 +259,20 @@ async def event_lost(run: "Run", event: Event) -> None:
     _cut(run)
 
 
-async def _lagging(run: "Run", event: Event, kinds: Iterable[str]) -> None:
-    run.injected(event)
+async def _lagging(run: "Run", event: Event, kinds: tuple[str, ...]) -> None:
+    changed = False
+
+    def seen(_: str, resource: str, *__: object) -> None:
+        nonlocal changed
+        changed = changed or not kinds or resource in kinds
+
     run.sim.api.freeze_view(run.sim.store.revision, consistent_lists=True, kinds=kinds)
+    run.sim.store.subscribe(seen)
     if event.pick * 4 % 1 < 0.5:
         _cut(run)
     await run.lasts(event)
+    if changed:
+        run.injected(event)
     run.sim.api.thaw()
 
 

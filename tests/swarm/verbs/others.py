@@ -16,6 +16,8 @@ from .people import CLAIMS, GONE_SECONDS, NODE_POOLS, tainted
 if TYPE_CHECKING:
     from tests.swarm.run import Run
 
+# What VPA recommends: less, more, and much more than the pods requested; each machine has it.
+AMOUNTS = ({"cpu": "250m", "memory": "512Mi"}, {"cpu": "1500m", "memory": "2Gi"}, {"cpu": "2", "memory": "6Gi"})
 OF_THEIRS = {"karpenter.sh/nodepool": "theirs"}
 
 
@@ -135,13 +137,13 @@ async def gpu_operator_upgrades(run: "Run", event: Event) -> None:
 
 @verb("vpa-recreates")
 async def vpa_recreates(run: "Run", event: Event) -> None:
-    """VPA evicts a pod, and what its owner creates requests other amounts."""
-    store = run.sim.store
-    found = [one for one in store.list("pods", "default") if one["metadata"].get("ownerReferences")]
-    pod = run.chosen(event.pick, [one for one in found if "deletionTimestamp" not in one["metadata"]])
-    if pod is not None:
+    """VPA evicts a pod, and what its owner creates from now on requests other amounts."""
+    found = [owner for owner in run.owners if owner.names]
+    owner = run.chosen(event.pick, [one for one in found if one.workload.kind != "Pod"])
+    if owner is not None:
         run.injected(event)
-        store.delete("pods", pod["metadata"]["name"], "default")
+        owner.amounts = AMOUNTS[int(event.pick * 1e6) % len(AMOUNTS)]
+        run.sim.store.delete("pods", owner.names[0], owner.workload.namespace)
 
 
 @verb("aks-repairs")

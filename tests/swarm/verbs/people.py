@@ -182,10 +182,11 @@ async def _edited(run: "Run", event: Event, one: NodePool | None, path: str, val
     """Set one field of the spec, and when it ends what the plan has there."""
     if one is None:
         return
-    run.injected(event)
     usual: Any = made(staged(one, run.sim.now))["spec"]
     for part in path.split("."):
         usual = usual.get(part) if usual is not None else None
+    if usual != value:
+        run.injected(event)
     await _set(run, one.name, path, value)
     await run.lasts(event)
     await _set(run, one.name, path, usual)
