@@ -10,6 +10,9 @@ from controllers.model.facts import Facts
 from controllers.model.policy import Policy
 from provisioner.api import reasons
 
+# Nothing was created in the last minute, and yet claims before it are queued: only their changes make room for it.
+WITHOUT_CREATES_SECONDS = 5.0
+
 
 def blocking_condition(f: Facts) -> ConditionUpdate | None:
     """The Launched condition of a claim that a limit blocks, with its position in the queue; None if none does."""
@@ -39,7 +42,7 @@ def blocking_condition(f: Facts) -> ConditionUpdate | None:
             reason=reasons.CREATE_RATE_LIMITED,
             message=f"at most {rate} agent pools are created per minute (--max-creates-per-minute);"
             f" position {counts.place} of {counts.waiting} in the queue",
-            recheck=max(0.05, counts.next_create_in),
+            recheck=max(0.05, counts.next_create_in) if counts.creates_last_minute else WITHOUT_CREATES_SECONDS,
         )
     return None
 

@@ -24,6 +24,7 @@ from tests.world.claims import (
     word,
 )
 from tests.world.harness import Json, Sim, node_claim, simulated
+from tests.world.metric_samples import start
 
 from .common import STEPS, gaps
 
@@ -328,6 +329,20 @@ async def test_creates_are_spread_over_minutes(sim) -> None:
     assert sent[-1] - sent[0] <= 123
     requested = [put.pool for put in sim.cloud.put_log]
     assert [set(requested[n : n + 2]) for n in (0, 2, 4)] == [set(names[n : n + 2]) for n in (0, 2, 4)]
+
+
+@simulated()
+async def test_the_queue_is_not_polled_while_creates_are_refused(sim) -> None:
+    """Claims behind the rate wait for those before them, whose PUTs ARM throttles, without a pass every 50 ms."""
+    sim.cloud.faults.append(faults.throttled(seconds=300, times=ALWAYS))
+    numbers = await start(sim, elect=False, policy=Policy(max_creates_per_minute=2))
+    for number in range(4):
+        await sim.apply(node_claim(f"gpu{number}"))
+    await asyncio.sleep(90)
+    before = numbers.total("controller_runtime_reconcile_total")
+    await asyncio.sleep(60)
+    assert word(sim.claim("gpu3"), "Launched") == ("Unknown", "CreateRateLimited")
+    assert numbers.total("controller_runtime_reconcile_total") - before < 60
 
 
 # Deadlines
