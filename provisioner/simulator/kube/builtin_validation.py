@@ -9,6 +9,7 @@ https://github.com/kubernetes/kubernetes/tree/master/pkg/apis/core/validation.
 
 import re
 from collections.abc import Iterator
+from functools import lru_cache
 
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.schema import shown
@@ -37,6 +38,12 @@ _PLAIN_FINALIZERS = ("foregroundDeletion", "orphan", "kubernetes", "customresour
 _ANNOTATIONS_BYTES = 256 * 1024
 
 
+# Each write validates the same names, keys and values again.
+@lru_cache(maxsize=10_000)
+def _matches(pattern: str, text: str) -> bool:
+    return re.fullmatch(pattern, text) is not None
+
+
 def _invalid(field: str, value: object, words: str) -> FieldError:
     return FieldError(field, "FieldValueInvalid", f"Invalid value: {shown(value)}: {words}")
 
@@ -44,16 +51,16 @@ def _invalid(field: str, value: object, words: str) -> FieldError:
 def _key(field: str, key: str) -> Iterator[FieldError]:
     """Qualified names: an optional DNS subdomain, a slash, a name of at most 63."""
     prefix, slash, name = key.rpartition("/")
-    if slash and not (re.fullmatch(_SUBDOMAIN, prefix) and len(prefix) <= 253):
+    if slash and not (_matches(_SUBDOMAIN, prefix) and len(prefix) <= 253):
         yield _invalid(field, key, f"prefix part {_NAME_WORDS}")
     if len(name) > 63:
         yield _invalid(field, key, "name part must be no more than 63 bytes")
-    if not re.fullmatch(_LABEL, name):
+    if not _matches(_LABEL, name):
         yield _invalid(field, key, _KEY_WORDS)
 
 
 def _label_value(field: str, value: object) -> Iterator[FieldError]:
-    if not isinstance(value, str) or (value and not re.fullmatch(_LABEL, value)):
+    if not isinstance(value, str) or (value and not _matches(_LABEL, value)):
         yield _invalid(field, value, _VALUE_WORDS)
     elif len(value) > 63:
         yield _invalid(field, value, "must be no more than 63 bytes")
@@ -64,7 +71,7 @@ def metadata(meta: Json, *, built_in: bool = False) -> Iterator[FieldError]:
     name = meta.get("name") or ""
     if not name:
         yield FieldError("metadata.name", "FieldValueRequired", "Required value: name or generateName is required")
-    elif len(name) > 253 or not re.fullmatch(_SUBDOMAIN, name):
+    elif len(name) > 253 or not _matches(_SUBDOMAIN, name):
         yield _invalid("metadata.name", name, _NAME_WORDS)
     for key, value in (meta.get("labels") or {}).items():
         yield from _key("metadata.labels", key)
