@@ -1,12 +1,12 @@
 """Hooks of all tests: logging is reset after each test, and `make test` runs representatives of each matrix."""
 
-import gc
 from collections.abc import Iterator
 
 import pytest
 import structlog
 from hypothesis import settings
 
+from .garbage import collect_seldom
 from .world import removal_table
 
 # Machines are noisy: the time that an example takes is no result of a test.
@@ -59,8 +59,7 @@ def logging_as_before() -> Iterator[None]:
 
 def pytest_collection_finish() -> None:
     """What is there before the first test stays: no later collection looks at it again."""
-    gc.collect()
-    gc.freeze()
+    collect_seldom()
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

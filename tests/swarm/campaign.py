@@ -15,6 +15,7 @@ from concurrent.futures import Future, ProcessPoolExecutor
 from dataclasses import dataclass, field
 
 from provisioner.runtime.clock import SystemClock
+from tests.garbage import collect_seldom
 
 from .draw import draw
 from .figures import FOLDER, Campaign
@@ -34,6 +35,7 @@ def run_seed(seed: int) -> tuple[Outcome, float]:
 
 def outcomes(seeds: Iterable[int], *, jobs: int, more: Callable[[], bool]) -> Iterator[tuple[Outcome, float]]:
     """Of each seed, in order, until `more()` is false."""
+    collect_seldom()
     chosen = itertools.takewhile(lambda _: more(), seeds)
     if jobs == 1:
         yield from map(run_seed, chosen)
