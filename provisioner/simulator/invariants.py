@@ -152,6 +152,11 @@ class Invariants:
                 f"{violations}\n\nRequests and changes before the first one:\n{self.violations[0].log}"
             )
 
+    def claim_of_node(self, name: str) -> str:
+        """The UID of the claim whose machine this Node is; "" if there is none."""
+        node = self._snapshot.nodes.get(name)
+        return self._snapshot.claim_of_node(node) if node is not None else ""
+
     def check_quiescent(self) -> None:
         """I1 without the bound: no pool with the controller's mark lacks a live claim. No taint is left (I5).
 

@@ -29,6 +29,8 @@ FAULTS_SECONDS = (900.0, 7200.0)
 # A fault is left out of most runs; its rate is drawn for those that have it.
 CHANCES = (0.0, 0.1, 0.5, 1.0)
 MOST_EVENTS = 60
+# More than the other features of a plan need, and few enough for a run.
+MOST_POOLS = 40
 
 
 def draw(seed: int) -> Plan:
@@ -41,12 +43,15 @@ def draw(seed: int) -> Plan:
     constrained = own.random() < constraints.RUNS
     if constrained:
         node_pools = tuple(replace(one, tiers=own.choice(((), ("a", "b")))) for one in node_pools)
+    azure, nodes, policy, events = _azure(rng), _nodes(rng), _policy(rng), tuple(_events(seed, until))
+    if any(one.fault == "replicas-mistyped" for one in events):
+        policy["max_agent_pools"] = MOST_POOLS
     plan = Plan(
         seed=seed,
         faults_seconds=round(until, 1),
-        azure=_azure(rng),
-        nodes=_nodes(rng),
-        policy=_policy(rng),
+        azure=azure,
+        nodes=nodes,
+        policy=policy,
         facts=facts.draw(Random(f"swarm/{seed}/facts"), node_pools, claims),
         window=rng.choice((20, 1000, 1000)),
         lease=rng.choice((SHIPPED_LEASE, SLOW_LEASE, SLOW_LEASE, SLOW_LEASE)),
@@ -55,7 +60,7 @@ def draw(seed: int) -> Plan:
             _constrained(own, one, node_pools) if constrained else one for one in _workloads(rng, node_pools, until)
         ),
         claims=claims,
-        events=tuple(_events(seed, until)),
+        events=events,
     )
     return groups.draw(seed, plan)
 

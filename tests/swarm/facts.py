@@ -6,7 +6,8 @@ out of most runs. What would make a pod impossible for ever is not drawn.
 The parts of `Plan.facts`: `azure`, `nodes` and `node_class` (fields of AzureSettings, of NodeSettings and of the node
 class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests,
 and the second at which they are created), `admission` (what a webhook changes in the pods of tenants), and `dra` (a
-DRA driver has the GPUs of NodePools, whose pods request an extended resource, or with `claims` have ResourceClaims).
+DRA driver has the GPUs of NodePools, whose pods request an extended resource, or with `claims` have ResourceClaims,
+with `alternatives` in an order), and `nvsentinel` (it is installed, and the controller answers its requests).
 """
 
 import asyncio
@@ -21,6 +22,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import catalogue
 from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity, quota_preflight
 from provisioner.simulator.scheduling.requests import amounts
+from tests import nvsentinel
 from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
 from tests.world.demand import GPU, node_class
 from tests.world.harness import Json, Sim
@@ -31,6 +33,7 @@ from .plan import Claim, NodePool, Plan, Workload
 
 # The name of a ResourceClaimTemplate for one GPU.
 GPUS = "gpus"
+PREFERRED = "device.attributes['gpu.nvidia.com'].productName == 'NVIDIA H200'"
 SMALLEST = "Standard_NC4as_T4_v3"
 # Of runs, those that have a fact of one kind.
 CHANCE = 0.2
@@ -74,6 +77,7 @@ def draw(rng: Random, node_pools: Sequence[NodePool], claims: Sequence[Claim]) -
         _daemon_sets,
         _admission,
         _dra,
+        lambda _: {"nvsentinel": True},
     )
     found: dict[str, Any] = {}
     for part in parts:
@@ -169,7 +173,7 @@ def _dra(rng: Random) -> dict[str, Any]:
             "slice_seconds": rng.choice((0.0, 1.0, 20.0, 120.0)),
             "device_health": rng.choice(("off", "xid", "lost")),
         },
-        "dra": {"claims": rng.random() < 0.5},
+        "dra": {"claims": rng.random() < 0.5, "alternatives": rng.random() < 0.3},
     }
 
 
@@ -200,7 +204,10 @@ async def begin(sim: Sim, plan: Plan) -> None:
     if "daemon_requests" in facts:
         sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
     if "dra" in facts:
-        await _install_dra(sim)
+        await _install_dra(sim, alternatives=facts["dra"].get("alternatives", False))
+    if facts.get("nvsentinel"):
+        for crd in nvsentinel.crds():
+            await sim.apply(crd)
     for one in plan.node_pools:
         if one.node_class is not None:
             await sim.apply({**node_class(one.name), "spec": one.node_class})
@@ -232,14 +239,19 @@ def _daemon_webhook(requests: dict[str, dict[str, str]]) -> Any:
     return change
 
 
-async def _install_dra(sim: Sim) -> None:
-    """The class of NVIDIA's chart, which names the extended resource, and a template of tenants."""
+async def _install_dra(sim: Sim, *, alternatives: bool) -> None:
+    """The class of NVIDIA's chart, which names the extended resource, and a template of tenants.
+
+    With `alternatives`, pods prefer a GPU that no NodePool of a plan offers.
+    """
     expression = "device.driver == 'gpu.nvidia.com' && device.attributes['gpu.nvidia.com'].type == 'gpu'"
     spec: Json = {"extendedResourceName": GPU, "selectors": [{"cel": {"expression": expression}}]}
     group = {"apiVersion": "resource.k8s.io/v1"}
     await sim.apply({**group, "kind": "DeviceClass", "metadata": {"name": "gpu.nvidia.com"}, "spec": spec})
     request = {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1}
-    claim = {"devices": {"requests": [{"name": "gpu", "exactly": request}]}}
+    preferred = {**request, "name": "first", "selectors": [{"cel": {"expression": PREFERRED}}]}
+    listed = {"name": "gpu", "firstAvailable": [preferred, {**request, "name": "any"}]}
+    claim = {"devices": {"requests": [listed if alternatives else {"name": "gpu", "exactly": request}]}}
     meta = {"name": GPUS, "namespace": "default"}
     await sim.apply({**group, "kind": "ResourceClaimTemplate", "metadata": meta, "spec": {"spec": claim}})
 

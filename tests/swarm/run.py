@@ -21,18 +21,20 @@ from aiohttp import web
 
 from controllers.model.policy import Policy
 from provisioner.api import labels
+from provisioner.api.nvsentinel import NVSentinel
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.disruption_invariants import has_ended, is_of_daemon_set, owner_of
 from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.snapshot import condition, is_disrupted, pool_mark
+from provisioner.simulator.snapshot import condition, is_disrupted, of_node_pool, pool_mark
 from tests.world.commands import command
 from tests.world.harness import Json, Sim, crds, node_claim, simulate
 
 from . import catalogue, facts, verbs
 from .coverage import Coverage
+from .limits import Limits, limited
 from .objects import made, staged
 from .owners import Owner
 from .plan import Claim, Event, NodePool, Plan, Workload
@@ -47,6 +49,8 @@ CONFIRM_SECONDS = 600.0
 # Of all clients within so many seconds; a tenth is usual while machines come and go.
 MOST_REQUESTS = {60: 3_000, 3600: 20_000}
 CHECK_SECONDS = 10
+# AKS allows so many agent pools.
+MOST_POOLS = 100
 # After these faults, a controller notices late what happens: a watch that is silent is opened again after 75 s.
 DISTURBING = frozenset({"process", "read", "write", "lease", "program"})
 RECONNECT_SECONDS = 120.0
@@ -83,11 +87,18 @@ def execute(plan: Plan, *, whole: bool = True) -> Outcome:
     # The log of a run has some hundred thousand lines; the audit log has what is needed.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     outcome = Outcome(seed=plan.seed)
+    with limited() as limits:
+        _simulate(plan, outcome, limits, whole=whole)
+    if limits.exceeded is not None:
+        outcome.why = signature(limits.exceeded)
+    return outcome
 
+
+def _simulate(plan: Plan, outcome: Outcome, limits: Limits, *, whole: bool) -> None:
     async def story(sim: Sim) -> None:
         coverage = Coverage(sim)
         try:
-            run = Run(sim, plan, outcome)
+            run = Run(sim, plan, outcome, limits)
             await (run.all_phases() if whole else run.faults())
         finally:
             outcome.pairs, outcome.marks = coverage.pairs, coverage.marks
@@ -113,7 +124,6 @@ def execute(plan: Plan, *, whole: bool = True) -> Outcome:
         outcome.why = signature(error)
     finally:
         structlog.reset_defaults()
-    return outcome
 
 
 def signature(error: BaseException) -> str:
@@ -155,10 +165,12 @@ def _marks(claim: Json) -> set[str | None]:
 class Run:
     """What a verb acts on. `outcome.happened` counts the faults that found something to strike."""
 
-    def __init__(self, sim: Sim, plan: Plan, outcome: Outcome) -> None:
-        self.sim, self.plan, self.outcome = sim, plan, outcome
+    def __init__(self, sim: Sim, plan: Plan, outcome: Outcome, limits: Limits) -> None:
+        self.sim, self.plan, self.outcome, self._limits = sim, plan, outcome, limits
         self.owners: list[Owner] = []
         self.protected: set[str] = set(plan.facts.get("protected", ()))
+        # The UIDs of NodeClaims for whose machines NVSentinel has requested others.
+        self.requested: set[str] = set()
         self._requests = 0
         sim.world.before.append(self._count)
 
@@ -266,7 +278,8 @@ class Run:
         for one in self.plan.node_pools:
             await sim.apply(made(staged(one, sim.now)))
         self._protect()
-        await sim.start_controller(policy=Policy(**self.plan.policy), restart_on=(LeadershipLost,))
+        enabled = NVSentinel() if self.plan.facts.get("nvsentinel") else None
+        await sim.start_controller(policy=Policy(**self.plan.policy), restart_on=(LeadershipLost,), nvsentinel=enabled)
 
     async def _strike(self, event: Event) -> None:
         await asyncio.sleep(event.at)
@@ -279,11 +292,20 @@ class Run:
         counts = deque[int]((0,), maxlen=max(MOST_REQUESTS) // CHECK_SECONDS + 1)
         while True:
             await asyncio.sleep(CHECK_SECONDS)
+            if self._limits.exceeded is not None:
+                raise self._limits.exceeded
             self.sim.check()
+            self._check_pools()
             counts.append(self._requests)
             for seconds, most in MOST_REQUESTS.items():
                 if counts[-1] - counts[max(-len(counts), -1 - seconds // CHECK_SECONDS)] > most:
                     raise Unfinished(f"more than {most} requests within {seconds} s\n{self.sim.describe()}")
+
+    def _check_pools(self) -> None:
+        """No more NodeClaims of NodePools exist than agent pools are allowed."""
+        most = self.plan.policy.get("max_agent_pools", MOST_POOLS)
+        if (found := sum(map(of_node_pool, self.sim.store.each(CLAIMS)))) > most:
+            raise Unfinished(f"{found} NodeClaims of NodePools, and {most} agent pools are allowed")
 
     async def _count(self, _: Call, __: web.Request) -> None:
         self._requests += 1
@@ -372,6 +394,8 @@ class Run:
                 found.add(f"a claim is not {step} ({reason})")
             else:
                 found.add(self._undisrupted(one))
+        if any(one["metadata"]["uid"] in self.requested for one in claims):
+            found.add("a request of NVSentinel waits")
         pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
         if pools - set[str | None]().union(*map(_marks, claims)):
             found.add("a pool has no claim")

@@ -71,6 +71,8 @@ def small_plan(fault: catalogue.Fault) -> Plan:
         faults_seconds=FAULTS_SECONDS,
         azure={"create_seconds": (30.0, 40.0), "delete_seconds": (20.0, 30.0)},
         nodes={"gpu_seconds": (1.0, 2.0), "ready_seconds": (1.0, 2.0)},
+        policy={"max_agent_pools": 10},
+        facts={"nvsentinel": True},
         node_pools=(
             NodePool(name="spot", sizes=(T4,), capacity=("spot",)),
             NodePool(name="fixed", sizes=(T4,), replicas=1),

@@ -31,7 +31,8 @@ class Kubelets:
     """All kubelets. `machines`: the running ones, by Node name; `on_ready(node)` is called when a kubelet is Ready
     again, `on_reboot(node)` when it has started after a reboot.
 
-    `plugin_delay_seconds`: the delay of device plugins, if set, instead of `settings.gpu_seconds`.
+    `plugin_delay_seconds`: the delay of device plugins, if set, instead of `settings.gpu_seconds`. `never_ready`: the
+    agent pools whose Nodes register and do not become Ready.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Kubelets:
     ) -> None:
         self.machines: dict[str, Machine] = {}
         self.plugin_delay_seconds: float | None = None
+        self.never_ready: set[str] = set()
         self._store = store
         self._azure = azure
         self._settings = settings
@@ -195,7 +197,7 @@ class Kubelets:
             self._store.patch("nodes", machine.name, {"spec": {"taints": kept or None}})
 
     def _ready(self, machine: Machine) -> None:
-        if machine.answers:
+        if machine.answers and machine.pool.name not in self.never_ready:
             self._writer.ready(machine.name, True, message="kubelet is posting ready status")
             self.sync(machine)
             self._on_ready(machine.name)

@@ -106,6 +106,10 @@ class NodeSimulator:
             if machine.pool.name == pool and not machine.answers and self._store.get("nodes", machine.name) is None:
                 self._kubelets.register_after(machine, AT_ONCE)
 
+    def never_ready(self, pool: str) -> None:
+        """The Nodes of this pool register and do not become Ready."""
+        self._kubelets.never_ready.add(pool)
+
     def two_nodes(self, pool: str) -> None:
         """The next machine of this pool is created with a second one."""
         self._two_nodes.append(pool)

@@ -51,7 +51,7 @@ class Filters:
             return Rejection(("node(s) had untolerated taint(s)",))
         if not selects(pod, info.labels, info.name):
             return Rejection(("node(s) didn't match Pod's node affinity/selector",))
-        if any(_conflict(port, used) for port in self._ports for used in info.ports):
+        if _conflict(self._ports, info.ports):
             return Rejection(("node(s) didn't have free ports for the requested pod ports",), resolvable=True)
         return self._insufficient(info) or self._spread.reject(info) or self._affinity.reject(info)
 
@@ -69,6 +69,10 @@ class Filters:
         return Rejection(tuple(reasons), resolvable) if reasons else None
 
 
-def _conflict(one: Port, other: Port) -> bool:
-    same_address = one[0] == other[0] or _EVERY_ADDRESS in (one[0], other[0])
-    return same_address and one[1:] == other[1:]
+def _conflict(wanted: list[Port], used: list[Port]) -> bool:
+    """Whether a port is used at the same address, or at every address by one of both."""
+    if not wanted or not used:
+        return False
+    taken, anywhere = set(used), {port[1:] for port in used}
+    everywhere = {port[1:] for port in used if port[0] == _EVERY_ADDRESS}
+    return any(one in taken or one[1:] in (anywhere if one[0] == _EVERY_ADDRESS else everywhere) for one in wanted)

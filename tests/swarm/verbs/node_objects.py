@@ -1,5 +1,6 @@
 """What programs on a Node and users write to the Node: conditions, taints, labels and times."""
 
+import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,8 @@ from tests.world.harness import EPOCH
 from tests.world.quarter.scenario import CONDITIONS
 
 from .base import verb
-from .nodes import ready, remains
+from .nodes import ready
+from .truth import claim_of, kept, remains
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -33,6 +35,8 @@ EDITS = (
 )
 # What Azure and AKS announce or remedy by themselves: advice about spot capacity, a Node that AKS restarts.
 ANNOUNCED = (("PreemptionScheduled", "True", "False"), ("kubernetes.azure.com/NodeHealthy", "False", "True"))
+# So long AKS remedies a Node by itself.
+REMEDIED_SECONDS = 1200.0
 CLOCKS = (-86_400.0, -3600.0, -120.0, 30.0, 600.0, 86_400.0)
 
 
@@ -72,9 +76,11 @@ async def announced(run: "Run", event: Event) -> None:
     machine = ready(run, event)
     if machine:
         run.injected(event)
-        kind, now, later = _part(event, ANNOUNCED)
+        claim, (kind, now, later) = claim_of(run, machine), _part(event, ANNOUNCED)
         run.sim.nodes.set_condition(machine.name, kind, now, "Announced", "see https://aka.ms/aks-spot-eviction")
-        await run.lasts(event)
+        await asyncio.sleep(min(event.seconds, REMEDIED_SECONDS))
+        kept(run, claim, kind)
+        await asyncio.sleep(max(0.0, event.seconds - REMEDIED_SECONDS))
         if remains(run, machine):
             run.sim.nodes.set_condition(machine.name, kind, later, "Over", "all is well")
 

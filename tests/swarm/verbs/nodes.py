@@ -8,6 +8,7 @@ from provisioner.simulator.snapshot import condition, pool_mark
 from tests.swarm.plan import Event
 
 from .base import verb
+from .truth import claim_of, remains, told
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -26,12 +27,6 @@ def ready(run: "Run", event: Event) -> Machine | None:
     return machine
 
 
-def remains(run: "Run", machine: Machine) -> bool:
-    """Whether this machine still runs, with a Node."""
-    same = run.sim.nodes.machines.get(machine.name) is machine
-    return same and run.sim.store.get("nodes", machine.name) is not None
-
-
 def some_gpus(event: Event, machine: Machine) -> int:
     """How many of its GPUs are concerned: at least one."""
     return 1 + int(event.pick * 1e6) % machine.devices.count
@@ -42,14 +37,14 @@ def _is_ready(run: "Run", machine: Machine) -> bool:
     return machine.answers and condition(node, "Ready") == "True" and "providerID" in node["spec"]
 
 
-def _starting(run: "Run", event: Event) -> str:
+def starting(run: "Run", event: Event) -> str:
     """The agent pool of ours that is created and has no machine yet, "" if there is none."""
     pools = run.sim.cloud.pools.values()
     found = [one.name for one in pools if pool_mark(one) and one.state == "Creating" and not one.machines]
     return run.chosen(event.pick, found) or ""
 
 
-async def _boots(run: "Run", pool: str, until: float) -> bool:
+async def boots(run: "Run", pool: str, until: float) -> bool:
     """Whether a machine of the pool boots until then."""
     while pool in run.sim.cloud.pools and run.sim.now < until:
         if run.sim.cloud.pools[pool].machines:
@@ -92,7 +87,7 @@ async def node_flaps(run: "Run", event: Event) -> None:
 @verb("registers-late")
 async def registers_late(run: "Run", event: Event) -> None:
     """The kubelet of a machine that is being created does not register while it lasts, which may be for ever."""
-    name = _starting(run, event)
+    name = starting(run, event)
     if name:
         run.injected(event)
         run.sim.nodes.never_register(name)
@@ -100,11 +95,20 @@ async def registers_late(run: "Run", event: Event) -> None:
         run.sim.nodes.register(name)
 
 
+@verb("never-ready")
+async def never_ready(run: "Run", event: Event) -> None:
+    """The Node of a machine that is being created registers and is never Ready; once in a run."""
+    name = starting(run, event)
+    if name and not run.outcome.happened[event.fault]:
+        run.injected(event)
+        run.sim.nodes.never_ready(name)
+
+
 @verb("registers-twice")
 async def registers_twice(run: "Run", event: Event) -> None:
     """A pool that is being created gets a second machine beside its own, which is gone when it ends."""
-    name, until = _starting(run, event), run.sim.now + event.seconds
-    if not await _boots(run, name, until):
+    name, until = starting(run, event), run.sim.now + event.seconds
+    if not await boots(run, name, until):
         return
     run.injected(event)
     before = run.sim.cloud.pools[name]
@@ -163,8 +167,10 @@ async def gpus_lost(run: "Run", event: Event) -> None:
     machine = ready(run, event)
     if machine and machine.devices.healthy:
         run.injected(event)
+        claim, since = claim_of(run, machine), run.sim.now
         run.sim.nodes.lose_gpus(machine.name, some_gpus(event, machine))
         await run.lasts(event)
+        told(run, machine, claim, since)
         if remains(run, machine):
             run.sim.nodes.reboot(machine.name)
 
@@ -172,8 +178,8 @@ async def gpus_lost(run: "Run", event: Event) -> None:
 @verb("gpus-fewer")
 async def gpus_fewer(run: "Run", event: Event) -> None:
     """The next machine that is created lacks GPUs from its start on, until a user reboots it."""
-    name, until = _starting(run, event), run.sim.now + event.seconds
-    if not await _boots(run, name, until):
+    name, until = starting(run, event), run.sim.now + event.seconds
+    if not await boots(run, name, until):
         return
     machine = next((one for one in run.sim.nodes.machines.values() if one.pool.name == name), None)
     if machine is not None and machine.devices.count:

@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING
 
 from provisioner.simulator.kube.objects import rfc3339
 from provisioner.simulator.snapshot import condition
+from tests import nvsentinel
 from tests.swarm.plan import Event
 from tests.world.demand import node_pool
 from tests.world.harness import EPOCH, Json, node_claim
 
 from .base import verb
 from .people import CLAIMS, GONE_SECONDS, NODE_POOLS, tainted
+from .truth import claim_of, remains
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -157,3 +159,43 @@ async def aks_repairs(run: "Run", event: Event) -> None:
         run.sim.nodes.reboot(name)
     else:
         run.sim.cloud.evict(run.sim.nodes.machines[name].pool.name, refill_after_seconds=300.0)
+
+
+@verb("terminate-nodes")
+async def terminate_nodes(run: "Run", event: Event) -> None:
+    """NVSentinel requests other machines for several at once, as when a rack fails; each once."""
+    if not run.plan.facts.get("nvsentinel"):
+        return
+    machines = [one for one in run.sim.nodes.machines.values() if remains(run, one) and claim_of(run, one)]
+    for number, one in enumerate(machines[: 1 + int(event.pick * 6)]):
+        run.injected(event)
+        claim = claim_of(run, one)
+        assert claim is not None
+        run.requested.add(claim["metadata"]["uid"])
+        await run.apply(nvsentinel.request(one.name, name=f"t{int(event.pick * 1e9)}-{event.at:.0f}-{number}"))
+
+
+@verb("record-forged")
+async def record_forged(run: "Run", event: Event) -> None:
+    """Somebody else writes the record of a TerminateNode: it names no NodeClaim, or one of Karpenter."""
+    if not run.plan.facts.get("nvsentinel"):
+        return
+    run.injected(event)
+    name, store = f"forged{int(event.pick * 1e9)}", run.sim.store
+    reference = {"group": "karpenter.azure.com", "kind": "AKSNodeClass", "name": "default"}
+    theirs = store.create(CLAIMS, {**node_claim(name, nodeClassRef=reference), "metadata": {"name": name}})
+    await run.apply(nvsentinel.request("aks-x-1-vmss000000", name=name))
+    named = ("a/b", "1") if event.pick < 0.5 else (name, theirs["metadata"]["uid"])
+    record = {
+        "type": "gpu-provisioner.sh/NodeClaim",
+        "status": "True",
+        "reason": "R",
+        "message": f"NodeClaim {named[0]} with UID {named[1]} is deleted for this request",
+        "lastTransitionTime": rfc3339(EPOCH + timedelta(seconds=run.sim.now)),
+    }
+    store.patch(nvsentinel.TERMINATE_NODES, name, {"status": {"conditions": [record]}}, subresource="status")
+    await run.lasts(event)
+    assert run.sim.claim(name) is not None, "a NodeClaim of Karpenter was removed"
+    store.delete(CLAIMS, name)
+    if store.get(nvsentinel.TERMINATE_NODES, name) is not None:
+        store.delete(nvsentinel.TERMINATE_NODES, name)

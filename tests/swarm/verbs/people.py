@@ -282,6 +282,12 @@ async def edit_replicas(run: "Run", event: Event) -> None:
     await _edited(run, event, _node_pool(run, event, static=True), "replicas", int(event.pick * 6))
 
 
+@verb("replicas-mistyped")
+async def replicas_mistyped(run: "Run", event: Event) -> None:
+    """A user scales a static NodePool to a number that is far too large."""
+    await _edited(run, event, _node_pool(run, event, static=True), "replicas", one_of(event, (300, 100_000_000)))
+
+
 @verb("edit-node-class")
 async def edit_node_class(run: "Run", event: Event) -> None:
     """A user edits the tags, or the OS disk, of the class of all NodePools: their machines have drifted."""

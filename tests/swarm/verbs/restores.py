@@ -15,7 +15,8 @@ from tests.world.commands import command
 from tests.world.harness import Json, crds
 
 from .base import one_of, verb
-from .nodes import ready, remains
+from .nodes import ready
+from .truth import remains
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run

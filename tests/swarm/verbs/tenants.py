@@ -4,7 +4,9 @@ from random import Random
 from typing import TYPE_CHECKING, Any
 
 from tests.fuzz.objects import draw
-from tests.swarm.plan import Event
+from tests.fuzz.pods import POD_MUTATORS
+from tests.swarm.owners import TOLERATIONS
+from tests.swarm.plan import Event, NodePool
 from tests.world.demand import T4, pod
 from tests.world.harness import Json, node_claim
 
@@ -15,6 +17,19 @@ if TYPE_CHECKING:
 
 BURST = (5, 30)
 HUGE_SECONDS = 10_000_000
+# Labels that Nodes of AKS have, or that tell their sizes.
+SPREAD_OVER = (
+    "topology.kubernetes.io/zone",
+    "node.kubernetes.io/instance-type",
+    "karpenter.azure.com/sku-name",
+    "karpenter.azure.com/sku-series",
+    "karpenter.azure.com/sku-cpu",
+    "karpenter.azure.com/sku-memory",
+    "karpenter.azure.com/sku-gpu-name",
+    "karpenter.azure.com/sku-gpu-count",
+    "nvidia.com/gpu.product",
+)
+TERMS, PORTS = 1_000, 10_000
 
 
 @verb("odd-object")
@@ -113,3 +128,70 @@ async def flood_of_claims(run: "Run", event: Event) -> None:
     for name in names:
         if run.sim.claim(name) is not None:
             await run.sim.delete_claim(name)
+
+
+def _taken(one: Json, node_pool: NodePool) -> Json:
+    """The pod, so that machines of this NodePool may take it."""
+    spec = one["spec"]
+    selector = {**(spec.get("nodeSelector") or {}), "karpenter.sh/nodepool": node_pool.name}
+    tolerations = [*(spec.get("tolerations") or ()), *TOLERATIONS]
+    return {**one, "spec": {**spec, "nodeSelector": selector, "tolerations": tolerations}}
+
+
+def _dynamic(run: "Run", event: Event) -> NodePool | None:
+    found: NodePool | None = run.chosen(event.pick, [one for one in run.plan.node_pools if one.replicas is None])
+    return found
+
+
+@verb("odd-pods")
+async def odd_pods(run: "Run", event: Event) -> None:
+    """Pods at the limits of the API server, which a NodePool of the plan may take."""
+    one, rng = _dynamic(run, event), Random(event.pick)
+    if one is not None:
+        objects = rng.choice(POD_MUTATORS)(rng, f"o{int(event.pick * 1e9)}")
+        await _created(run, event, [_taken(each, one) if each["kind"] == "Pod" else each for each in objects])
+
+
+def _spread(made: Json) -> list[Json]:
+    rest = {"maxSkew": 1, "whenUnsatisfiable": "DoNotSchedule", "labelSelector": {"matchLabels": {"app": "a"}}}
+    made["spec"]["topologySpreadConstraints"] = [{"topologyKey": key, **rest} for key in SPREAD_OVER]
+    made["metadata"]["labels"] = {"app": "a"}
+    return [made]
+
+
+def _terms(made: Json) -> list[Json]:
+    def term(key: str) -> Json:
+        return {"matchExpressions": [{"key": key, "operator": "DoesNotExist"}]}
+
+    made["spec"]["affinity"] = {
+        "nodeAffinity": {
+            "requiredDuringSchedulingIgnoredDuringExecution": {
+                "nodeSelectorTerms": [term(f"a{number}") for number in range(TERMS)]
+            },
+            "preferredDuringSchedulingIgnoredDuringExecution": [
+                {"weight": 1, "preference": term(f"b{number}")} for number in range(TERMS)
+            ],
+        }
+    }
+    return [made]
+
+
+def _ports(made: Json) -> list[Json]:
+    name, (container, *_) = made["metadata"]["name"], made["spec"]["containers"]
+    found = []
+    for number in range(6):
+        first = 1 + number * PORTS
+        ports = [{"containerPort": port, "hostPort": port} for port in range(first, first + PORTS)]
+        meta = {**made["metadata"], "name": f"{name}-{number}"}
+        spec = {**made["spec"], "containers": [{**container, "ports": ports}]}
+        found.append({**made, "metadata": meta, "spec": spec})
+    return found
+
+
+@verb("costly-pods")
+async def costly_pods(run: "Run", event: Event) -> None:
+    """Pods whose constraints have many combinations."""
+    one = _dynamic(run, event)
+    if one is not None:
+        body = _taken(pod(f"costly{int(event.pick * 1e9)}"), one)
+        await _created(run, event, (_spread, _terms, _ports)[int(event.pick * 1e6) % 3](body))
