@@ -16,7 +16,7 @@ from tests.world.health.plugins import DAEMON_SETS, PLUGIN, daemon_set, install,
 
 from .base import one_of, verb
 from .nodes import boots, ready, some_gpus, starting
-from .truth import TOLD_SECONDS, by_dra, claim_of, kept, remains
+from .truth import REPORTED_SECONDS, by_dra, claim_of, kept, remains
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -172,7 +172,7 @@ async def rejects_pods(run: "Run", event: Event) -> None:
         number += 1
         await asyncio.sleep(REJECTED_SECONDS)
     node, found = store.get("nodes", machine.name), claim and run.sim.claim(claim["metadata"]["name"])
-    quiet = run.sim.now - run.sim.disturbed_until > TOLD_SECONDS and event.seconds > 2 * TOLD_SECONDS
+    quiet = run.sim.now - run.sim.disturbed_until > REPORTED_SECONDS and event.seconds > 2 * REPORTED_SECONDS
     for index in range(number):
         name = f"rejected{int(event.pick * 1e9)}-{index}"
         if store.get("pods", name, "default") is not None:

@@ -8,7 +8,7 @@ from provisioner.simulator.snapshot import condition, pool_mark
 from tests.swarm.plan import Event
 
 from .base import verb
-from .truth import claim_of, remains, told
+from .truth import claim_of, remains, reported
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -170,7 +170,7 @@ async def gpus_lost(run: "Run", event: Event) -> None:
         claim, since = claim_of(run, machine), run.sim.now
         run.sim.nodes.lose_gpus(machine.name, some_gpus(event, machine))
         await run.lasts(event)
-        told(run, machine, claim, since)
+        reported(run, machine, claim, since)
         if remains(run, machine):
             run.sim.nodes.reboot(machine.name)
 

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from tests.swarm.run import Run
 
 # After a loss, so soon the claim states it.
-TOLD_SECONDS = 900.0
+REPORTED_SECONDS = 900.0
 
 
 def remains(run: "Run", machine: Machine) -> bool:
@@ -42,11 +42,11 @@ def kept(run: "Run", claim: Json | None, *about: str) -> None:
             raise AssertionError(f"a machine that works was replaced, {name}: {one['message']}")
 
 
-def told(run: "Run", machine: Machine, claim: Json | None, since: float) -> None:
+def reported(run: "Run", machine: Machine, claim: Json | None, since: float) -> None:
     """Raises AssertionError if a claim is Ready though its machine has lost GPUs since then."""
     sim = run.sim
     seen = not by_dra(run, machine) or run.plan.facts["nodes"].get("device_health") == "lost"
-    late = sim.now - max(since, sim.disturbed_until) > TOLD_SECONDS
+    late = sim.now - max(since, sim.disturbed_until) > REPORTED_SECONDS
     if claim is None or not late or not seen or not remains(run, machine) or machine.plugin != "running":
         return
     found = sim.claim(claim["metadata"]["name"])
