@@ -1,7 +1,8 @@
-"""Checks that a machine is deleted only when its pods are gone, and which pods a controller evicts.
+"""Checks that a machine is deleted only when its pods and volumes are gone, and which pods a controller evicts.
 
 The rules of a drain, implemented independently of the controller. A pod counts after it has run for a minute: pods that
-a scheduler binds while a Node is being tainted are not in the list that the controller has read.
+a scheduler binds while a Node is being tainted are not in the list that the controller has read. So does a volume after
+it was attached for a minute; volumes of a Node with pods that stay and have volumes are not waited for.
 
 Source: docs/references/rules.md#invariants, docs/references/karpenter.md#drain.
 """
@@ -13,12 +14,14 @@ from typing import Any
 
 from provisioner.api import labels
 
-from .snapshot import Snapshot, annotations_of, condition, deleting, duration_seconds
+from .snapshot import Snapshot, annotations_of, condition, deleting, duration_seconds, is_disrupted
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
 
 SETTLED_SECONDS = 60.0
+# A scheduler whose cache lags binds pods for so long after the taint.
+BINDING_SECONDS = 5.0
 CRITICAL = frozenset({"system-cluster-critical", "system-node-critical"})
 MIRROR = "kubernetes.io/config.mirror"
 
@@ -43,6 +46,12 @@ class DrainInvariants:
         self._now = now
         # Pods that run, are not terminating, and do not tolerate the taint of a removal, by UID.
         self._pods: dict[str, _RunningPod] = {}
+        # The Nodes of pods with volumes that a drain leaves, by UID of the pod.
+        self._kept: dict[str, str] = {}
+        # The Nodes with the taint of a removal that had pods then, with the time of the taint.
+        self._tainted: dict[str, float] = {}
+        # The Node of each VolumeAttachment of a PersistentVolume, and since when it is there.
+        self._attached: dict[str, tuple[str, float]] = {}
 
     def pod_changed(self, pod: Json, *, gone: bool, controller: bool) -> None:
         """A pod was created, bound, changed or deleted; `controller`: by one.
@@ -51,6 +60,9 @@ class DrainInvariants:
         """
         uid = pod["metadata"]["uid"]
         known = self._pods.get(uid)
+        self._kept.pop(uid, None)
+        if not gone and pod["spec"].get("volumes") and _is_left(pod):
+            self._kept[uid] = pod["spec"].get("nodeName", "")
         runs = not gone and not deleting(pod) and (pod.get("status") or {}).get("phase") == "Running"
         if runs and not _is_left(pod):
             self._pods[uid] = _RunningPod(pod=pod, since=self._time() if known is None else known.since)
@@ -58,6 +70,22 @@ class DrainInvariants:
         self._pods.pop(uid, None)
         if known is not None and controller and (gone or deleting(pod)):
             self._check_eviction(known.pod)
+
+    def node_changed(self, node: Json, before: Json | None, *, gone: bool) -> None:
+        """A Node was created, changed or deleted."""
+        name = node["metadata"]["name"]
+        if gone or not is_disrupted(node):
+            self._tainted.pop(name, None)
+        elif (before is None or not is_disrupted(before)) and self._on(name):
+            self._tainted[name] = self._time()
+
+    def attachment_changed(self, attachment: Json, *, gone: bool) -> None:
+        """A VolumeAttachment was created, changed or deleted."""
+        name, spec = attachment["metadata"]["name"], attachment["spec"]
+        if gone or not spec["source"].get("persistentVolumeName"):
+            self._attached.pop(name, None)
+        else:
+            self._attached.setdefault(name, (spec["nodeName"], self._time()))
 
     def pool_deleted(self, uid: str) -> None:
         """I22: a controller began to delete the agent pool of this claim.
@@ -67,12 +95,22 @@ class DrainInvariants:
         claim = self._snapshot.claims.get(uid)
         if claim is None or not deleting(claim) or ((by := _deadline(claim)) is not None and by <= self._now()):
             return
+        name = claim["metadata"]["name"]
         for node in self._snapshot.nodes.values():
             drained = labels.REGISTERED in node["metadata"].get("labels", {}) or condition(node, "Ready") == "True"
             own = self._snapshot.claim_of_node(node) == uid
-            if own and drained and (pods := self._settled(node["metadata"]["name"])):
-                name, pod = claim["metadata"]["name"], pods[0]["metadata"]["name"]
-                self._violated("I22", f"the machine of claim {name} was deleted while pod {pod} runs there")
+            if own and drained and (what := self._remaining(node["metadata"]["name"])):
+                self._violated("I22", f"the machine of claim {name} was deleted while {what}")
+
+    def _remaining(self, node: str) -> str:
+        """What keeps the machine of this Node; "" if nothing does."""
+        now = self._time()
+        if pods := self._settled(node):
+            return f"pod {pods[0]['metadata']['name']} runs there"
+        if now - self._tainted.get(node, now - BINDING_SECONDS) < BINDING_SECONDS:
+            return "a scheduler could bind pods there"
+        volumes = [name for name, (where, since) in self._attached.items() if where == node and self._lasts(since)]
+        return f"volume {volumes[0]} is attached" if volumes and node not in self._kept.values() else ""
 
     def _check_eviction(self, pod: Json) -> None:
         node = self._snapshot.nodes.get(pod["spec"].get("nodeName", ""))
@@ -88,10 +126,13 @@ class DrainInvariants:
 
     def _settled(self, node: str) -> list[Json]:
         """The pods that have run there for a while."""
-        latest = self._time() - SETTLED_SECONDS
-        return [
-            one.pod for one in self._pods.values() if one.since <= latest and one.pod["spec"].get("nodeName") == node
-        ]
+        return [one.pod for one in self._on(node) if self._lasts(one.since)]
+
+    def _on(self, node: str) -> list[_RunningPod]:
+        return [one for one in self._pods.values() if one.pod["spec"].get("nodeName") == node]
+
+    def _lasts(self, since: float) -> bool:
+        return since <= self._time() - SETTLED_SECONDS
 
 
 def _deadline(claim: Json) -> datetime | None:

@@ -33,16 +33,21 @@ preceding requests and changes.
     I25 no controller buys more than the limits of a NodePool permit
     I26 machines have a size and a capacity type that their claim and its NodePool state
     I27 the machine of a deleted claim begins to go in time, and a claim is requested from Azure in time
+    I28 a controller creates a pool only where there is none, and deletes what it has read
+    I29 a controller creates a pool only for a claim that has its finalizer and is not deleted
+    I30 no controller's write is refused because of a write of its own whose answer it has
+    I31 a controller infers few removals at the same time, and none from what Kubernetes deletes by itself
+    I32 a controller repairs few machines at the same time
 
-I13 and I17 are in `purchase_invariants`, I14 to I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19
-in `successor_invariants`, I21 in `progress_invariants`, I22 in `drain_invariants`, I23 and I27 in
-`overdue_invariants`, I24 to I26 in `node_pool_invariants`.
+I6 is in `lease_invariants`, I10 and I28 to I30 in `request_invariants`, I13 and I17 in `purchase_invariants`, I14 to
+I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19 in `successor_invariants`, I21 in
+`progress_invariants`, I22 in `drain_invariants`, I23 and I27 in `overdue_invariants`, I24 to I26 in
+`node_pool_invariants`, I31 and I32 in `inference_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
 
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -53,11 +58,14 @@ from .azure.cloud import AzureCloud
 from .disruption_invariants import DisruptionInvariants
 from .drain_invariants import DrainInvariants
 from .gate_invariants import GateInvariants
+from .inference_invariants import InferenceInvariants
 from .kube.store import Store
+from .lease_invariants import LeaseInvariants
 from .node_pool_invariants import NodePoolInvariants
 from .overdue_invariants import OverdueInvariants
 from .progress_invariants import ProgressInvariants
 from .purchase_invariants import PurchaseInvariants
+from .request_invariants import RequestInvariants
 from .snapshot import (
     Snapshot,
     condition,
@@ -73,8 +81,6 @@ from .successor_invariants import SuccessorInvariants
 Json = dict[str, Any]
 
 GC_BOUND_SECONDS = 20 * 60.0
-# A retry comes after 5 s or later, and a read that shows a deletion after a minute or sooner.
-MOST_A_MINUTE, MOST_DELETES = 30, 6
 LOG_LINES = 60
 
 
@@ -120,6 +126,9 @@ class Invariants:
         self._disruption = DisruptionInvariants(self._snapshot, self._violated, time=time, now=now)
         self._drain = DrainInvariants(self._snapshot, self._violated, time=time, now=now)
         self._gate = GateInvariants(self._snapshot, self._violated, now=now)
+        self._inference = InferenceInvariants(self._snapshot, self._violated, time=time)
+        self._leases = LeaseInvariants(self._violated, time=time, controllers=self.controllers)
+        self._requests = RequestInvariants(self._snapshot, self._violated, time=time)
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
         self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
         self._successors = SuccessorInvariants(self._snapshot, self._violated, time=time)
@@ -132,11 +141,6 @@ class Invariants:
             undisturbed_since=lambda: self._progress.undisturbed_since,
         )
         self._orphan_since: dict[str, float] = {}
-        # The last writes of each caller, verb and pool; those of the kind DELETE since the deletion began.
-        self._pool_writes: dict[tuple[str, str, str], deque[Call]] = {}
-        # The Leases of controllers, each with its holder, "" for none, and the end of its term.
-        self._leases: dict[tuple[str, str], tuple[str, float]] = {}
-        self._writer = ""
         store.subscribe(self._on_store)
         cloud.subscribe(self._on_cloud)
 
@@ -175,46 +179,29 @@ class Invariants:
     def _is_marked(self, claim: Json) -> bool:
         return condition(claim, "DisruptionReason") == "True"
 
-    def on_call(self, call: Call) -> None:
-        """Check a request before it is served (I6)."""
-        if call.who in self.controllers:
-            self._progress.called(call)
-            self._overdue.called(call)
-            self._successors.check()
-            if call.is_write and call.target.kind == "pools":
-                self._check_repetition(call)
-        if not call.is_write or call.is_bookkeeping or call.who not in self.controllers or not self._leases:
+    def on_call(self, call: Call, headers: Mapping[str, str]) -> None:
+        """Check a request before it is served."""
+        if call.who not in self.controllers:
             return
-        now, until = self._time(), max((end for who, end in self._leases.values() if who == call.who), default=None)
-        # Of several Leases (a version that keeps it in another place), each can have a holder: one of them may write.
-        others = {who for who, end in self._leases.values() if who not in ("", call.who) and now <= end}
-        if until is None:
-            holder = next((who for who, _ in self._leases.values() if who), "")
-            self._violated("I6", f"{call.who} wrote while {holder or 'no process'} held the lease: {call}")
-        elif now > until:
-            self._violated("I6", f"{call.who} wrote {now - until:.3f} s after its lease had expired: {call}")
-        elif self._writer in others:
-            self._violated("I6", f"{call.who} wrote while {self._writer} led by another lease: {call}")
-        self._writer = call.who
+        self._overdue.called(call)
+        self._progress.called(call)
+        self._successors.check()
+        if call.is_write and not call.is_bookkeeping:
+            self._requests.arrived(call, headers)
+            self._leases.written(call)
 
-    def _check_repetition(self, call: Call) -> None:
-        verb, name = call.verb, call.target.name
-        before = self._pool_writes.setdefault((call.who, verb, name), deque(maxlen=MOST_A_MINUTE))
-        if len(before) == MOST_A_MINUTE and call.at - before[0].at < 60.0:
-            self._violated(
-                "I10", f"{call.who} sent {MOST_A_MINUTE} times {verb} for pool {name} within a minute: {call}"
-            )
-        pool = self._snapshot.pools.get(name)
-        going = verb == "DELETE" and pool is not None and pool.state == "Deleting"
-        if going and sum(one.status in {202, 409} for one in before) >= MOST_DELETES:
-            self._violated("I10", f"{call.who} deleted pool {name} again, which is being deleted: {call}")
-        before.append(call)
+    def on_answer(self, call: Call, status: int, body: bytes) -> None:
+        """Check a request that was served with this body."""
+        if call.who in self.controllers and call.is_write and not call.is_bookkeeping:
+            self._requests.answered(call, status, body)
 
     # the cluster
 
     def _on_store(self, event: str, resource: str, obj: Json, before: Json | None) -> None:
         kind = resource.partition(".")[0]
         gone = event == "DELETED"
+        if kind in ("nodes", "nodeclaims"):
+            self._requests.object_changed(kind, obj, gone=gone)
         if kind == "nodeclaims":
             self._on_claim(obj, before, gone=gone)
         elif kind == "nodes":
@@ -242,12 +229,16 @@ class Invariants:
             self._purchases.node_class_changed(obj, before)
         elif kind == "customresourcedefinitions":
             self._overdue.crd_changed(obj)
+            self._inference.crd_changed(obj, gone=gone)
         elif kind == "terminatenodes" and before is None:
             self._snapshot.request_created(obj)
+        elif kind == "volumeattachments":
+            self._drain.attachment_changed(obj, gone=gone)
         elif kind == "events" and not gone:
             self._progress.event_recorded(obj)
         elif kind == "leases":
-            self._on_lease(obj, before, gone=gone)
+            self._leases.lease_changed(obj, before, gone=gone)
+            self._inference.lease_changed(obj)
         # Only claims and pools make an orphan; one that exists ages.
         if kind == "nodeclaims" or self._orphan_since:
             self._check_orphans()
@@ -271,6 +262,7 @@ class Invariants:
         if call and before is not None and not deleting(before) and (gone or deleting(claim)):
             self._gate.claim_deleted(claim, before)
             self._successors.claim_deleted(claim)
+        self._inference.claim_changed(claim, before, call)
         self._progress.claim_changed(claim, before, gone=gone)
         self._check_messages(claim)
         by_controller = call is not None or (before is None and self._is_created_by_controller())
@@ -336,6 +328,8 @@ class Invariants:
                 self._violated("I7", f"{call.who} deleted Node {name} of a healthy claim")
             if has_finalizer(before) and not has_finalizer(node):
                 self._check_node_release(before)
+        self._drain.node_changed(node, before, gone=gone)
+        self._inference.node_changed(node, before, call)
         self._purchases.node_changed(node, gone=gone)
         self._progress.node_changed(node, gone=gone)
         self._successors.node_changed(node, before, gone=gone)
@@ -371,27 +365,17 @@ class Invariants:
             )
         return call is not None
 
-    def _on_lease(self, lease: Json, before: Json | None, *, gone: bool) -> None:
-        if gone or (before is not None and _term(lease) == _term(before)):
-            return  # the holder cannot know that its Lease was deleted, and its term is not renewed
-        key, call = (lease["metadata"].get("namespace", ""), lease["metadata"]["name"]), CURRENT_CALL.get()
-        who = call.who if call is not None else ""
-        if who in self.controllers or key in self._leases:
-            spec = lease.get("spec") or {}
-            seconds = float(spec.get("leaseDurationSeconds") or 0)
-            self._leases[key] = (who if spec.get("holderIdentity") else "", self._time() + seconds)
-
     # the cloud
 
     def _on_cloud(self, event: str, pool: Pool) -> None:
         prior, uid = self._snapshot.pools.get(pool.name), self._snapshot.owner_of(pool)
         call = self._by_controller("pool", pool.name)
         if event == "gone" or pool.state != "Deleting":
-            for who in self.controllers:
-                self._pool_writes.pop((who, "DELETE", pool.name), None)
+            self._requests.deletion_ended(pool.name)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
-        if call and prior is None and event != "gone":
+        elif call and event != "gone":
+            self._requests.pool_created(call, pool)
             self._stated.pool_created(pool, uid or self._snapshot.owner_of(pool))
         if event == "gone":
             self._snapshot.pools.pop(pool.name, None)
@@ -410,6 +394,7 @@ class Invariants:
         mark, uid = pool_mark(prior), self._snapshot.owner_of(prior)
         if event == "deleting":
             self._drain.pool_deleted(uid)
+            self._inference.pool_deleted(uid)
         if not mark and not pool_stamp(prior):
             self._violated("I4", f"{call.who} changed pool {pool.name}, which is not ours: {call}")
         elif mark and pool_mark(pool) != mark:
@@ -448,8 +433,3 @@ class Invariants:
 
     def _violated(self, invariant: str, what: str) -> None:
         self.violations.append(Violation(invariant, self._time(), what, self._audit_log.tail(LOG_LINES)))
-
-
-def _term(lease: Json) -> tuple[object, ...]:
-    spec = lease.get("spec") or {}
-    return tuple(spec.get(field) for field in ("holderIdentity", "renewTime", "leaseDurationSeconds"))

@@ -235,7 +235,7 @@ class World:
         call = self.audit_log.arrive(
             self._time(), _caller(request), system, request.method, path, watch=watch, dry_run=dry_run
         )
-        self.invariants.on_call(call)
+        self.invariants.on_call(call, request.headers)
         served = CURRENT_CALL.set(call)
         try:
             return await self._answer(call, request, handler)
@@ -256,9 +256,11 @@ class World:
                     call_status = _sent(early, request)
                     return early
             response = await handler(request)
-            call_status = _sent(response, request)
+            if call.is_write:
+                self.invariants.on_answer(call, response.status, await request.read())
             for after in self.after:
                 await after(call, response)
+            call_status = _sent(response, request)
             return response
         finally:
             call.status = call_status

@@ -23,6 +23,7 @@ ONE = {"nodes": "1"}
 EPOCH = datetime(2026, 3, 1, 12, 0, tzinfo=UTC)
 CRDS = Path(__file__).parents[3] / "charts" / "gpu-provisioner-crd" / "templates"
 CLAIMS = "/apis/karpenter.sh/v1/nodeclaims"
+PODS = "/api/v1/namespaces/default/pods"
 LEASES = "/apis/coordination.k8s.io/v1/namespaces/kube-system/leases"
 AZURE = AzureSettings(create_seconds=(60.0, 60.0), delete_seconds=(30.0, 30.0))
 CLUSTER = (
@@ -30,6 +31,8 @@ CLUSTER = (
 )
 MERGE = "application/merge-patch+json"
 SPOT = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}
+TOKEN = {"Authorization": "Bearer token"}
+CONDITIONS = {"PUT": {"If-None-Match": "*"}, "DELETE": {"If-Match": "*"}}
 FINALIZERS = {"metadata": {"finalizers": [labels.FINALIZER]}}
 
 
@@ -47,7 +50,7 @@ async def node_pool(person, *budgets, **spec):
     return (await person.kube("POST", NODE_POOLS, body))["metadata"]["uid"]
 
 
-async def claim(caller, pool, name, size=T4, replaces="", *, bought_for="", **spec):
+async def claim(caller, pool, name, size=T4, replaces="", *, bought_for="", finalizers=(labels.FINALIZER,), **spec):
     """A NodeClaim of the NodePool; its UID."""
     owner = {"apiVersion": "karpenter.sh/v1", "kind": "NodePool", "name": "gpu", "uid": pool}
     stated = {labels.BOUGHT_FOR: json.dumps({"pods": {"shape": [bought_for]}})} if bought_for else {}
@@ -56,7 +59,7 @@ async def claim(caller, pool, name, size=T4, replaces="", *, bought_for="", **sp
     body = {
         "apiVersion": "karpenter.sh/v1",
         "kind": "NodeClaim",
-        "metadata": {"name": name, "finalizers": [labels.FINALIZER], "ownerReferences": [owner], **notes},
+        "metadata": {"name": name, "finalizers": [*finalizers], "ownerReferences": [owner], **notes},
         "spec": {
             "nodeClassRef": {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"},
             "requirements": [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [size]}],
@@ -113,21 +116,35 @@ def use(world, node, name="p", **spec):
 
 
 class Caller:
-    """A client of both APIs, without any rules."""
+    """A client of both APIs, without any rules but I28: it states what it deletes, and that it creates."""
 
     def __init__(self, session) -> None:
         self.session = session
 
     async def kube(self, method, path, body=None):
         kind = MERGE if method == "PATCH" else "application/json"
-        return await self.call(method, f"http://{KUBE_HOST}{path}", body, {"Content-Type": kind})
+        headers = {"Content-Type": kind}
+        if method == "DELETE":
+            found = await self.call("GET", f"http://{KUBE_HOST}{path}", None, headers)
+            body = {"preconditions": {"uid": found["metadata"]["uid"]}}
+        return await self.call(method, f"http://{KUBE_HOST}{path}", body, headers)
 
-    async def arm(self, method, pool, body=None):
-        return await self.call(method, self.url(pool), body, {"Authorization": "Bearer token"})
+    async def evict(self, name):
+        """Evict the pod of this name in the default namespace."""
+        pod = await self.kube("GET", f"{PODS}/{name}")
+        meta, options = {"name": name, "namespace": "default"}, {"preconditions": {"uid": pod["metadata"]["uid"]}}
+        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta, "deleteOptions": options}
+        await self.kube("POST", f"{PODS}/{name}/eviction", body)
+
+    async def arm(self, method, pool, body=None, *, over=False):
+        """`over`: a PUT changes what is there."""
+        conditions = CONDITIONS["DELETE"] if over else CONDITIONS.get(method, {})
+        return await self.call(method, self.url(pool), body, conditions | TOKEN)
 
     async def attempt(self, method, pool):
         """The status, whatever it is."""
-        async with self.session.request(method, self.url(pool), headers={"Authorization": "Bearer token"}) as response:
+        headers = CONDITIONS.get(method, {}) | TOKEN
+        async with self.session.request(method, self.url(pool), headers=headers) as response:
             return response.status
 
     def url(self, pool):
@@ -153,10 +170,10 @@ class Caller:
         }
         return (await self.kube("POST", CLAIMS, {**body, "spec": spec}))["metadata"]
 
-    async def pool(self, uid, name="gpu1", **properties):
+    async def pool(self, uid, name="gpu1", *, over=False, **properties):
         marks = {"tags": {labels.TAG_CLAIM_UID: uid}, "nodeLabels": {labels.CLAIM_UID: uid}} if uid else {}
         body = {"properties": {"count": 1, "vmSize": "Standard_NC24ads_A100_v4", **marks, **properties}}
-        return await self.arm("PUT", name, body)
+        return await self.arm("PUT", name, body, over=over)
 
     async def lease(self, holder, seconds=15) -> None:
         spec = {"holderIdentity": holder, "leaseDurationSeconds": seconds}

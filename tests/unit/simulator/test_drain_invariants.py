@@ -77,11 +77,62 @@ def test_i22_the_order_of_evictions(first: dict[str, Any], evicted: str, message
         use(world, node, "q", containers=containers, priorityClassName="system-node-critical")
         await asyncio.sleep(90)
         await delete(person, "a")
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": evicted, "namespace": "default"}}
-        await controller.kube("POST", f"/api/v1/namespaces/default/pods/{evicted}/eviction", body)
+        await controller.evict(evicted)
         world.check()
 
     if message:
         breaks(story, f"I22 violated.*{message}")
     else:
         play(story)
+
+
+@pytest.mark.parametrize(("seconds", "permitted"), [(3, False), (6, True)], ids=["at once", "later"])
+def test_i22_a_machine_to_which_pods_may_still_be_bound(seconds: float, permitted: bool) -> None:
+    """The last pod of a machine that is removed ends just after the taint."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        world.store.patch("nodes", node, {"metadata": {"labels": {labels.REGISTERED: "true"}}})
+        use(world, node)
+        await asyncio.sleep(5)
+        await delete(person, "a")
+        world.store.patch(
+            "nodes", node, {"spec": {"taints": [{"key": labels.DISRUPTED_TAINT, "effect": "NoSchedule"}]}}
+        )
+        world.store.delete("pods", "p", "default", grace=0)
+        await asyncio.sleep(seconds)
+        await controller.arm("DELETE", "a")
+        world.check()
+
+    if permitted:
+        play(story)
+    else:
+        breaks(story, "I22 violated.*the machine of claim a was deleted while a scheduler could bind pods there")
+
+
+@pytest.mark.parametrize(
+    ("seconds", "volume", "stays", "permitted"),
+    [(90, "pv", False, False), (30, "pv", False, True), (90, "", False, True), (90, "pv", True, True)],
+    ids=["attached", "just attached", "no PersistentVolume", "of a pod that stays"],
+)
+def test_i22_a_machine_with_a_volume(seconds: float, volume: str, stays: bool, permitted: bool) -> None:
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE)
+        _, node = await machine(world, controller, person, pool, "a")
+        world.store.patch("nodes", node, {"metadata": {"labels": {labels.REGISTERED: "true"}}})
+        if stays:
+            volumes = [{"name": "v", "persistentVolumeClaim": {"claimName": "data"}}]
+            use(world, node, tolerations=[{"operator": "Exists"}], volumes=volumes)
+        source = {"persistentVolumeName": volume} if volume else {"inlineVolumeSpec": {"accessModes": ["RWO"]}}
+        spec = {"attacher": "disk.csi.azure.com", "nodeName": node, "source": source}
+        world.store.create("volumeattachments.storage.k8s.io", {"metadata": {"name": "csi"}, "spec": spec})
+        await asyncio.sleep(seconds)
+        await delete(person, "a")
+        await controller.arm("DELETE", "a")
+        world.check()
+
+    if permitted:
+        play(story)
+    else:
+        breaks(story, "I22 violated.*the machine of claim a was deleted while volume csi is attached")

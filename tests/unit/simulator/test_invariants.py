@@ -10,7 +10,7 @@ from provisioner.api import labels
 from provisioner.simulator.invariants import InvariantError
 from tests.stories import run_by
 
-from .histories import CLAIMS, SPOT, Caller, breaks, conditions, node_of, play
+from .histories import CLAIMS, PODS, SPOT, Caller, breaks, conditions, node_of, play
 
 RELEASED = {"metadata": {"finalizers": None}}
 
@@ -168,7 +168,7 @@ async def test_i4_a_pool_of_another_claim_is_not_taken_over(world, controller, p
     meta = await controller.claim()
     await controller.pool(meta["uid"])
     await asyncio.sleep(70)
-    await controller.pool("00000000-0000-0000-0000-00000000beef")
+    await controller.pool("00000000-0000-0000-0000-00000000beef", over=True)
 
 
 def test_i4_foreign_nodes_are_not_touched() -> None:
@@ -184,10 +184,8 @@ def test_i4_foreign_nodes_are_not_touched() -> None:
         await asyncio.sleep(60)
         meta = {"name": "web", "namespace": "default"}
         spec = {"nodeName": node_of(world, "theirs"), "containers": [{"name": "c", "image": "i"}]}
-        pods = "/api/v1/namespaces/default/pods"
-        await person.kube("POST", pods, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
-        eviction = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": meta}
-        await controller.kube("POST", f"{pods}/web/eviction", eviction)
+        await person.kube("POST", PODS, {"apiVersion": "v1", "kind": "Pod", "metadata": meta, "spec": spec})
+        await controller.evict("web")
 
     breaks(label, "I4 violated.*changed Node aks-theirs")
     breaks(evict, "I4 violated.*evicted Pod web from Node aks-theirs")

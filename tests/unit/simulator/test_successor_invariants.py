@@ -10,7 +10,6 @@ from tests.stories import run_by
 
 from .histories import breaks, conditions, delete, machine, node_of, node_pool, play
 
-PODS = "/api/v1/namespaces/default/pods"
 NOWHERE = {"no": "Node"}
 TEMPLATE = {"cpu": "1", "nvidia.com/gpu": "1"}
 # Of NodeClaim b: no other Node of the world.
@@ -45,8 +44,7 @@ async def drifted(world, controller, person, **spec):
 
 async def evict(caller, world, name="p", *, seconds=31):
     """The API server evicts the pod, and it is gone."""
-    body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": name, "namespace": "default"}}
-    await caller.kube("POST", f"{PODS}/{name}/eviction", body)
+    await caller.evict(name)
     await asyncio.sleep(seconds)
     assert world.store.get("pods", name, "default") is None
 
