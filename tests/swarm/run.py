@@ -55,6 +55,7 @@ MOST_POOLS = 100
 DISTURBING = frozenset({"process", "read", "write", "lease", "program"})
 RECONNECT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
+SIZES = ("Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4")
 STEPS = ("Launched", "Registered", "Initialized", "Ready")
 
 
@@ -238,6 +239,10 @@ class Run:
         """The UID of this CRD, "" unless it exists and is not being deleted."""
         found = self.sim.store.get(CRD_KEY, key)
         return "" if found is None or "deletionTimestamp" in found["metadata"] else found["metadata"]["uid"]
+
+    def size(self) -> str:
+        """The smallest size that the region has."""
+        return next(one for one in SIZES if one not in self.plan.facts.get("absent", ()))
 
     def node_pool_exists(self, name: str) -> bool:
         """Also without the CRD."""

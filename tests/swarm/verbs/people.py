@@ -1,10 +1,12 @@
 """What people do: they delete, edit, cordon, drain, scale and restore."""
 
 import asyncio
+from contextlib import suppress
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from provisioner.api import labels
+from provisioner.simulator.snapshot import condition
 from tests.swarm.objects import made, staged
 from tests.swarm.plan import Event, NodePool
 from tests.world.demand import T4, node_class
@@ -24,6 +26,8 @@ DEVICES: tuple[Json, ...] = ({"sharedReplicas": 4}, {"migProfile": "MIG1g"}, {"m
 NODE_POOLS_PATH = "/apis/karpenter.sh/v1/nodepools"
 # The faults of all others last meanwhile.
 GONE_SECONDS = 14_400.0
+# More than the circuit breaker lets go at the same time, and for how long they stay so.
+FLEET, FLEET_SECONDS = 6, 300.0
 
 
 # deletions
@@ -56,7 +60,7 @@ async def brief_claim(run: "Run", event: Event) -> None:
     """A NodeClaim is deleted before the controller has seen it, or just after."""
     name = f"brief{int(event.pick * 1e9)}"
     run.injected(event)
-    await run.apply(node_claim(name, size=T4))
+    await run.apply(node_claim(name, size=run.size()))
     await asyncio.sleep(int(event.pick * 3) * 0.5)
     if run.sim.claim(name) is not None:
         await run.sim.delete_claim(name)
@@ -91,6 +95,25 @@ async def delete_node(run: "Run", event: Event) -> None:
     if name:
         run.injected(event)
         await run.sim.delete_node(name)
+
+
+@verb("delete-fleet-nodes")
+async def delete_fleet_nodes(run: "Run", event: Event) -> None:
+    """A user deletes all Nodes of a fleet of Ready machines at once, and the NodeClaims when it ends."""
+    names = [f"fleet{int(event.pick * 1e6)}-{number}" for number in range(FLEET)]
+    ends = run.sim.now + event.seconds
+    for name in names:
+        await run.apply(node_claim(name, size=run.size()))
+    up = lambda: all(condition(run.sim.claim(name) or {}, "Ready") == "True" for name in names)  # noqa: E731
+    with suppress(AssertionError):
+        await run.sim.until(up, max(0.0, ends - run.sim.now - FLEET_SECONDS), "the fleet is Ready")
+        run.injected(event)
+        for name in names:
+            await run.sim.delete_node(run.sim.claim(name)["status"]["nodeName"])
+    await asyncio.sleep(max(0.0, ends - run.sim.now))
+    for name in names:
+        if run.sim.claim(name) is not None:
+            await run.sim.delete_claim(name)
 
 
 @verb("delete-new-node")
@@ -155,6 +178,16 @@ async def node_pool_orphaned(run: "Run", event: Event) -> None:
     await run.apply(made(staged(one, run.sim.now)))
 
 
+@verb("adopts-living")
+async def adopts_living(run: "Run", event: Event) -> None:
+    """A user annotates a new NodeClaim to adopt the machine of one that exists."""
+    claim = run.claim(event)
+    if claim is not None:
+        run.injected(event)
+        made, name = node_claim(f"adopts{int(event.pick * 1e9)}", size=run.size()), claim["metadata"]["uid"]
+        await run.apply({**made, "metadata": {**made["metadata"], "annotations": {labels.ADOPT: name}}})
+
+
 @verb("foreign-pool")
 async def foreign_pool(run: "Run", event: Event) -> None:
     """An agent pool of somebody else has the name of a NodeClaim, until both are deleted."""
@@ -162,7 +195,7 @@ async def foreign_pool(run: "Run", event: Event) -> None:
     cloud = run.sim.cloud
     cloud.seed_pool(name, mode="User")
     run.injected(event)
-    await run.apply(node_claim(name, size=T4))
+    await run.apply(node_claim(name, size=run.size()))
     await run.lasts(event)
     if run.sim.claim(name) is not None:
         await run.sim.delete_claim(name)
@@ -178,8 +211,8 @@ def _node_pool(run: "Run", event: Event, *, static: bool = False) -> NodePool | 
     return run.chosen(event.pick, [one for one in found if one.replicas is not None or not static])
 
 
-async def _edited(run: "Run", event: Event, one: NodePool | None, path: str, value: Any) -> None:
-    """Set one field of the spec, and when it ends what the plan has there."""
+async def edited(run: "Run", event: Event, one: NodePool | None, path: str, value: Any) -> None:
+    """Set one field of a NodePool's spec, and when it ends what the plan has there."""
     if one is None:
         return
     usual: Any = made(staged(one, run.sim.now))["spec"]
@@ -207,7 +240,7 @@ async def edit_sizes(run: "Run", event: Event) -> None:
     one = _node_pool(run, event)
     if one is not None:
         other = replace_sizes(one, int(event.pick * 100))
-        await _edited(
+        await edited(
             run, event, one, "template.spec.requirements", made(other)["spec"]["template"]["spec"]["requirements"]
         )
 
@@ -223,7 +256,7 @@ def replace_sizes(one: NodePool, number: int) -> NodePool:
 async def edit_budgets(run: "Run", event: Event) -> None:
     """A user edits the budget of a NodePool."""
     budgets = [{"nodes": ("0", "1", "100%")[int(event.pick * 3)]}]
-    await _edited(run, event, _node_pool(run, event), "disruption.budgets", budgets)
+    await edited(run, event, _node_pool(run, event), "disruption.budgets", budgets)
 
 
 @verb("edit-limits")
@@ -233,7 +266,7 @@ async def edit_limits(run: "Run", event: Event) -> None:
     limits = ({"nodes": "0"}, {"nodes": "1"}, {"nvidia.com/gpu": "1"}, {"cpu": "24"})
     # A static NodePool may limit its nodes only.
     allowed = limits if one is None or one.replicas is None else limits[:2]
-    await _edited(run, event, one, "limits", one_of(event, allowed))
+    await edited(run, event, one, "limits", one_of(event, allowed))
 
 
 @verb("edit-taints")
@@ -245,20 +278,20 @@ async def edit_taints(run: "Run", event: Event) -> None:
             *made(one)["spec"]["template"]["spec"]["taints"],
             {"key": "team", "value": "b", "effect": "NoSchedule"},
         ]
-        await _edited(run, event, one, "template.spec.taints", taints)
+        await edited(run, event, one, "template.spec.taints", taints)
 
 
 @verb("edit-labels")
 async def edit_labels(run: "Run", event: Event) -> None:
     """A user edits the labels of a NodePool: its machines have drifted."""
-    await _edited(run, event, _node_pool(run, event), "template.metadata.labels", {"team": f"t{int(event.pick * 100)}"})
+    await edited(run, event, _node_pool(run, event), "template.metadata.labels", {"team": f"t{int(event.pick * 100)}"})
 
 
 @verb("edit-consolidation")
 async def edit_consolidation(run: "Run", event: Event) -> None:
     """A user edits when a NodePool is consolidated."""
     after = ("0s", "30s", "1h", "Never")[int(event.pick * 4)]
-    await _edited(run, event, _node_pool(run, event), "disruption.consolidateAfter", after)
+    await edited(run, event, _node_pool(run, event), "disruption.consolidateAfter", after)
 
 
 @verb("edit-policy")
@@ -267,25 +300,25 @@ async def edit_policy(run: "Run", event: Event) -> None:
     one = _node_pool(run, event)
     if one is not None:
         other = {"WhenEmpty": "WhenEmptyOrUnderutilized"}.get(one.policy, "WhenEmpty")
-        await _edited(run, event, one, "disruption.consolidationPolicy", other)
+        await edited(run, event, one, "disruption.consolidationPolicy", other)
 
 
 @verb("edit-expiry")
 async def edit_expiry(run: "Run", event: Event) -> None:
     """A user lets the machines of a NodePool expire."""
-    await _edited(run, event, _node_pool(run, event), "template.spec.expireAfter", f"{10 + int(event.pick * 50)}m")
+    await edited(run, event, _node_pool(run, event), "template.spec.expireAfter", f"{10 + int(event.pick * 50)}m")
 
 
 @verb("edit-replicas")
 async def edit_replicas(run: "Run", event: Event) -> None:
     """A user scales a static NodePool."""
-    await _edited(run, event, _node_pool(run, event, static=True), "replicas", int(event.pick * 6))
+    await edited(run, event, _node_pool(run, event, static=True), "replicas", int(event.pick * 6))
 
 
 @verb("replicas-mistyped")
 async def replicas_mistyped(run: "Run", event: Event) -> None:
     """A user scales a static NodePool to a number that is far too large."""
-    await _edited(run, event, _node_pool(run, event, static=True), "replicas", one_of(event, (300, 100_000_000)))
+    await edited(run, event, _node_pool(run, event, static=True), "replicas", one_of(event, (300, 100_000_000)))
 
 
 @verb("edit-node-class")

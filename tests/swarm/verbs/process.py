@@ -13,11 +13,12 @@ from provisioner.simulator.world import ARM_HOST, KUBE_HOST
 from tests.swarm.plan import Event
 from tests.world.process import Process
 
-from .base import disconnect, hooked, verb
+from .base import by_controller, disconnect, hooked, verb
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
 
+CLAIMS = "nodeclaims.karpenter.sh"
 CRASH_LOOP_SECONDS = (5.0, 40.0)
 RECOVERY_SECONDS = (2.0, 30.0)
 
@@ -35,6 +36,25 @@ def _kill_all(run: "Run", event: Event) -> None:
 @verb("kill")
 async def kill(run: "Run", event: Event) -> None:
     """SIGKILL, with the connections closed by FIN or RST; a successor with empty memory starts."""
+    _kill_all(run, event)
+
+
+@verb("claims-hidden")
+async def claims_hidden(run: "Run", event: Event) -> None:
+    """A successor's lists of NodeClaims, from a server that is behind, have only those of NodePools."""
+
+    async def partial(call: Call, _: web.Request) -> web.StreamResponse | None:
+        if not by_controller(run, call) or (call.verb, call.target.kind) != ("LIST", "nodeclaims"):
+            return None
+        items = [one for one in run.sim.store.list(CLAIMS) if one["metadata"].get("ownerReferences")]
+        meta = {"resourceVersion": str(run.sim.store.revision)}
+        return web.json_response(
+            {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaimList", "metadata": meta, "items": items}
+        )
+
+    with hooked(run, before=partial):
+        _kill_all(run, event)
+        await run.lasts(event)
     _kill_all(run, event)
 
 

@@ -1,16 +1,23 @@
 """What tenants do: valid odd objects, pods that block a drain, bursts."""
 
+import asyncio
+from contextlib import suppress
+from datetime import timedelta
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from provisioner.api import labels
+from provisioner.simulator.kube.objects import rfc3339
 from tests.fuzz.objects import draw
 from tests.fuzz.pods import POD_MUTATORS
 from tests.swarm.owners import TOLERATIONS
 from tests.swarm.plan import Event, NodePool
-from tests.world.demand import T4, pod
-from tests.world.harness import Json, node_claim
+from tests.world.demand import pod
+from tests.world.harness import EPOCH, Json, node_claim
 
 from .base import verb
+from .nodes import ready
+from .people import edited
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -30,6 +37,9 @@ SPREAD_OVER = (
     "nvidia.com/gpu.product",
 )
 TERMS, PORTS = 1_000, 10_000
+ATTACHMENTS, CLAIMS = "volumeattachments.storage.k8s.io", "nodeclaims.karpenter.sh"
+# How long pods run before their machine is deleted, and have until its deadline; until their volumes are detached.
+SETTLED_SECONDS, DEADLINE_SECONDS, DETACHED_SECONDS = 90.0, 600.0, 30.0
 
 
 @verb("odd-object")
@@ -98,6 +108,16 @@ async def do_not_disrupt(run: "Run", event: Event) -> None:
     await _pods_of_a_node_pool(run, event, 2, {"annotations": {"karpenter.sh/do-not-disrupt": value}})
 
 
+@verb("pod-at-the-limit")
+async def pod_at_the_limit(run: "Run", event: Event) -> None:
+    """A pod waits for hours, because its NodePool may have no machine."""
+    found = [one for one in run.plan.node_pools if run.node_pool_exists(one.name) and one.replicas is None]
+    one = run.chosen(event.pick, found)
+    if one is not None:
+        pods = _pods(event, one.name, 1, tolerations=TOLERATIONS)
+        await asyncio.gather(edited(run, event, one, "limits", {"nodes": "0"}), _created(run, event, pods))
+
+
 @verb("blocking-budget")
 async def blocking_budget(run: "Run", event: Event) -> None:
     """A PodDisruptionBudget, or two, let no pod of a workload be evicted."""
@@ -116,6 +136,57 @@ async def blocking_budget(run: "Run", event: Event) -> None:
     await _created(run, event, budgets)
 
 
+@verb("loaded-machine-deleted")
+async def loaded_machine_deleted(run: "Run", event: Event) -> None:
+    """A user deletes a NodeClaim on whose Node run an ordinary pod, a critical one and one that must not be disrupted.
+
+    They have a volume, which is detached half a minute after they have ended. The pod that must not be disrupted ends
+    with the fault, or the claim has a deadline for it.
+    """
+    machine, store = ready(run, event), run.sim.store
+    claim = next((one for one in run.claims() if machine and one["status"].get("nodeName") == machine.name), None)
+    if machine is None or claim is None:
+        return
+    number, name = int(event.pick * 1e9), claim["metadata"]["name"]
+    protected, volume, dated = number % 2 == 0, number // 2 % 2 == 0, number // 4 % 2 == 0
+    parts: dict[str, Json] = {"ordinary": {}, "critical": {"priorityClassName": "system-cluster-critical"}}
+    made = [_placed(f"{part}{number}", machine.name, **spec) for part, spec in parts.items()]
+    if protected:
+        last = _placed(f"protected{number}", machine.name)
+        made.append({**last, "metadata": {**last["metadata"], "annotations": {labels.DO_NOT_DISRUPT: "true"}}})
+    source = {"persistentVolumeName": f"pv{number}"}
+    spec = {"attacher": "disk.csi.azure.com", "nodeName": machine.name, "source": source}
+    run.injected(event)
+    for one in made:
+        await run.sim.apply(one)
+    if volume:
+        store.create(ATTACHMENTS, {"metadata": {"name": f"csi{number}"}, "spec": spec})
+    await asyncio.sleep(min(event.seconds, SETTLED_SECONDS))
+    if run.sim.claim(name) is not None:
+        if protected and dated:
+            at = rfc3339(EPOCH + timedelta(seconds=run.sim.now + DEADLINE_SECONDS))
+            store.patch(CLAIMS, name, {"metadata": {"annotations": {labels.TERMINATION_TIMESTAMP: at}}})
+        await run.sim.delete_claim(name)
+    names = [one["metadata"]["name"] for one in made]
+    gone = lambda: not any(store.get("pods", one, "default") for one in names)  # noqa: E731 - one expression
+    with suppress(AssertionError):
+        await run.sim.until(gone, max(event.seconds - SETTLED_SECONDS, DETACHED_SECONDS), "the pods are gone")
+    if not (protected and dated):
+        for one in names:
+            if store.get("pods", one, "default") is not None:
+                store.delete("pods", one, "default", grace=0)
+    if volume:
+        await asyncio.sleep(DETACHED_SECONDS)
+        store.delete(ATTACHMENTS, f"csi{number}")
+
+
+def _placed(name: str, node: str, **spec: Any) -> Json:
+    """A pod without GPUs on this Node, which ends within a second."""
+    made = pod(name, gpus=0, nodeName=node, terminationGracePeriodSeconds=1, **spec)
+    made["spec"]["containers"][0]["resources"] = {}
+    return made
+
+
 @verb("flood-of-claims")
 async def flood_of_claims(run: "Run", event: Event) -> None:
     """Many NodeClaims arrive at once, without a NodePool, and are deleted together."""
@@ -123,7 +194,7 @@ async def flood_of_claims(run: "Run", event: Event) -> None:
     names = [f"flood{int(event.pick * 1e6)}-{number}" for number in range(count)]
     run.injected(event)
     for name in names:
-        await run.apply(node_claim(name, size=T4))
+        await run.apply(node_claim(name, size=run.size()))
     await run.lasts(event)
     for name in names:
         if run.sim.claim(name) is not None:
