@@ -245,7 +245,7 @@ async def test_a_claim_without_a_node(sim: Sim) -> None:
     """Its condition is shown; without a name only its number."""
     await sim.start_controller()
     await sim.apply(node_claim(NAME))
-    await sim.until(lambda: NAME in sim.cloud.pools, 60, "the pool is requested")
+    await sim.until(lambda: sim.condition(NAME, "Launched") == "Unknown", 60, "the condition is written")
     ended = await doctor(sim, NAME)
     assert ended.code == 3
     assert ended.out.startswith(f"NodeClaim {NAME}, no Node yet\n  Launched is Unknown: Creating: ")
