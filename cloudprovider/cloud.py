@@ -178,8 +178,10 @@ class Cloud(Protocol):
     def allowed_offerings(self, claim: NodeClaim, location: str) -> tuple[Offering, ...]:
         """The offerings that a claim allows, in its order; () for invalid requirements. `location`: "" if not known."""
 
-    def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
-        """Offerings, cheapest first; those without a price come last."""
+    def by_price(
+        self, offerings: Iterable[Offering], location: str, types: Sequence[InstanceType] = ()
+    ) -> tuple[Offering, ...]:
+        """Offerings, cheapest first; those without a price come last. `types`: with other prices than the list's."""
 
     def list_prices(self, location: str) -> PriceList:
         """The list prices of a region."""

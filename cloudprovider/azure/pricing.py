@@ -12,14 +12,15 @@ demand), docs/references/agent-pools.md#gpu-sizes.
 import csv
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from importlib.resources import files
 
 import msgspec
 
-from cloudprovider.cloud import PriceList
+from cloudprovider.cloud import InstanceType, PriceList
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
+from provisioner.api.zones import zone_number
 
 from .instance_types import lookup
 
@@ -96,16 +97,23 @@ def size_of(name: str) -> Size | None:
     return _size(row, None) if row is not None else None
 
 
-def by_price(offerings: Iterable[Offering], region: str) -> tuple[Offering, ...]:
+def by_price(offerings: Iterable[Offering], region: str, types: Sequence[InstanceType] = ()) -> tuple[Offering, ...]:
     """Offerings in the order in which a NodePool's claim requests them: cheapest first, at equal prices spot first.
 
-    Sizes without a price come last.
+    `types`: the instance types with their prices; offerings that none of them has count with list prices. Sizes without
+    a price come last.
     """
+    kinds = {kind.name.casefold(): kind for kind in types}
     known = {size.name.casefold(): size for size in (*sizes(region), *unpriced(region))}
 
     def rank(one: Offering) -> tuple[float, bool]:
-        size = known.get(one.size.casefold())
-        return math.inf if size is None else size.order_as(one.capacity_type), one.capacity_type != SPOT
+        kind, size = kinds.get(one.size.casefold()), known.get(one.size.casefold())
+        offered = kind.offerings if kind is not None else ()
+        same = [other for other in offered if other.capacity_type == one.capacity_type]
+        price = next((other.order_price for other in same if zone_number(other.zone) == one.zone), None)
+        if price is None:
+            price = math.inf if size is None else size.order_as(one.capacity_type)
+        return price, one.capacity_type != SPOT
 
     return tuple(sorted(offerings, key=rank))
 

@@ -1,4 +1,4 @@
-"""Performs the writes of the controllers of NodePools and AgentPoolNodeClasses.
+"""Performs the writes of the controllers of NodePools, AgentPoolNodeClasses and NodeOverlays.
 
 Each is conditional on the version that the plan saw. Only members that the step names are written. The Events of a step
 follow its write.
@@ -13,6 +13,7 @@ from controllers.model.pool_steps import (
     AnnotateNodeClaim,
     AnnotateNodePool,
     PatchNodeClassStatus,
+    PatchNodeOverlayStatus,
     PatchNodePoolStatus,
     PoolStep,
     RecordMachines,
@@ -23,12 +24,13 @@ from provisioner.api.meta import ObjectMeta
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.fence import Fence
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEPOOLS
+from provisioner.runtime.resources import NODECLAIMS, NODECLASSES, NODEOVERLAYS, NODEPOOLS
 
 log = structlog.get_logger("actuator")
 
@@ -90,7 +92,12 @@ class NodePoolActuator:
                 await self._kube.patch(NODEPOOLS, pool.name, body, patch_type="merge", subresource="status")
                 self._record(pool, events)
 
-    def _record(self, about: NodePool | AgentPoolNodeClass, events: Iterable[Event]) -> None:
+            case PatchNodeOverlayStatus(overlay=overlay, conditions=conditions, events=events):
+                body = {"metadata": _seen(overlay.metadata), "status": {"conditions": list(conditions)}}
+                await self._kube.patch(NODEOVERLAYS, overlay.name, body, patch_type="merge", subresource="status")
+                self._record(overlay, events)
+
+    def _record(self, about: NodePool | AgentPoolNodeClass | NodeOverlay, events: Iterable[Event]) -> None:
         for event in events:
             self._events.record(about, event)
 

@@ -34,7 +34,7 @@ def totals(view: View) -> Mapping[str, Totals]:
             continue
         before = found.get(owner.uid, Totals())
         try:
-            price = price_of(machine, view.types.types)
+            price = price_of(machine, view.types)
         except ValueError:
             price = 0.0
         found[owner.uid] = Totals(before.price + price, before.cost + cost_of(machine))

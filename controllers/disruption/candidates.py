@@ -3,13 +3,13 @@
 Source: docs/references/karpenter.md#consolidation.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 
 import msgspec
 
-from cloudprovider.cloud import InstanceType
 from controllers.provisioning.demand import with_volumes
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.offered import NodeClasses
 from controllers.provisioning.podspecs import interchangeable
 from controllers.provisioning.solver import model
@@ -20,7 +20,7 @@ from provisioner.api.meta import EMPTY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import counted_in, nodepool_of
 
 from .blockers import NOMINATED, NOT_INITIALIZED, Unreported, empty, has_gpus
 from .gpu_models import GpuModels
@@ -157,18 +157,15 @@ def cost_of(machine: Machine) -> float:
     return 1.0 + sum(max(0.0, pod.eviction.cost) for pod in machine.pods if pod.moves)
 
 
-def price_of(machine: Machine, types: Sequence[InstanceType]) -> float:
+def price_of(machine: Machine, types: InstanceTypes) -> float:
     """USD an hour. Raises ValueError that states what is not known."""
     size, capacity_type = (_label(machine, key) for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE))
-    kind = next((one for one in types if one.name == size), None)
-    if kind is None:
+    price = types.price(counted_in(machine.claim), size, capacity_type, _label(machine, labels.ZONE))
+    if price is None and all(one.name != size for one in types.types):
         raise ValueError(f'Instance Type "{size}" not found')
-    zone, offered = _label(machine, labels.ZONE), [one for one in kind.offerings if one.capacity_type == capacity_type]
-    prices = [one.price for one in offered if one.zone == zone] or [one.price for one in offered]
-    known = [price for price in prices if price is not None]
-    if not known:
+    if price is None:
         raise ValueError(f"price of {size} in {_label(machine, labels.REGION) or 'this region'} is unknown")
-    return min(known)
+    return price
 
 
 def _kept(machine: Machine, pool: NodePool, view: View) -> str:
@@ -198,7 +195,7 @@ def _candidate(machine: Machine, pool: NodePool, view: View) -> Candidate:
         node=machine.node.name if machine.node is not None else "",
         size=_label(machine, labels.INSTANCE_TYPE),
         capacity_type=_label(machine, labels.CAPACITY_TYPE),
-        price=price_of(machine, view.types.types),
+        price=price_of(machine, view.types),
         cost=cost_of(machine),
     )
 

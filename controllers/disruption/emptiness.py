@@ -108,7 +108,7 @@ def _since(one: Machine) -> datetime:
 
 def _price(machine: Machine, view: View) -> float:
     try:
-        return price_of(machine, view.types.types)
+        return price_of(machine, view.types)
     except ValueError:
         return 0.0
 

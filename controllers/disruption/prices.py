@@ -10,6 +10,7 @@ import msgspec
 
 from cloudprovider.cloud import InstanceType
 from cloudprovider.interface import SPOT
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.solver import model
 from provisioner.api import labels
 from provisioner.api.value_sets import one_of
@@ -18,19 +19,22 @@ from provisioner.api.value_sets import one_of
 class Prices:
     """The prices of new machines. `types`: the sizes on offer."""
 
-    def __init__(self, types: Sequence[InstanceType]) -> None:
-        self._types = {kind.name: kind for kind in types}
+    def __init__(self, types: InstanceTypes) -> None:
+        self._offered = types
+        self._by_pool: dict[str, dict[str, InstanceType]] = {}
 
     def below(self, machines: Sequence[model.NewMachine], most: float) -> tuple[model.NewMachine, ...] | None:
         """The machines with only those sizes that keep the sum of all below `most`; None if that is impossible."""
         if any(one.price is None for one in machines):
             return None
         total = sum(one.price or 0.0 for one in machines)
-        if total <= 0 or total >= most:
+        if not machines or total >= most:
             return None
         found = []
         for one in machines:
-            narrowed = self._narrowed(one, (one.price or 0.0) * most / total)
+            # Prices can be 0: reserved instances are paid without machines, too.
+            share = (one.price or 0.0) / total if total else 1 / len(machines)
+            narrowed = self._narrowed(one, most * share)
             if narrowed is None:
                 return None
             found.append(narrowed)
@@ -39,6 +43,13 @@ class Prices:
     def worst(self, machine: model.NewMachine) -> float:
         """The most that the machine may cost."""
         return max(self._worst(name, machine) for name in machine.instance_types)
+
+    def _types_of(self, machine: model.NewMachine) -> dict[str, InstanceType]:
+        """The types by name, with the prices of the machine's NodePool."""
+        if machine.node_pool not in self._by_pool:
+            found = self._offered.of_pool(machine.node_pool)
+            self._by_pool[machine.node_pool] = {kind.name: kind for kind in found}
+        return self._by_pool[machine.node_pool]
 
     def _narrowed(self, machine: model.NewMachine, most: float) -> model.NewMachine | None:
         """The machine with sizes that cost less; as spot only if it costs less only then."""
@@ -57,7 +68,7 @@ class Prices:
 
     def _worst(self, name: str, machine: model.NewMachine) -> float:
         """The dearest offering of a size that the machine allows; infinite if a price is not known."""
-        kind = self._types.get(name)
+        kind = self._types_of(machine).get(name)
         prices = [
             math.inf if one.price is None else one.price
             for one in (kind.offerings if kind is not None else ())
@@ -68,7 +79,7 @@ class Prices:
     def _has_min_values(self, machine: model.NewMachine, names: Sequence[str]) -> bool:
         for key, wanted in machine.requirements.items():
             if wanted.min_values:
-                sets = [self._types[name].requirements.get(key) for name in names]
+                sets = [self._types_of(machine)[name].requirements.get(key) for name in names]
                 if len({value for one in sets if one is not None for value in one.values}) < wanted.min_values:
                     return False
         return True

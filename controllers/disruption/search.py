@@ -42,7 +42,7 @@ class Search:
     def __init__(self, view: View, found: Sequence[Candidate], kept: Mapping[str, str]) -> None:
         self._view = view
         self._waiting = view.undone_of("Underutilized").waiting
-        self._prices = Prices(view.types.types)
+        self._prices = Prices(view.types)
         self._totals = totals(view)
         self.simulation = Simulation(view)
         self.kept = dict(kept)

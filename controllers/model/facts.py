@@ -268,7 +268,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     `refused_for` seconds. `drains` are by the Node's UID.
 
     `observe` returns `candidate`, `unhealthy`, `devices` and `gpu_short_since` of the previous pass. They are computed
-    anew before `plan`, with `counts`, `offers` and `scarce`.
+    anew before `plan`, with `counts`, `offers`, `scarce` and `ordered`: whether the order of the offers is known.
 
     `scarce`: why no replacement can be created for an unhealthy machine that still runs pods with GPUs; "" if nothing
     prevents it, None if that is not known. `diagnosis`: why the Node lacks GPUs, as read last; None if it was not read,
@@ -338,6 +338,7 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     diagnosis: Diagnosis | None = None
     counts: ClusterCounts = ClusterCounts()
     offers: tuple[Offer, ...] = ()
+    ordered: bool = True
     scarce: str | None = ""
 
     @property

@@ -1,4 +1,4 @@
-"""The writes of the controllers of NodePools and AgentPoolNodeClasses, as frozen values.
+"""The writes of the controllers of NodePools, AgentPoolNodeClasses and NodeOverlays, as frozen values.
 
 Each has the object as the plan saw it; the write requires its version.
 """
@@ -10,6 +10,7 @@ import msgspec
 from provisioner.api.meta import Condition
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, Misfit, ObservedDaemonSet, ObservedType
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 
 from .steps import Event
@@ -61,6 +62,14 @@ class PatchNodePoolStatus(msgspec.Struct, frozen=True, kw_only=True):
     events: tuple[Event, ...] = ()
 
 
+class PatchNodeOverlayStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """`events` follow the write."""
+
+    overlay: NodeOverlay
+    conditions: tuple[Condition, ...]
+    events: tuple[Event, ...] = ()
+
+
 PoolStep = (
     SetNodeClassFinalizers
     | PatchNodeClassStatus
@@ -68,4 +77,5 @@ PoolStep = (
     | AnnotateNodePool
     | AnnotateNodeClaim
     | PatchNodePoolStatus
+    | PatchNodeOverlayStatus
 )

@@ -69,7 +69,13 @@ def repair_waits_for(f: Facts, seen: FirstSights) -> Step | None:
 
 
 def with_judgements(
-    f: Facts, seen: FirstSights, *, counts: ClusterCounts, offers: tuple[Offer, ...] = (), scarce: str | None = ""
+    f: Facts,
+    seen: FirstSights,
+    *,
+    counts: ClusterCounts,
+    offers: tuple[Offer, ...] = (),
+    ordered: bool = True,
+    scarce: str | None = "",
 ) -> Facts:
     """The Facts for `plan`."""
     return msgspec.structs.replace(
@@ -81,6 +87,7 @@ def with_judgements(
         gpu_short_since=seen.gpu_short_since,
         counts=counts,
         offers=offers,
+        ordered=ordered,
         scarce=scarce,
     )
 

@@ -57,7 +57,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, kw_only=True):
 def cluster_snapshot(observed: Observed, types: InstanceTypes) -> ClusterSnapshot:
     """The snapshot of the provisionable pods."""
     cloud = types.cloud
-    everything, unreadable = machines(observed, types.types, cloud)
+    everything, unreadable = machines(observed, types)
     kept = tuple(machine for machine, leaving in everything if not leaving)
     pools, unusable = list[model.NodePool](), dict[str, str]()
     for one in observed.node_pools:
@@ -138,8 +138,11 @@ def _types(pool: NodePool, observed: Observed, types: InstanceTypes) -> tuple[In
     """The instance types as machines of the NodePool offer them, and as it can launch them; None: as they are."""
     reference = pool.spec.template.spec.node_class_ref
     node_class = observed.node_classes.get(reference.name) if is_own(reference) else None
-    offered = offered_types(types.types, settings_of(reference, observed.node_classes), types.cloud)
-    own = types.types if offered is None else offered
+    base = types.of_pool(pool.name)
+    offered = offered_types(base, settings_of(reference, observed.node_classes), types.cloud)
+    if offered is None and base is not types.types:
+        offered = base
+    own = base if offered is None else offered
     if node_class is not None:
         learned = observed.brake.learned.get(node_class.name, ()) if observed.brake else known_types(node_class)
         if learned:

@@ -1,12 +1,24 @@
-"""The instance types that can be bought now, listed once for each set of unavailable offerings."""
+"""The instance types that can be bought now, listed once for each set of unavailable offerings.
 
-from collections.abc import Callable, Mapping
+They have the only prices of the program: those of the cloud's list, which a price table replaces, as NodeOverlays
+change them (docs/adr/0088-stated-prices.md).
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from decimal import Decimal
 
 import msgspec
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceType, Obstacle
-from cloudprovider.interface import Offering, ResourceSku
+from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceOffering, InstanceType, Obstacle
+from cloudprovider.interface import ON_DEMAND, SPOT, Offering, ResourceSku
 from provisioner.api import labels
+from provisioner.api.nodeoverlay import NodeOverlay
+from provisioner.api.nodepool import NodePool
+
+from .overlays import Overlaid, overlaid
+
+# USD an hour by size; `<size>/spot` is the price of spot.
+PriceTable = Sequence[tuple[str, Decimal]]
 
 WELL_KNOWN = frozenset(
     {
@@ -23,12 +35,34 @@ WELL_KNOWN = frozenset(
 
 
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
-    """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name."""
+    """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name.
+
+    `overlaid`: what NodeOverlays change of them. `stated`: whether a price table replaces list prices.
+    """
 
     types: tuple[InstanceType, ...]
     well_known: frozenset[str]
     cloud: Cloud
     quotas: frozenset[str] = frozenset()
+    overlaid: Overlaid = Overlaid()
+    stated: bool = False
+
+    def of_pool(self, name: str) -> tuple[InstanceType, ...]:
+        """The types as machines of the NodePool of this name have them, with its prices.
+
+        A name that is no NodePool of this controller, such as "", stands for NodeClaims without one.
+        """
+        return self.overlaid.types.get(name) or self.overlaid.types.get("", self.types)
+
+    def price(self, node_pool: str, size: str, capacity_type: str, zone: str) -> float | None:
+        """What a machine of the NodePool costs, USD an hour; None if it is not known.
+
+        `zone`: the value of its label; without one, or if it is no zone of the size, the cheapest zone counts.
+        """
+        kind = next((one for one in self.of_pool(node_pool) if one.name == size), None)
+        offered = [one for one in kind.offerings if one.capacity_type == capacity_type] if kind is not None else []
+        here = [one for one in offered if one.zone == zone] or offered
+        return min((one.price for one in here if one.price is not None), default=None)
 
 
 def _well_known(types: tuple[InstanceType, ...]) -> frozenset[str]:
@@ -38,16 +72,50 @@ def _well_known(types: tuple[InstanceType, ...]) -> frozenset[str]:
     )
 
 
-def _no_obstacle(_: Offering) -> str:
+def no_obstacle(_: Offering) -> str:
+    """Every offering can be requested."""
     return ""
 
 
-class InstanceTypeCache:
-    """`obstacles()` tells of each offering why it cannot be requested now, "" if it can: all can without it."""
+def _priced(offer: str, cloud: Cloud) -> tuple[str, str]:
+    """Size and capacity type of an entry of a price table."""
+    size, _, spot = offer.partition("/")
+    return cloud.canonical_name(size), spot or ON_DEMAND
 
-    def __init__(self, cloud: Cloud, obstacles: Callable[[], Obstacle] = lambda: _no_obstacle) -> None:
+
+def _stated(kind: InstanceType, prices: Mapping[tuple[str, str], float]) -> InstanceType:
+    """The instance type with the prices of a table. A price on demand is the most that its spot machines cost."""
+    on_demand, spot = prices.get((kind.name, ON_DEMAND)), prices.get((kind.name, SPOT))
+
+    def changed(one: InstanceOffering) -> InstanceOffering:
+        price = on_demand if one.capacity_type == ON_DEMAND else spot
+        if price is None and one.capacity_type == SPOT and on_demand is not None:
+            price = on_demand if one.price is None else min(one.price, on_demand)
+        return one if price is None else msgspec.structs.replace(one, price=price, order_price=price)
+
+    return msgspec.structs.replace(kind, offerings=tuple(map(changed, kind.offerings)))
+
+
+class InstanceTypeCache:
+    """`obstacles()` tells of each offering why it cannot be requested now, "" if it can: all can without it.
+
+    `overlays()`: the NodeOverlays, which apply to the instance types of `pools()`. `prices`: instead of list prices.
+    """
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        obstacles: Callable[[], Obstacle] = lambda: no_obstacle,
+        overlays: Callable[[], Sequence[NodeOverlay]] = tuple,
+        pools: Callable[[], Iterable[NodePool]] = tuple,
+        prices: PriceTable = (),
+    ) -> None:
         self._cloud = cloud
+        self._prices = {_priced(offer, cloud): float(amount) for offer, amount in prices}
         self._obstacles = obstacles
+        self._overlays = overlays
+        self._pools = pools
+        self._read: object = None
         self._region = ""
         self._skus: Mapping[str, ResourceSku] | None = None
         self._facts = UNKNOWN_CLUSTER
@@ -62,7 +130,7 @@ class InstanceTypeCache:
     ) -> InstanceTypes:
         """The instance types of a region. `skus`: None if they are not known. `facts`: of its cluster."""
         if region == self._region and skus is self._skus and facts == self._facts and self._current():
-            return self._types
+            return self._with_overlays()
         obstacle = self._obstacles()
         answers: dict[Offering, str] = {}
 
@@ -71,13 +139,31 @@ class InstanceTypeCache:
             return answers[offering]
 
         found = self._cloud.instance_types(region, recorded, skus, facts)
+        if self._prices:
+            found = tuple(_stated(kind, self._prices) for kind in found)
         self._types = InstanceTypes(
             types=found,
             well_known=_well_known(found),
             cloud=self._cloud,
+            stated=bool(self._prices),
             quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )
         self._region, self._skus, self._facts, self._answers = region, skus, facts, answers
+        self._read = None
+        return self._with_overlays()
+
+    def _with_overlays(self) -> InstanceTypes:
+        """The types with the NodeOverlays of now, which are evaluated when an overlay or a template has changed."""
+        overlays = [one for one in self._overlays() if not one.metadata.deleting]
+        pools = tuple(self._pools()) if overlays else ()
+        read = (
+            sorted((one.name, one.metadata.uid, one.metadata.generation) for one in overlays),
+            sorted((one.name, sorted(one.spec.template.metadata.labels.items())) for one in pools),
+        )
+        if read != self._read:
+            found = overlaid(overlays, pools, self._types.types) if overlays else Overlaid()
+            self._types = msgspec.structs.replace(self._types, overlaid=found)
+            self._read = read
         return self._types
 
     def _current(self) -> bool:

@@ -13,13 +13,13 @@ from datetime import datetime
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
 from controllers.model.policy import Policy
 from controllers.state.offering_tracker import LaunchObstacle
 from provisioner.api import reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
+from .instances import InstanceTypes
 from .machines import machines
 from .observed import Observed
 from .offered import NodeClasses
@@ -86,13 +86,13 @@ def still_needed(
     snapshot: model.Snapshot,
     decision: model.Decision,
     node_classes: NodeClasses,
-    cloud: Cloud,
+    types: InstanceTypes,
 ) -> frozenset[str]:
     """The names of those of `failed` that a pod waits for which the decision, made without them, cannot place."""
     unplaced = tuple(pod for pod in snapshot.pods if pod.name in decision.errors)
     if not unplaced:
         return frozenset()
     alone = Observed(node_pools=(), nodes=(), claims=tuple(failed), pods=(), node_classes=node_classes)
-    nodes = tuple(machine for machine, _ in machines(alone, snapshot.instance_types, cloud)[0])
+    nodes = tuple(machine for machine, _ in machines(alone, types)[0])
     placed = solve(msgspec.structs.replace(snapshot, pods=unplaced, node_pools=(), nodes=nodes))
     return frozenset(placed.existing)

@@ -5,16 +5,17 @@ An object that cannot be read is left out and does not stop the others.
 Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
-from cloudprovider.cloud import Cloud, InstanceType
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import counted_in
 
 from .bought_state import START_SECONDS
 from .existing import existing_node
 from .free_devices import allocated_devices, slices_by_node, with_devices
+from .instances import InstanceTypes
 from .observed import Observed
 from .offered import DEFAULTS, settings_of
 from .pods import bound
@@ -22,7 +23,7 @@ from .solver import model
 
 
 def machines(
-    observed: Observed, types: tuple[InstanceType, ...], cloud: Cloud
+    observed: Observed, types: InstanceTypes
 ) -> tuple[tuple[tuple[model.ExistingNode, bool], ...], tuple[tuple[Node | NodeClaim, str], ...]]:
     """All machines, and whether each is being removed; and the objects that cannot be read, each with the cause."""
     pods = bound(observed.pods)
@@ -39,18 +40,19 @@ def machines(
             settings = settings_of(claim.spec.node_class_ref, observed.node_classes) if claim else DEFAULTS
             bound_pods, overdue = tuple(pods.get(node.name, ())), _is_overdue(observed, node)
             kept = _keeps_gpus(observed, claim)
+            known = types.of_pool(counted_in(claim)) if claim is not None else types.types
             machine = existing_node(
                 node,
                 claim,
                 bound_pods,
-                types,
+                known,
                 settings,
-                cloud=cloud,
+                cloud=types.cloud,
                 keeps_gpus=kept and not overdue,
                 overdue=overdue,
             )
             if claim is not None and settings.gpu.mode == DRA:
-                size = next((one for one in types if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
+                size = next((one for one in known if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
                 own = slices.get(node.name, ())
                 machine = with_devices(machine, node, claim, size=size, slices=own, allocated=allocated)
             found.append((machine, leaving))
@@ -60,7 +62,8 @@ def machines(
         if claim.uid not in with_node:
             try:
                 settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
-                coming = existing_node(None, claim, (), types, settings, cloud=cloud)
+                known = types.of_pool(counted_in(claim))
+                coming = existing_node(None, claim, (), known, settings, cloud=types.cloud)
                 found.append((coming, claim.deleting))
             except ValueError as error:
                 unreadable.append((claim, str(error)))

@@ -45,12 +45,13 @@ def static_machine(pool: NodePool, types: InstanceTypes, settings: NodeClassSpec
     Raises ValueError that names an invalid field.
     """
     template = node_pool(with_capacity_type(pool), (), types.cloud)
-    kinds = offered_types(types.types, settings, types.cloud)
+    base = types.of_pool(pool.name)
+    kinds = offered_types(base, settings, types.cloud)
     offered = candidates(
         model.Snapshot(
             pods=(),
             node_pools=(template,),
-            instance_types=tuple(_all_offered(kind) for kind in (types.types if kinds is None else kinds)),
+            instance_types=tuple(_all_offered(kind) for kind in (base if kinds is None else kinds)),
             well_known=types.well_known,
         )
     )

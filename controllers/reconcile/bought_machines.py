@@ -191,7 +191,7 @@ class BoughtMachines:
             gpus_required=self._caches.gpus_required,
             slices=self._caches.slices.items(),
         )
-        return {one.name: one for one, _ in machines(observed, types.types, types.cloud)[0]}
+        return {one.name: one for one, _ in machines(observed, types)[0]}
 
 
 def _initialized_seconds(claim: NodeClaim, node: Node | None, now: datetime) -> float | None:

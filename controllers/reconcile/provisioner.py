@@ -219,7 +219,7 @@ class Provisioner:
         self._retry_at = now + RETRY_SECONDS
         if failed:
             classes = self._caches.node_classes_of(failed)
-            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes, types.cloud))
+            needed = await self._compute(lambda: still_needed(failed, found.snapshot, decision, classes, types))
             # What a pod needs that cannot be read now is not known.
             unknown = {pod.metadata.uid for pod in pods if pod.name in found.errors}
             unused = [claim for claim in failed if claim.name not in needed and not self._is_for(claim, unknown)]

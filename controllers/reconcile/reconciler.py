@@ -217,7 +217,8 @@ class Reconciler:
         offers = self.offering_tracker.offers(facts, blocked=own_blocking_condition(facts) is not None)
         useful = seen.unhealthy is not None and seen.unhealthy.replaces and seen.unhealthy.runs_gpus
         scarce = self._another_machine.obstacle(facts) if useful else ""
-        return with_judgements(facts, seen, counts=counts, offers=offers, scarce=scarce)
+        ordered = self.offering_tracker.ordered(facts.claim)
+        return with_judgements(facts, seen, counts=counts, offers=offers, ordered=ordered, scarce=scarce)
 
     async def _perform(self, memory: Memory, facts: Facts, step: Write | Read) -> tuple[Result, float]:
         began = self._now()

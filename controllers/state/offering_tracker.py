@@ -23,6 +23,7 @@ from controllers.model.steps import CreateInstance
 from provisioner.api import labels, reasons
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.owner import nodepool_of
 
 from .quota import QuotaReadings
 from .unavailable_offerings import UnavailableOfferings
@@ -62,7 +63,9 @@ class OfferingTracker:
         template_of: TemplateOf,
         creating_seconds: float,
         withdrawn: Callable[[Offering], str],
+        prices_known: Callable[[], bool] = lambda: True,
     ) -> None:
+        self._prices_known = prices_known
         self._withdrawn = withdrawn
         self._unavailable_offerings = unavailable_offerings
         self._quota = quota
@@ -106,6 +109,10 @@ class OfferingTracker:
                 self._failed_machines[template] = self._failed_machines.get(template, 0) + 1
             if failure.kind == NoCapacity.kind or self._failed_machines[template] >= FAILED_MACHINES:
                 self._failed(key, instance.offering, failure, requested=requested, wall=wall, now=now)
+
+    def ordered(self, claim: NodeClaim | None) -> bool:
+        """Whether the offerings of the claim are in their order: those of a NodePool's claim need prices."""
+        return claim is None or nodepool_of(claim) is None or self._prices_known()
 
     def offers(self, f: Facts, *, blocked: bool) -> tuple[Offer, ...]:
         """The offerings that the claim in charge allows, and when it may request each.

@@ -1,8 +1,8 @@
-"""The caches of one process: reflectors for NodeClaims, Nodes, CRDs, NodePools, their node classes, and ResourceSlices.
+"""The caches of one process: reflectors for NodeClaims, Nodes, CRDs, NodePools with what they use, and ResourceSlices.
 
-Every replica fills them, so that a new leader starts with current caches. The caches of NodePools and
-AgentPoolNodeClasses list and watch only while their CRDs exist, and never if NodePools are disabled; that of
-ResourceSlices only while a NodeClaim or a node class needs them.
+Every replica fills them, so that a new leader starts with current caches. The caches of NodePools,
+AgentPoolNodeClasses and NodeOverlays list and watch only while their CRDs exist, and never if NodePools are disabled;
+that of ResourceSlices only while a NodeClaim or a node class needs them.
 """
 
 from dataclasses import dataclass
@@ -19,6 +19,7 @@ from provisioner.api.namespace import Namespace, NamespaceDigest
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 from provisioner.api.resourceslice import ResourceSlice, digest
 from provisioner.runtime.named import NamedReflectors
@@ -31,6 +32,7 @@ from provisioner.runtime.resources import (
     NAMESPACES,
     NODECLAIMS,
     NODECLASSES,
+    NODEOVERLAYS,
     NODEPOOLS,
     NODES,
     PODDISRUPTIONBUDGETS,
@@ -49,9 +51,10 @@ LIVE_PODS = "status.phase!=Succeeded,status.phase!=Failed"
 class Caches:
     """`indexes` reads the first three reflectors, each of which is filled by its `run`.
 
-    `node_pools` has the NodePools of every controller, `node_classes` all AgentPoolNodeClasses. Both are filled by
-    `optional`, and are empty and not synced as long as their CRD does not exist or NodePools are disabled. Read them
-    only if they are synced: otherwise the objects are unknown. `slices` has the ResourceSlices while they are needed.
+    `node_pools` has the NodePools of every controller, `node_classes` all AgentPoolNodeClasses, `node_overlays` all
+    NodeOverlays. They are filled by `optional`, and are empty and not synced as long as their CRD does not exist or
+    NodePools are disabled. Read them only if they are synced: otherwise the objects are unknown. `slices` has the
+    ResourceSlices while they are needed.
     """
 
     claims: Reflector[NodeClaim]
@@ -60,6 +63,7 @@ class Caches:
     indexes: Indexes
     node_pools: Reflector[NodePool]
     node_classes: Reflector[AgentPoolNodeClass]
+    node_overlays: Reflector[NodeOverlay]
     slices: Reflector[ResourceSlice]
     optional: tuple[WhileServed | WhileNeeded, ...]
 
@@ -84,11 +88,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         indexes=node_indexes(cloud.pool_of, cloud.resource_group_of),
         metrics=metrics.reflector("nodes"),
     )
-    optional_kinds = (NODECLASSES,) if node_pools else ()
+    optional_kinds = (crd_name(NODECLASSES), crd_name(NODEOVERLAYS)) if node_pools else ()
     crds = NamedReflectors(
         kube,
         CRDS,
-        [*CRD_NAMES, *(crd_name(one) for one in optional_kinds)],
+        [*CRD_NAMES, *optional_kinds],
         rng=rng,
         metrics=metrics.reflector("customresourcedefinitions"),
     )
@@ -101,6 +105,13 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         rng=rng,
         indexes={},
         metrics=metrics.reflector("agentpoolnodeclasses") if node_pools else None,
+    )
+    overlays: Reflector[NodeOverlay] = Reflector(
+        kube,
+        NODEOVERLAYS,
+        rng=rng,
+        indexes={},
+        metrics=metrics.reflector("nodeoverlays") if node_pools else None,
     )
     slices: Reflector[ResourceSlice] = Reflector(
         kube,
@@ -127,7 +138,11 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         node_classes=classes,
         slices=slices,
     )
-    served = (WhileServed(classes, NODECLASSES, crds), WhileServed(pools, NODEPOOLS, crds)) if node_pools else ()
+    served = (
+        WhileServed(classes, NODECLASSES, crds),
+        WhileServed(pools, NODEPOOLS, crds),
+        WhileServed(overlays, NODEOVERLAYS, crds),
+    )
     return Caches(
         claims=claims,
         nodes=nodes,
@@ -135,8 +150,9 @@ def build_caches(clients: Clients, *, node_pools: bool = False, slices_read: boo
         indexes=indexes,
         node_pools=pools,
         node_classes=classes,
+        node_overlays=overlays,
         slices=slices,
-        optional=(*served, of_slices),
+        optional=(*(served if node_pools else ()), of_slices),
     )
 
 
@@ -195,6 +211,12 @@ def build_demand_caches(clients: Clients, caches: Caches, *, gpus_required: bool
         slices=caches.slices,
         gpus_required=gpus_required,
     )
+
+
+def overlays_known(caches: Caches) -> bool:
+    """Whether the NodeOverlays were read, or their kind does not exist."""
+    absent = caches.crds.synced and caches.crds.get(crd_name(NODEOVERLAYS)) is None
+    return absent or caches.node_overlays.synced
 
 
 def known_node_pools(caches: Caches, *, enabled: bool) -> tuple[NodePool, ...] | None:

@@ -16,9 +16,9 @@ import yaml
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import CloudProvider
 from controllers.model.policy import Policy
+from controllers.provisioning.instances import PriceTable
 from provisioner.api.field_error import FieldError
 from provisioner.api.nvsentinel import NVSentinel
-from provisioner.metrics.observers.machines import PriceTable
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
 from provisioner.runtime.connection import SERVICE_ACCOUNT
@@ -63,7 +63,7 @@ class Config:
     `lease_duration_seconds`, `lease_retry_seconds`: for how long a renewal lasts, and when it is renewed.
     `poll_seconds_busy`, `poll_seconds_idle`: between LISTs of agent pools; None: as the policy states.
     `settle_seconds`: how long Azure may take until a GET shows a pool whose PUT it accepted
-    (docs/references/rules.md#absence-needs-proof). `prices`: the hourly price by size; `<size>/spot` is the spot price.
+    (docs/references/rules.md#absence-needs-proof). `prices`: USD an hour, instead of the list prices.
     `node_pools`: whether NodePools and AgentPoolNodeClasses are read. `gkm_cleanup`: whether what the GPU Kernel
     Manager leaves of Nodes that are gone is deleted. `nvsentinel` None: its resources are not watched.
     """

@@ -61,6 +61,7 @@ from .caches import Caches, known_node_pools
 from .config import Clients, Config
 from .disruption import add_abandoned_commands
 from .offerings import build_offering_tracker, offerings_in
+from .prices import PricedTypes
 from .provisioning import Provisioning, Supply, build_provisioning
 
 WORKERS = 20
@@ -143,11 +144,12 @@ def build_controllers(
     )
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     fence = build_fence(elector)
-    observer = build_observer(clients, config, caches, inventory, fence)
+    sku_watch = SkuWatch(clients.provider)
+    prices = PricedTypes(clients.cloud, config, caches=caches, inventory=inventory, skus=sku_watch)
+    observer = build_observer(clients, caches, inventory, fence, prices)
     register_gpu_metrics(
         clients.metrics, clients.cloud, lambda: map(facts, tuple(memories)), lambda: fence.leads, observer.errors
     )
-    sku_watch = SkuWatch(clients.provider)
     offering_tracker, quota_watch = build_offering_tracker(
         clients,
         queue,
@@ -156,6 +158,7 @@ def build_controllers(
         inventory,
         sku_watch=sku_watch,
         node_class_of=lambda claim: caches.indexes.node_class_of(claim)[0],
+        types=prices.known,
         creating_seconds=config.policy.replace_creating_seconds,
     )
     usage = NodePoolUsage(caches.claims, caches.nodes)
@@ -246,6 +249,22 @@ def build_controllers(
         continues=reconciler.continues,
         launches=launches,
     )
+    provisioning = (
+        build_provisioning(
+            clients,
+            config,
+            caches=caches,
+            inventory=inventory,
+            actuator=actuator,
+            records=records,
+            supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
+            launches=launches,
+            observer=observer,
+            prices=prices,
+        )
+        if config.node_pools
+        else None
+    )
     return Controllers(
         cluster_state=cluster_state,
         repair_history=unhealthy_nodes.history,
@@ -266,19 +285,7 @@ def build_controllers(
         objects=objects,
         observer=observer,
         quota_watch=quota_watch,
-        provisioning=build_provisioning(
-            clients,
-            config,
-            caches=caches,
-            inventory=inventory,
-            actuator=actuator,
-            records=records,
-            supply=Supply(tracker=offering_tracker, quota_watch=quota_watch, sku_watch=sku_watch),
-            launches=launches,
-            observer=observer,
-        )
-        if config.node_pools
-        else None,
+        provisioning=provisioning,
         manager=manager,
     )
 
@@ -393,7 +400,9 @@ def build_cluster_state(
     )
 
 
-def build_observer(clients: Clients, config: Config, caches: Caches, inventory: Inventory, fence: Fence) -> Observer:
+def build_observer(
+    clients: Clients, caches: Caches, inventory: Inventory, fence: Fence, prices: PricedTypes
+) -> Observer:
     """The metrics observers. Only the leader exports metrics of objects."""
     return Observer(
         clients.metrics,
@@ -404,5 +413,5 @@ def build_observer(clients: Clients, config: Config, caches: Caches, inventory: 
         cloud=clients.cloud,
         clock=clients.clock,
         leading=lambda: fence.leads,
-        prices=config.prices,
+        types=prices.known,
     )

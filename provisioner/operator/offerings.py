@@ -7,13 +7,14 @@ from cloudprovider.cloud import Cloud, Skus
 from cloudprovider.interface import Offering
 from cloudprovider.inventory import Inventory
 from cloudprovider.watches import QuotaWatch, SkuWatch
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.launch_templates import of_claim
 from controllers.state.offering_tracker import OfferingTracker
 from controllers.state.quota import QuotaReadings
 from controllers.state.unavailable_offerings import UnavailableOfferings
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import counted_in, nodepool_of
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.offerings import register_offering_metrics
 from provisioner.runtime.leaderelection import LeaderElector
@@ -35,11 +36,13 @@ def offerings_in(
     inventory: Inventory,
     skus: Callable[[], Skus] = lambda: None,
     node_class_of: NodeClassOf = lambda claim: None,
+    types: Callable[[], InstanceTypes | None] = lambda: None,
 ) -> Callable[[NodeClaim], tuple[Offering, ...]]:
     """The offerings of a claim in the location of the cluster; those of a NodePool's claim by price.
 
-    `skus`: the sizes that the subscription can use. What they exclude is left out of a NodePool's claim, unless that is
-    all of it: Azure's response then is the cause on the claim. So is what the node class contradicts of any claim.
+    `types()`: with their prices; None while they are unknown. `skus`: the sizes that the subscription can use. What
+    they exclude is left out of a NodePool's claim, unless that is all of it: Azure's response then is the cause on the
+    claim. So is what the node class contradicts of any claim.
     """
 
     def offerings(claim: NodeClaim) -> tuple[Offering, ...]:
@@ -51,7 +54,9 @@ def offerings_in(
             return found
         known = skus()
         usable = [one for one in found if known is None or not cloud.excluded(known, one, location)]
-        return cloud.by_price(usable or found, location)
+        current = types()
+        priced = current.of_pool(counted_in(claim)) if current is not None else ()
+        return cloud.by_price(usable or found, location, priced)
 
     return offerings
 
@@ -65,6 +70,7 @@ def build_offering_tracker(
     *,
     sku_watch: SkuWatch,
     node_class_of: NodeClassOf,
+    types: Callable[[], InstanceTypes | None],
     creating_seconds: float,
 ) -> tuple[OfferingTracker, QuotaWatch]:
     """Unavailable offerings of the whole cluster, and the reads of quota for those that wait for it.
@@ -101,12 +107,13 @@ def build_offering_tracker(
 
     tracker = OfferingTracker(
         unavailable,
-        offerings_in(cloud, inventory, lambda: sku_watch.skus, node_class_of),
+        offerings_in(cloud, inventory, lambda: sku_watch.skus, node_class_of, types),
         register_offering_metrics(clients.metrics, cloud, unavailable, observer.errors),
         lambda: elector.vacant_seconds if elector is not None else 0.0,
         quota=quota,
         template_of=lambda claim: of_claim(claim, node_class_of(claim)),
         creating_seconds=creating_seconds,
         withdrawn=withdrawn,
+        prices_known=lambda: types() is not None,
     )
     return tracker, watch

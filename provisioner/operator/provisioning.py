@@ -4,31 +4,30 @@ Without one, no pod and no DaemonSet is listed or watched.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Never
 
 import structlog
 
-from cloudprovider.cloud import Cloud
 from cloudprovider.inventory import Inventory
 from cloudprovider.watches import ImageWatch, QuotaWatch, SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.policy import Policy
 from controllers.nodeclaim.lifecycle.limits import pool_limit
-from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nominations import Nominations
 from controllers.reconcile.admission_errors import AdmissionErrors
 from controllers.reconcile.demand_caches import DemandCaches
 from controllers.reconcile.launch_gate import LaunchGate
 from controllers.reconcile.launch_obstacles import LaunchObstacles
 from controllers.reconcile.machines import Machines
+from controllers.reconcile.node_overlays import NodeOverlays
 from controllers.reconcile.nodeclaim_disruption import NodeClaimDisruption
 from controllers.reconcile.provisioner import Provisioner
 from controllers.reconcile.purchase_brake import PurchaseBrake
 from controllers.state.offering_tracker import OfferingTracker
-from provisioner.api.node import Node
 from provisioner.metrics.observers.disruption import DisruptionMetrics
 from provisioner.metrics.observers.observer import Observer
 from provisioner.metrics.observers.scheduling import SchedulingMetrics
@@ -37,6 +36,7 @@ from provisioner.runtime.manager import Manager
 from .caches import Caches, build_demand_caches
 from .config import Clients, Config
 from .disruption import Shared, add_conditions, add_controllers, build_image_watch
+from .prices import PricedTypes
 
 # A pass ends by itself: decisions end after a number of steps, and each request has its own timeout. This one is for
 # what nobody thought of; it is far above the time of a decision on a slow processor, because a cancelled one is lost.
@@ -113,13 +113,14 @@ def build_provisioning(
     supply: Supply,
     launches: LaunchGate,
     observer: Observer,
+    prices: PricedTypes,
 ) -> Provisioning:
     """Subscribes to the caches, which must not run yet. `records` writes what node classes record of machines."""
     metrics, manager = clients.metrics, Manager(clients.rng, clients.metrics)
     changed = asyncio.Event()
     demand = build_demand_caches(clients, caches, gpus_required=config.policy.gpu_readiness == "require")
     scheduling = SchedulingMetrics(metrics, observer.errors, clients.clock)
-    instance_types = build_instance_types(clients.cloud, inventory, supply, caches.nodes.items)
+    instance_types = prices.available(lambda: supply.tracker.obstacles(asyncio.get_running_loop().time()))
     nominations = Nominations()
     max_new = build_max_new(caches, inventory, config.policy)
     obstacles = LaunchObstacles(
@@ -175,6 +176,16 @@ def build_provisioning(
         policy=config.policy,
     )
     add_controllers(manager, shared)
+    overlays = manager.queue(NodeOverlays)
+    node_overlays = NodeOverlays(
+        queue=overlays,
+        overlays=caches.node_overlays,
+        node_pools=caches.node_pools,
+        instance_types=prices.known,
+        actuator=records,
+        now=clients.clock.now,
+    )
+    manager.add(node_overlays, overlays)
     add_admission_errors(manager, shared, caches, observer)
     image_watch = build_image_watch(clients, caches, inventory)
     return Provisioning(
@@ -216,22 +227,6 @@ def add_admission_errors(manager: Manager, shared: Shared, caches: Caches, obser
         ),
         queue,
     )
-
-
-def build_instance_types(
-    cloud: Cloud, inventory: Inventory, supply: Supply, nodes: Callable[[], Iterable[Node]]
-) -> Callable[[], InstanceTypes | None]:
-    """Those of the cluster's region; None until the cluster was read and the first read of sizes ended."""
-    cache = InstanceTypeCache(cloud, lambda: supply.tracker.obstacles(asyncio.get_running_loop().time()))
-
-    def current() -> InstanceTypes | None:
-        if inventory.cluster is None or not supply.sku_watch.done:
-            return None
-        cluster = inventory.cluster
-        facts = cloud.cluster_facts(nodes(), cluster.max_pods)
-        return cache.in_region(cluster.location, supply.sku_watch.skus, facts)
-
-    return current
 
 
 def build_max_new(caches: Caches, inventory: Inventory, policy: Policy) -> Callable[[], int | None]:

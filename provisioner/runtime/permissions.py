@@ -30,6 +30,8 @@ NODEPOOL_PERMISSIONS = (
     *_permissions("karpenter.sh", "nodepools/status", "patch"),
     *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses", "list watch patch"),
     *_permissions("gpu-provisioner.sh", "agentpoolnodeclasses/status", "patch"),
+    *_permissions("karpenter.sh", "nodeoverlays", "list watch"),
+    *_permissions("karpenter.sh", "nodeoverlays/status", "patch"),
     *_permissions("karpenter.sh", "nodeclaims", "create"),
     *_permissions("", "pods", "watch"),
     *_permissions("apps", "daemonsets", "list watch"),

@@ -18,6 +18,7 @@ from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
@@ -94,6 +95,7 @@ NODECLASSES = Resource(
     namespaced=False,
     type=AgentPoolNodeClass,
 )
+NODEOVERLAYS = Resource("karpenter.sh", "v1alpha1", "nodeoverlays", "NodeOverlay", namespaced=False, type=NodeOverlay)
 NODES = Resource("", "v1", "nodes", "Node", namespaced=False, type=Node)
 PODS = Resource("", "v1", "pods", "Pod", namespaced=True, type=Pod)
 NAMESPACES = Resource("", "v1", "namespaces", "Namespace", namespaced=False, type=Namespace)
@@ -142,6 +144,7 @@ BY_PLURAL: Mapping[str, Resource[Any]] = {
         NODECLAIMS,
         NODEPOOLS,
         NODECLASSES,
+        NODEOVERLAYS,
         NODES,
         PODS,
         EVENTS,

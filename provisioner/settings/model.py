@@ -155,7 +155,8 @@ class Settings(RuleSettings, frozen=True, kw_only=True):
     agent_pool_tags: Annotated[Mapping[str, str], Row(
         "tags of all agent pools, such as an Azure Policy demands; those of a node class take precedence", TAGS,
         unset="none")] = {}
-    prices: Annotated[tuple[tuple[str, Decimal], ...], Row("price of a machine per hour by VM size, for metrics",
+    prices: Annotated[tuple[tuple[str, Decimal], ...], Row(
+        "price of a machine in USD an hour by VM size, instead of the list price",
         kinds.PRICES)] = ()
     # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
     feature_gates: Annotated[tuple[tuple[str, bool], ...], Row("optional features", kinds.GATES)] = (

@@ -19,6 +19,7 @@ OWN_CRDS = frozenset(
     {
         "nodeclaims.karpenter.sh",
         "nodepools.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
         "kaitonodeclasses.kaito.sh",
         "agentpoolnodeclasses.gpu-provisioner.sh",
     }
@@ -27,6 +28,7 @@ OWN_NAMESPACES = frozenset({"default", "kube-system", "kube-public", "kube-node-
 # Owners before their dependents, so that nothing is created again.
 KINDS = (
     "/apis/karpenter.sh/v1/nodepools",
+    "/apis/karpenter.sh/v1alpha1/nodeoverlays",
     "/apis/karpenter.sh/v1/nodeclaims",
     "/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses",
     "/apis/kaito.sh/v1alpha1/kaitonodeclasses",

@@ -65,7 +65,7 @@ def explained_event(kind: str, reason: str, message: str) -> bool:
     """Whether a page explains this Event."""
     if (reason, kind) in EVENT_REASONS:
         return True
-    if kind in ("NodePool", "AgentPoolNodeClass"):
+    if kind in ("NodePool", "AgentPoolNodeClass", "NodeOverlay"):
         return any((status, known) == ("False", reason) for _, status, known in CONDITION_REASONS)
     return kind == "NodeClaim" and (
         any(reason == known for _, _, known in CONDITION_REASONS) or azures(reason, message)

@@ -6,7 +6,7 @@ One object is both halves, the requests (`CloudProvider`) and what is known with
 
 import asyncio
 import builtins
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
@@ -263,7 +263,9 @@ class Vms:
         listed = allowed_values(claim.spec.requirements, labels.INSTANCE_TYPE) or ()
         return tuple(Offering(size=one) for one in listed if one in SIZES)
 
-    def by_price(self, offerings: Iterable[Offering], location: str) -> tuple[Offering, ...]:
+    def by_price(
+        self, offerings: Iterable[Offering], location: str, types: Sequence[InstanceType] = ()
+    ) -> tuple[Offering, ...]:
         return tuple(sorted(offerings, key=lambda one: SIZES[one.size].price))
 
     def list_prices(self, location: str) -> PriceList:

@@ -195,7 +195,7 @@ COST = (
         threshold=10,
         severities=(("warning", "2h"),),
         summary="GPUs that no pod requests cost {{ printf `%.2f` $value }} per hour",
-        description="The value is in the currency of `--prices`, in USD without it. The table of Nodes on the fleet"
+        description="The value is in USD. The table of Nodes on the fleet"
         " dashboard shows where the idle GPUs are. Delete their NodeClaims or scale down the workloads that created"
         " them.",
     ),

@@ -6,8 +6,8 @@ from .panels import Variable
 WINDOW, RATE = "$window", "$__rate_interval"
 # Prerequisites, for panel descriptions.
 KUBE_STATE = "Requires kube-state-metrics in the same Prometheus; the controller does not watch all pods."
-PRICES = "Prices are those of `--prices`, or list prices on demand; spot machines have a price only in `--prices`."
-# Grafana's unit; `--prices` may be in any currency.
+PRICES = "Prices are list prices, or those that `--prices` and NodeOverlays state."
+# Grafana's unit.
 MONEY = "currencyUSD"
 
 CLUSTER = Variable(

@@ -32,7 +32,7 @@ prometheusRule:
 ```
 
 `provisioningBudgetSeconds` sets the budget of a size for {PREFIX}ProvisioningSlow; the default is {BUDGET_SECONDS} s.
-{PREFIX}IdleGpuSpend requires kube-state-metrics, and prices: those of `--prices`, or list prices of machines on demand.
+{PREFIX}IdleGpuSpend requires kube-state-metrics. Machines without a price are not part of it.
 {PREFIX}PodsUnschedulable has a signal while a NodePool of this controller exists."""
 
 RECORDED = "## Recording rules\n\nExpressions that the alerts use."

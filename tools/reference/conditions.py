@@ -20,7 +20,7 @@ ORDER = {
     "Drained": "During termination: no pod that must be evicted remains on the Node.",
     "VolumesDetached": "During termination: no volume is attached to the machine.",
     "InstanceTerminating": "During termination: the agent pool is being deleted.",
-    "ValidationSucceeded": "Of a NodePool or AgentPoolNodeClass: its fields are valid.",
+    "ValidationSucceeded": "Of a NodePool, AgentPoolNodeClass or NodeOverlay: its fields are valid.",
     "NodeClassReady": "Of a NodePool: its AgentPoolNodeClass is Ready.",
     "NodeRegistrationHealthy": "Of a NodePool: its last NodeClaims became Nodes. Not part of Ready.",
     "Stalled": "Reconciles fail repeatedly. The condition is removed when one succeeds.",

@@ -27,8 +27,9 @@ missing; the conditions of the NodeClaim are complete.
 When the status or the reason of a condition changes, and when a deadline is exceeded, the NodeClaim gets an Event
 with the reason and the message of the condition. Its type is Warning where an operator may have to act. Usual steps
 ({usual}) get an Event only if they are a warning, so that a healthy life has three. The
-reasons are those of [Conditions](conditions.md), and ARM's error codes ([Errors of Azure](errors.md)). A NodePool or an
-AgentPoolNodeClass gets a Warning for each cause by which a condition is False; `Ready` repeats it without an Event."""
+reasons are those of [Conditions](conditions.md), and ARM's error codes ([Errors of Azure](errors.md)). A NodePool,
+AgentPoolNodeClass or NodeOverlay gets a Warning for each cause by which a condition is False; `Ready` repeats it
+without an Event."""
 
 OWN = """\
 ## Other Events

@@ -10,7 +10,8 @@ INTRODUCTION = """\
 The folder `examples/` of the repository contains one manifest for each use case. The tests apply each manifest
 unchanged, compare the resulting agent pool and Node with its requirements, and delete it. The manifests in
 `examples/pods/` belong together: [Pods become machines](../getting-started/pods.md). `examples/nodepools/` is for
-[When machines are removed](../how-to/disruption.md), `examples/gpus/` for [MIG](../how-to/mig.md),
+[When machines are removed](../how-to/disruption.md) and [Your own prices](../how-to/prices.md).
+`examples/gpus/` is for [MIG](../how-to/mig.md),
 [Time-slicing](../how-to/time-slicing.md) and the [GPU Operator](../how-to/device-plugin.md#gpu-operator): each of its
 files has a NodePool and its node class. `examples/dra/` is for [Dynamic resource allocation](../how-to/dra.md),
 `examples/gkm/` for [GPU kernel caches](../how-to/gkm.md).
@@ -29,7 +30,7 @@ ORDER = (
 FOLDERS = {
     "pods": ("node-pool", "trainer", "intruder"),
     "dra": ("node-pool", "trainer"),
-    "nodepools": ("node-class", "when-empty", "office-hours", "expiring", "static"),
+    "nodepools": ("node-class", "when-empty", "office-hours", "expiring", "static", "prices"),
     "gpus": ("mig-single", "mig-mixed", "time-slicing", "gpu-operator"),
     "gkm": ("machines", "cache"),
 }

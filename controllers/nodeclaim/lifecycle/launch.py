@@ -28,6 +28,8 @@ from provisioner.api.nodeclaim import NodeClaim
 
 from . import launch_failure, limits, node_class, offerings
 
+# Between two looks whether the prices are known: NodeOverlays are listed within seconds of the start.
+PRICES_SECONDS = 5.0
 USUAL_TIME = "AKS usually takes 3 to 8 min"
 # Reasons of claims that wait for a user or a removal, not for capacity.
 NOT_QUEUED = (reasons.LEFTOVER_NODE, reasons.POOL_DELETED, reasons.ADOPTION_REFUSED, *node_class.REASONS)
@@ -77,6 +79,8 @@ def step(f: Facts) -> Step | None:
         return LookUpPool(name=f.key)
     if blocking_condition(f) is not None:
         return None
+    if not f.ordered:
+        return Wait(after=PRICES_SECONDS, why="waiting for the NodeOverlays, by whose prices offerings are ordered")
     unverified = _verify_claim(f, claim)
     if unverified is not None:
         return unverified

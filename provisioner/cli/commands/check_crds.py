@@ -1,13 +1,13 @@
 """`check`, section Kubernetes: the CRDs of the cluster, compared with those of the chart.
 
-The CRDs of NodePools and node classes may be missing: then there are no NodePools.
+The CRDs of NodePools and node classes may be missing: then there are no NodePools. So may that of NodeOverlays.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from cloudprovider.checks import CheckResults
-from provisioner.api.crd import nodeclaim_crd, nodepool_crd
+from provisioner.api.crd import nodeclaim_crd, nodeoverlay_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.meta import ObjectMeta, Struct
 from provisioner.api.schema import Schema
@@ -50,7 +50,8 @@ class Definition(Struct, frozen=True, kw_only=True):
 
 DEFINITIONS = Resource(CRDS.group, CRDS.version, CRDS.plural, CRDS.kind, namespaced=False, type=Definition)
 NODECLAIM_CRD = nodeclaim_crd()
-OPTIONAL_CRDS = (nodepool_crd(), agentpoolnodeclass_crd())
+NODEOVERLAY_CRD = nodeoverlay_crd()
+OPTIONAL_CRDS = (nodepool_crd(), agentpoolnodeclass_crd(), NODEOVERLAY_CRD)
 
 
 async def definitions(kube: Kube, found: CheckResults, *, node_pools: bool) -> None:
@@ -69,7 +70,8 @@ async def definitions(kube: Kube, found: CheckResults, *, node_pools: bool) -> N
 def _definition(listed: Sequence[Definition], found: CheckResults, ours: Schema, *, check: str) -> None:
     name, wanted, optional = ours["metadata"]["name"], ours["spec"]["versions"][0]["name"], ours in OPTIONAL_CRDS
     if not listed and optional:
-        found.unknown(check, f"{name} is not installed: NodePools are not used", INSTALL)
+        unused = "NodeOverlays" if ours is NODEOVERLAY_CRD else "NodePools"
+        found.unknown(check, f"{name} is not installed: {unused} are not used", INSTALL)
         return
     if not listed:
         found.failed(check, f"{name} is not installed", INSTALL)

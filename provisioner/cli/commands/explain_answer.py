@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from cloudprovider.cloud import Cloud
+from controllers.provisioning.instances import InstanceTypes
 from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
@@ -51,10 +51,13 @@ def usd(price: float | None) -> str:
     return "price unknown" if price is None else f"{price:.3f} USD/h"
 
 
-def prices_of(region: str, cloud: Cloud) -> str:
+def prices_of(region: str, types: InstanceTypes) -> str:
     """Where prices come from."""
-    prices = cloud.list_prices(region)
-    return f"list prices of {region}, {prices.date}" if prices.on_demand else f"no list prices of {region}"
+    prices = types.cloud.list_prices(region)
+    listed = f"list prices of {region}, {prices.date}" if prices.on_demand else f"no list prices of {region}"
+    stated = (("--prices", types.stated), ("NodeOverlays", bool(types.overlaid.types)))
+    sources = " and ".join(name for name, changes in stated if changes)
+    return f"{listed}, and prices of {sources}" if sources else listed
 
 
 def _lines(found: Answer) -> Iterator[str]:

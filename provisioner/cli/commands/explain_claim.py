@@ -30,8 +30,9 @@ from controllers.planner.plan import TERMINATING, phase_of
 from provisioner.api.conditions import DEPENDENTS, DRAINED, INSTANCE_TERMINATING, READY, VOLUMES_DETACHED
 from provisioner.api.meta import Condition
 from provisioner.api.nodeclaim import NodeClaim, Phase
-from provisioner.api.owner import nodepool_of
+from provisioner.api.owner import counted_in, nodepool_of
 from provisioner.api.time import format_duration
+from provisioner.api.zones import REGIONAL
 
 from .console import moment
 from .explain_answer import Answer, Entry
@@ -166,19 +167,20 @@ def _pool(f: Facts) -> str:
 
 def _price(world: World, f: Facts, claim: NodeClaim) -> float | str:
     try:
-        return price_of(Machine(claim=claim, node=f.node, quiet_since=f.now), world.types.types)
+        return price_of(Machine(claim=claim, node=f.node, quiet_since=f.now), world.types)
     except ValueError:
         return ""  # before the labels are known; offerings have prices
 
 
 def _offerings(world: World, f: Facts, known: str) -> Iterator[Entry]:
     """What the claim may request, in order, and what failed. `known`: a text whose causes are not repeated."""
-    prices = {(kind.name, one.capacity_type): one.price for kind in world.types.types for one in kind.offerings}
+    pool = counted_in(f.claim) if f.claim is not None else ""
     for one in f.offers:
         requested = f.instance is not None and f.instance.offering == one.offering
         when = f"again in {format_duration(one.available_in)} at the latest" if one.available_in > 0 else ""
         state = "requested" if requested else when or ("tried" if one.tried else "not requested yet")
         why = f"{one.reason}: {one.message}" if one.reason and one.message not in known else ""
         known += why
-        price = prices.get((one.offering.size, one.offering.capacity_type))
+        zone = f"{world.region}-{one.offering.zone}" if one.offering.zone else REGIONAL
+        price = world.types.price(pool, one.offering.size, one.offering.capacity_type, zone)
         yield Entry(name=str(one.offering), answer=state, price=price, why=why)

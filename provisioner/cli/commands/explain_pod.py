@@ -50,7 +50,7 @@ async def explain_pod(world: World, name: str) -> Answer:
             "zones": _listed(_zones(machine)) or "any",
             "orInstead": _listed(machine.instance_types[1:]),
             "togetherWith": _listed([one for one in machine.pods if one != name]),
-            "prices": prices_of(world.region, world.types.cloud),
+            "prices": prices_of(world.region, world.types),
         }
     else:
         why = found.errors.get(name) or decision.errors.get(name, "")

@@ -120,6 +120,7 @@ async def _read_cluster(caches: Caches, provisioning: Provisioning, *, pods: boo
     await caches.nodes.list_once()
     await caches.claims.list_once()
     await caches.crds.list_once()
+    await _list(caches.node_overlays)
     claims = caches.claims.items()
     if pods or any(is_own(one.spec.node_class_ref) for one in claims):
         await _list(caches.node_classes)
@@ -129,6 +130,7 @@ async def _read_cluster(caches: Caches, provisioning: Provisioning, *, pods: boo
         demand = provisioning.demand
         for cache in (demand.namespaces, demand.daemon_sets, demand.pods, demand.pod_budgets):
             await cache.list_once()
+    if pods or caches.node_overlays.items():
         await _list(caches.node_pools)
 
 

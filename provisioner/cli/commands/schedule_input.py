@@ -22,6 +22,7 @@ from provisioner.api.namespace import Namespace
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.api.poddisruptionbudget import PodDisruptionBudget
@@ -44,6 +45,7 @@ class Objects(msgspec.Struct, kw_only=True):
 
     pools: list[NodePool] = []
     classes: dict[str, AgentPoolNodeClass] = {}
+    overlays: list[NodeOverlay] = []
     pods: list[Pod] = []
     daemon_sets: list[DaemonSet] = []
     namespaces: list[Namespace] = []
@@ -78,6 +80,7 @@ class Objects(msgspec.Struct, kw_only=True):
 KINDS: Mapping[str, type[KubeObject]] = {
     "NodePool": NodePool,
     labels.NODECLASS_KIND: AgentPoolNodeClass,
+    "NodeOverlay": NodeOverlay,
     "Pod": Pod,
     "DaemonSet": DaemonSet,
     "Namespace": Namespace,
@@ -140,6 +143,8 @@ def _add(found: Objects, one: KubeObject) -> None:
             found.pools.append(one)
         case AgentPoolNodeClass():
             found.classes[one.name] = one
+        case NodeOverlay():
+            found.overlays.append(one)
         case Pod():
             found.pods.append(one)
         case DaemonSet():
@@ -174,7 +179,8 @@ def answer(
     if not wanted.filename:
         raise Refused("no manifests", "Name files with -f, or read scenarios with --json-lines.", USAGE)
     check_region(wanted.region)
-    found = scenario(_read(wanted.filename, typed))
+    objects = _read(wanted.filename, typed)
+    found = scenario(objects)
     region = wanted.region or _region_of(found, cloud)
     prices = cloud.list_prices(region)
     if not prices.on_demand:
@@ -182,8 +188,12 @@ def answer(
             f"warning: no list prices of {region} are known: sizes are compared by their prices in other regions, and"
             " all are taken to be offered there\n"
         )
+    pools = found.node_pools or ()
+    types = InstanceTypeCache(cloud, overlays=lambda: objects.overlays, pools=lambda: pools).in_region(region)
+    for name, why in sorted(types.overlaid.unused.items()):
+        console.err.write(f"warning: NodeOverlay {name} is not used: {why.message}\n")
     try:
-        decided = decide(found, InstanceTypeCache(cloud).in_region(region))
+        decided = decide(found, types)
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"

@@ -192,7 +192,7 @@ NODEPOOLS_COST = untyped(
     "Price per hour of the agent pools of a NodePool",
     POOL,
     of_objects=True,
-    use="Prices as in `gpu_provisioner_node_cost_per_hour`; machines without a price are not included.",
+    use="Prices as in `gpu_provisioner_node_cost_per_hour`; machines without a price are counted there.",
 )
 NODEPOOLS_ALLOWED_DISRUPTIONS = gauge(
     "karpenter_nodepools_allowed_disruptions",
@@ -290,8 +290,8 @@ PRICE = gauge(
     "BETA",
     "Price per hour of an instance",
     ("instance_type", "capacity_type", "zone"),
-    use="From `--prices`, in its currency; without it, the list prices of the sizes of existing Nodes, in USD, which"
-    " spot machines do not have.",
+    use="Of existing Nodes, in USD: the mean of their prices, which NodeOverlays can change for each NodePool. Spot"
+    " machines without a price of their own count with the price on demand.",
 )
 CONDITION_LABELS = ("namespace", "name", "type", "status", "reason", "karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")
 CLASS_LABELS = ("karpenter_sh_nodepool", "kaito_sh_kaitonodeclass")

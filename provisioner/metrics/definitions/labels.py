@@ -51,6 +51,7 @@ _CONDITIONS = (
 Queue = Literal[
     "nodeclaim",
     "nodepool",
+    "nodeoverlay",
     "provisioner",
     "static-capacity",
     "emptiness",
@@ -173,7 +174,7 @@ LABELS: Mapping[str, Label] = {
     "resource": Label(
         meaning="kind in the cache",
         values=(
-            *("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses"),
+            *("nodeclaims", "nodes", "customresourcedefinitions", "nodepools", "agentpoolnodeclasses", "nodeoverlays"),
             *("resourceslices", "pods", "daemonsets", "namespaces", "poddisruptionbudgets", "agentpools"),
         ),
     ),

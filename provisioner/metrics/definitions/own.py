@@ -192,7 +192,15 @@ NODE_COST = gauge(
     "ALPHA",
     "Price per hour of the managed agent pools",
     ("instance_type", "capacity_type"),
-    use="Prices as in `karpenter_cloudprovider_instance_type_offering_price_estimate`. Idle cost is not included.",
+    use="In USD: list prices, those of `--prices`, as NodeOverlays change them. Machines without a price are counted in"
+    " `gpu_provisioner_nodes_without_price`.",
+)
+UNPRICED = gauge(
+    "gpu_provisioner_nodes_without_price",
+    "ALPHA",
+    "Machines of the managed agent pools whose price is not known",
+    ("instance_type", "capacity_type"),
+    use="They are part of no cost. `--prices` or a NodeOverlay states their price.",
 )
 
 CONSOLIDATION_SAVING = counter(

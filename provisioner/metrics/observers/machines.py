@@ -9,8 +9,8 @@ docs/references/rules.md#ownership-marks.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from decimal import Decimal
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from statistics import fmean
 
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND, SPOT, Instance, InstanceState
@@ -18,12 +18,13 @@ from cloudprovider.inventory import Inventory
 from controllers.model.gpu_devices import Devices, expected_devices
 from controllers.model.ownership import Verdict, held_by, marked, verdict
 from controllers.nodeclaim.lifecycle.gpu_resources import allocatable
+from controllers.provisioning.instances import InstanceTypes
 from controllers.state.indexes import Indexes
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.quantity import parse_quantity
 from provisioner.metrics.definitions import karpenter, own
-from provisioner.metrics.definitions.labels import REGIONAL, RESOURCES
+from provisioner.metrics.definitions.labels import RESOURCES
 from provisioner.vendors import BY_RESOURCE
 
 from .collector import Sample
@@ -37,18 +38,16 @@ FAMILIES = (
     own.LEAKED_POOLS,
     own.GPUS,
     own.NODE_COST,
+    own.UNPRICED,
 )
 STATES = (*(str(state) for state in InstanceState), "unknown", "foreign")
 LEFT_OVER = (Verdict.PREVIOUS, Verdict.ORPHANED_LEGACY)
-
-# The price per hour by size; `<size>/spot` is the spot price. It replaces the list prices, whose currency may differ.
-PriceTable = Sequence[tuple[str, Decimal]]
 
 GpuCounts = Counter[tuple[str, str, str]]
 
 
 class MachineGauges:
-    """Samples of the inventory and of `nodes()` while `leading()`."""
+    """Samples of the inventory and of `nodes()` while `leading()`, and of prices once `types()` are known."""
 
     def __init__(
         self,
@@ -58,7 +57,7 @@ class MachineGauges:
         inventory: Inventory,
         label_values: LabelValues,
         leading: Callable[[], bool],
-        prices: PriceTable,
+        types: Callable[[], InstanceTypes | None],
         cloud: Cloud,
     ) -> None:
         self._cloud = cloud
@@ -67,26 +66,26 @@ class MachineGauges:
         self._inventory = inventory
         self._label_values = label_values
         self._leading = leading
-        self._prices = {self._priced(offer): float(amount) for offer, amount in prices}
+        self._types = types
 
     def samples(self) -> Iterator[Sample]:
         """All samples."""
         if not self._leading():
             return
-        gpus, zones = GpuCounts(), {REGIONAL}
-        prices = dict(self._prices)
+        gpus, types, prices = GpuCounts(), self._types(), dict[tuple[str, str, str], list[float]]()
         for node in self._nodes():
-            if marked(node) or labels.REGISTERED in node.metadata.labels:
-                zones.add(self._label_values.zone(node.metadata.labels))
+            known = node.metadata.labels
+            if marked(node) or labels.REGISTERED in known:
                 size, capacity = self._offering(node)
-                if (price := self._price(size, capacity)) is not None:
-                    prices[size, capacity] = price
+                pool, zone = known.get(labels.NODEPOOL, ""), known.get(labels.ZONE, "")
+                price = types.price(pool, size, capacity, zone) if types is not None else None
+                if price is not None:
+                    prices.setdefault((size, capacity, self._label_values.zone(known)), []).append(price)
                 yield from self._node(node, gpus)
-        for (size, capacity), amount in prices.items():
-            # Prices apply to the region; dashboards join them with the zone of each Node.
-            yield from ((karpenter.PRICE, (size, capacity, zone), amount) for zone in sorted(zones))
+        # Dashboards join the price with each Node: with the mean, the sum over Nodes is that of their prices.
+        yield from ((karpenter.PRICE, offering, fmean(amounts)) for offering, amounts in prices.items())
         if self._inventory.synced:
-            yield from self._pools(gpus)
+            yield from self._pools(gpus, types)
         yield from ((own.GPUS, about, float(count)) for about, count in gpus.items())
 
     def _node(self, node: Node, gpus: GpuCounts) -> Iterator[Sample]:
@@ -116,8 +115,8 @@ class MachineGauges:
                 allocatable(node, resource) for resource in offered
             )
 
-    def _pools(self, gpus: GpuCounts) -> Iterator[Sample]:
-        states, leaked = Counter[str](), 0
+    def _pools(self, gpus: GpuCounts, types: InstanceTypes | None) -> Iterator[Sample]:
+        states, leaked, unpriced = Counter[str](), 0, Counter[tuple[str, str]]()
         costs, by_node_pool = dict[tuple[str, str], float](), dict[str, float]()
         for pool in self._inventory.items():
             if pool.foreign:
@@ -126,9 +125,14 @@ class MachineGauges:
             states["unknown" if pool.unknown_state else str(pool.state)] += 1
             leaked += self._leaked(pool)
             priced = (self._cloud.canonical_name(pool.size), pool.offering.capacity_type)
-            if (price := self._price(pool.size, pool.offering.capacity_type)) is not None:
+            known_labels = self._labels_of_claim(pool)
+            price = None
+            if types is not None:
+                price = types.price(known_labels.get(labels.NODEPOOL, ""), *priced, known_labels.get(labels.ZONE, ""))
+                unpriced[priced] += pool.count if price is None else 0
+            if price is not None:
                 costs[priced] = costs.get(priced, 0.0) + price * pool.count
-                if name := self._node_pool(pool):
+                if name := self._label_values.nodepool(known_labels):
                     by_node_pool[name] = by_node_pool.get(name, 0.0) + price * pool.count
             known = self._cloud.gpus_of(pool.size)
             if known.count and pool.state is not InstanceState.FAILED:
@@ -136,6 +140,7 @@ class MachineGauges:
                 gpus[about] += self._devices(pool.name, pool.size).count * pool.count
         yield from ((own.POOLS, (state,), float(states[state])) for state in STATES)
         yield from ((own.NODE_COST, priced, cost) for priced, cost in costs.items())
+        yield from ((own.UNPRICED, priced, float(count)) for priced, count in unpriced.items())
         yield from ((karpenter.NODEPOOLS_COST, (name,), cost) for name, cost in by_node_pool.items())
         yield own.LEAKED_POOLS, (), float(leaked)
 
@@ -145,19 +150,10 @@ class MachineGauges:
         node_class = self._indexes.node_class_of(claim)[0] if claim is not None else None
         return expected_devices(self._cloud.gpus_of(size), node_class.spec.gpu if node_class is not None else None)
 
-    def _price(self, size: str, capacity: str) -> float | None:
-        """The price per hour: from `--prices` if it is set, else the list price on demand in the cluster's region."""
-        if self._prices:
-            return self._prices.get((self._cloud.canonical_name(size), capacity))
-        cluster = self._inventory.cluster
-        if cluster is None or capacity != ON_DEMAND:
-            return None
-        return self._cloud.list_prices(cluster.location).on_demand.get(size.lower())
-
-    def _node_pool(self, pool: Instance) -> str:
-        """The NodePool of the NodeClaim that has this agent pool; empty without one."""
+    def _labels_of_claim(self, pool: Instance) -> Mapping[str, str]:
+        """The labels of the NodeClaim that has this agent pool; none without one."""
         claim = next((claim for claim in self._indexes.claims_of(pool.name) if held_by(pool, claim)), None)
-        return self._label_values.nodepool(claim.metadata.labels) if claim is not None else ""
+        return claim.metadata.labels if claim is not None else {}
 
     def _leaked(self, pool: Instance) -> bool:
         claims = self._indexes.claims_of(pool.name)
@@ -168,10 +164,6 @@ class MachineGauges:
         known = node.metadata.labels
         capacity = SPOT if known.get(labels.AKS_SPOT) == SPOT else capacity_label(known) or ON_DEMAND
         return self._label_values.size(known.get(labels.INSTANCE_TYPE, "")), capacity
-
-    def _priced(self, offer: str) -> tuple[str, str]:
-        size, _, spot = offer.partition("/")
-        return self._cloud.canonical_name(size), spot or ON_DEMAND
 
 
 def _allocatable(node: Node) -> Mapping[str, float]:

@@ -10,6 +10,7 @@ from controllers.model.facts import Facts
 from controllers.model.results import ReadWorkloads, Result
 from controllers.model.steps import Read, Write
 from controllers.node.health.admission_errors import AdmissionError, admission_errors
+from controllers.provisioning.instances import InstanceTypes
 from controllers.state.indexes import Indexes
 from provisioner.api.causes import Cause, RemovalBlocker
 from provisioner.api.node import Node
@@ -35,7 +36,8 @@ ARCHITECTURES = {"x86_64": "amd64", "amd64": "amd64", "aarch64": "arm64", "arm64
 class Observer:
     """`leading()`: whether this process is the leader; only the leader counts changes.
 
-    `offerings_of`: the offerings that a claim allows, in order of preference.
+    `offerings_of`: the offerings that a claim allows, in order of preference. `types()`: with their prices; None while
+    they are not known.
     """
 
     def __init__(
@@ -49,7 +51,7 @@ class Observer:
         cloud: Cloud,
         clock: Clock,
         leading: Callable[[], bool],
-        prices: machines.PriceTable = (),
+        types: Callable[[], InstanceTypes | None],
     ) -> None:
         self.errors = metrics.counter(own.OBSERVATION_ERRORS)
         label_values = LabelValues(cloud)
@@ -66,7 +68,7 @@ class Observer:
             inventory=inventory,
             label_values=label_values,
             leading=leading,
-            prices=prices,
+            types=types,
             cloud=cloud,
         )
         metrics.registry.register(GaugeCollector(claims.FAMILIES, claim_gauges.samples, self.errors))

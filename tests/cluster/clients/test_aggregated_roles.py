@@ -49,7 +49,11 @@ async def test_roles_aggregate_to_view_edit_and_admin(tmp_path: Path, tmp_path_f
             assert [await may(who, verb) for verb in READ] == [True] * len(READ), who
             assert [await may(who, verb) for verb in CHANGE] == [changes] * len(CHANGE), who
             assert await may(who, "get", "kaitonodeclasses.kaito.sh"), who
-            for kind in ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"):
+            for kind in (
+                "nodepools.karpenter.sh",
+                "nodeoverlays.karpenter.sh",
+                "agentpoolnodeclasses.gpu-provisioner.sh",
+            ):
                 assert await may(who, "get", kind), (who, kind)
                 assert await may(who, "create", kind) is changes, (who, kind)
             assert not await may(who, "patch", "nodeclaims.karpenter.sh", "--subresource=status"), who

@@ -36,6 +36,7 @@ OURS = (
     "agentpoolnodeclasses.gpu-provisioner.sh",
     "kaitonodeclasses.kaito.sh",
     CLAIMS_CRD,
+    "nodeoverlays.karpenter.sh",
     "nodepools.karpenter.sh",
 )
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

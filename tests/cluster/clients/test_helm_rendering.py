@@ -101,6 +101,7 @@ def test_the_crd_chart_keeps_its_crds() -> None:
         "agentpoolnodeclasses.gpu-provisioner.sh",
         "kaitonodeclasses.kaito.sh",
         "nodeclaims.karpenter.sh",
+        "nodeoverlays.karpenter.sh",
         "nodepools.karpenter.sh",
     ]
     assert all(crd["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep" for crd in crds)

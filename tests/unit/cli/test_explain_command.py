@@ -64,6 +64,20 @@ def test_a_pod_that_gets_a_machine(explained: Any) -> None:
     assert max(map(len, lines)) <= 100
 
 
+def test_a_pod_with_stated_prices(explained: Any) -> None:
+    """NodeOverlays decide, and the answer states that there are some."""
+    overlay = {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "half"},
+        "spec": {"requirements": [], "priceAdjustment": "-50%"},
+    }
+    code, out, err = explained("train", items=[*POOLS, overlay, pod("train")])
+    assert (code, err) == (0, "")
+    assert f"would run on a new {T4}, 0.263 USD/h from NodePool t4" in out
+    assert "Prices:  list prices of eastus, 2026-06-18, and prices of NodeOverlays" in out
+
+
 PENDING = [
     (pod("train", tolerates=False), "did not tolerate taint (taint=sku=gpu:NoSchedule)"),
     (pod("train", gpus=16), "nvidia.com/gpu 16 requested, at most 1 on one machine"),

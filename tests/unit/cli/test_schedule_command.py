@@ -46,6 +46,17 @@ def test_the_table_shows_what_is_bought_and_what_stays_pending(fleet: str) -> No
     assert "default/intruder stays pending: NodePool gpu: did not tolerate taint (taint=sku=gpu:NoSchedule)" in out
 
 
+def test_node_overlays_among_the_files(fleet: str, tmp_path: Path) -> None:
+    """They decide the price and the size; one that is not used is named."""
+    stated = {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay"}
+    size = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}
+    reserved = {**stated, "metadata": {"name": "reserved"}, "spec": {"requirements": [size], "price": "0.25"}}
+    wrong = {**stated, "metadata": {"name": "wrong"}, "spec": {"requirements": [], "price": "cheap"}}
+    _, out, err = _run("-f", fleet, "-f", written(tmp_path, reserved, wrong), "--region", "eastus")
+    assert out.splitlines()[1].split()[1:4] == ["Standard_NC24ads_A100_v4", "on-demand", "0.250"]
+    assert "warning: NodeOverlay wrong is not used: spec.price: 'cheap' is not a price" in err
+
+
 def test_how_spot_is_priced_is_stated(fleet: str) -> None:
     """A NodePool with both capacity types requests spot first; the price is the one on demand, and a line says so."""
     file = Path(fleet)

@@ -191,6 +191,7 @@ def test_an_observer_that_fails_reaches_nobody() -> None:
             leading=leading,
             offerings_of=lambda _: (),
             cloud=AksCloud(),
+            types=lambda: None,
         )
         observer.claim_changed(claim(), claim(deleting=True))
         observer.performed(facts(), LookUpPool(name="a"), nowhere)

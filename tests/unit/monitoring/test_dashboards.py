@@ -105,7 +105,7 @@ def test_each_panel_is_described(name: str) -> None:
 def test_a_panel_describes_its_prerequisites(name: str) -> None:
     """kube-state-metrics, or prices."""
     needs = {"kube_": "kube-state-metrics"} | dict.fromkeys(
-        ("price_estimate", "cost_per_hour", "cost_total"), "--prices"
+        ("price_estimate", "cost_per_hour", "cost_total"), "list prices"
     )
     for panel in panels(name):
         names = {selector.name for target in panel["targets"] for selector in selectors(target["expr"])}

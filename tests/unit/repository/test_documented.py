@@ -20,10 +20,11 @@ import msgspec
 import pytest
 import yaml
 
-from provisioner.api.crd import nodeclaim_crd, nodepool_crd
+from provisioner.api.crd import nodeclaim_crd, nodeoverlay_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.deviceclaim import ResourceClaimTemplate
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
 from provisioner.cli.definitions import COMMANDS
@@ -199,11 +200,12 @@ def test_helm_commands_render(line: Shown, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("document", "block"), SNIPPETS, ids=[f"{name}:{n}" for n, (name, _) in enumerate(SNIPPETS)])
 def test_yaml_blocks_are_valid(document: str, block: str) -> None:
-    """Chart values render with Helm; NodeClaims and NodePools, parts of them, and node classes match their CRDs."""
+    """Chart values render with Helm; NodeClaims, NodePools, parts of them, and other objects match their CRDs."""
     several = [*yaml.safe_load_all(block)]
-    crds = {crd["spec"]["names"]["kind"]: crd for crd in (nodepool_crd(), agentpoolnodeclass_crd())}
+    crds = {crd["spec"]["names"]["kind"]: crd for crd in (nodepool_crd(), agentpoolnodeclass_crd(), nodeoverlay_crd())}
     types: dict[str, type] = {
         "NodePool": NodePool,
+        "NodeOverlay": NodeOverlay,
         "AgentPoolNodeClass": AgentPoolNodeClass,
         "Pod": Pod,
         "ResourceClaimTemplate": ResourceClaimTemplate,

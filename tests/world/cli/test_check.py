@@ -110,12 +110,12 @@ async def test_a_healthy_installation(sim: Sim) -> None:
     assert by_check["lease"].startswith("ctl0 is leader since 2026-03-01T12:00:0")
     assert by_check["quota StandardNCADSA100v4Family"] == ("24 of 1000 vCPUs used in westeurope, 0 more vCPUs required")
     assert by_check["agent pools"] == "3 of the cluster's 100 are used"
-    for crd in ("CRD", "CRD NodePool", "CRD AgentPoolNodeClass"):
+    for crd in ("CRD", "CRD NodePool", "CRD AgentPoolNodeClass", "CRD NodeOverlay"):
         assert "its schema is that of the chart" in by_check[crd]
     assert by_check["NodePools"] == "none of this controller"
     assert [call.verb for call in sim.audit_log.calls(who=WHO) if call.target.kind == "customresourcedefinitions"] == [
         "LIST"
-    ] * 3
+    ] * 4
 
 
 @simulated()
@@ -164,15 +164,15 @@ async def test_a_resource_of_a_readiness_rule_that_is_not_served_fails(sim: Sim)
 async def test_missing_crds_of_nodepools_are_no_failure(sim: Sim) -> None:
     """The program works without them; the message states what is not used."""
     await sim.start_controller()
-    for name in ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"):
+    for name in ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh", "nodeoverlays.karpenter.sh"):
         sim.store.delete(CRD_KEY, name)
     await asyncio.sleep(5)
     code, findings = await run_check(sim)
     shown = {one["check"]: one for one in findings}
     assert code == 0
-    for kind in ("NodePool", "AgentPoolNodeClass"):
+    for kind, unused in (("NodePool",) * 2, ("AgentPoolNodeClass", "NodePool"), ("NodeOverlay",) * 2):
         assert shown[f"CRD {kind}"]["state"] == "unknown"
-        assert "NodePools are not used" in shown[f"CRD {kind}"]["message"]
+        assert f"{unused}s are not used" in shown[f"CRD {kind}"]["message"]
 
 
 @simulated()

@@ -1,4 +1,4 @@
-"""What NodePools cost a cluster that has none: two watches while their CRDs exist, and no request otherwise."""
+"""What NodePools cost a cluster that has none: three watches while their CRDs exist, and no request otherwise."""
 
 import asyncio
 from typing import Any
@@ -11,9 +11,9 @@ from tests.world.demand import node_class, node_pool
 from tests.world.harness import Sim, crds, node_claim, simulated
 
 Json = dict[str, Any]
-KINDS = ("nodepools", "agentpoolnodeclasses")
+KINDS = ("nodepools", "agentpoolnodeclasses", "nodeoverlays")
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
-NAMES = ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh")
+NAMES = ("nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh", "nodeoverlays.karpenter.sh")
 
 
 def requests(sim: Sim) -> list[tuple[str, str]]:
@@ -62,7 +62,7 @@ async def test_without_the_crds_there_is_no_request_until_they_are_installed(sim
     for crd in crds():
         if crd["metadata"]["name"] in NAMES:
             await sim.request("POST", CRDS, crd)
-    await sim.until(lambda: len(requests(sim)) >= 4, 60, "both kinds are watched")
+    await sim.until(lambda: len(requests(sim)) >= 6, 60, "all kinds are watched")
     await asyncio.sleep(30)
 
     for name in NAMES:

@@ -27,7 +27,8 @@ MONDAY_SECONDS = 12 * HOUR_SECONDS
 async def applied(sim: Sim, *stems: str) -> None:
     """The NodePools and their class, as a user applies them."""
     for stem in ("node-class", *stems):
-        await sim.apply(yaml.safe_load((FOLDER / f"{stem}.yaml").read_text(encoding="utf-8")))
+        for one in yaml.safe_load_all((FOLDER / f"{stem}.yaml").read_text(encoding="utf-8")):
+            await sim.apply(one)
 
 
 async def running(sim: Sim, pool: str, **spec: Any) -> None:
@@ -53,12 +54,14 @@ async def until_time(sim: Sim, seconds: float) -> None:
 @simulated()
 async def test_each_nodepool_is_ready(sim: Sim) -> None:
     """All of the folder together, without a note about a field."""
-    assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted((*POOLS, "node-class"))
-    await applied(sim, *POOLS)
+    assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted((*POOLS, "node-class", "prices"))
+    await applied(sim, *POOLS, "prices")
     await sim.start_controller()
     pools = "nodepools.karpenter.sh"
     await sim.until(lambda: ready(sim.store.list(pools)) == len(POOLS), 60.0, "all are Ready")
     assert {condition(pool, "ValidationSucceeded")["message"] for pool in sim.store.list(pools)} == {""}
+    overlays = "nodeoverlays.karpenter.sh"
+    await sim.until(lambda: ready(sim.store.list(overlays)) == 2, 60.0, "the prices are used")
 
 
 @simulated()

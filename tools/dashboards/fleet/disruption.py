@@ -70,7 +70,7 @@ ROW = Row(
         Panel(
             title="Saving per hour by consolidation",
             description="The prices per hour that the commands in the window save, by the highest price that their"
-            " replacements may have. List prices; `--prices` has no effect.",
+            " replacements may have.",
             unit=MONEY,
             queries=(Query(S.events("gpu_provisioner_consolidation_saving_per_hour_total", WINDOW), "saving"),),
             bars=True,

@@ -1,4 +1,4 @@
-"""Reasons of the conditions of NodePools and AgentPoolNodeClasses."""
+"""Reasons of the conditions of NodePools, AgentPoolNodeClasses and NodeOverlays."""
 
 from provisioner.api import reasons as r
 from provisioner.api.conditions import READY
@@ -21,6 +21,16 @@ _INVALID_POOL = (
     "The field in the message.",
     "Correct the field.",
 )
+_INVALID_OVERLAY = (
+    "The NodeOverlay changes nothing, because a field is invalid.",
+    "The field in the message.",
+    "Correct the field.",
+)
+_CONFLICT = (
+    "The NodeOverlay changes nothing, because another one of the same weight sets the same.",
+    "The NodeOverlay in the message.",
+    "Give one of the two another `spec.weight`.",
+)
 _MISSING = (
     "The AgentPoolNodeClass that the NodePool refers to does not exist.",
     "`kubectl get agentpoolnodeclasses`.",
@@ -39,7 +49,9 @@ _UNVALIDATED = (
 
 NODEPOOLS: tuple[Reason, ...] = (
     is_true(
-        r.VALIDATION_SUCCEEDED, r.VALIDATION_SUCCEEDED, "The fields of the NodePool or AgentPoolNodeClass are valid."
+        r.VALIDATION_SUCCEEDED,
+        r.VALIDATION_SUCCEEDED,
+        "The fields of the NodePool, AgentPoolNodeClass or NodeOverlay are valid.",
     ),
     is_false(r.VALIDATION_SUCCEEDED, r.NODECLASS_INVALID, *_INVALID_CLASS),
     is_false(READY, r.NODECLASS_INVALID, *_INVALID_CLASS),
@@ -48,6 +60,10 @@ NODEPOOLS: tuple[Reason, ...] = (
     is_false(r.NODECLASS_READY, r.NODECLASS_IN_USE, *_IN_USE),
     is_false(r.VALIDATION_SUCCEEDED, r.NODEPOOL_INVALID, *_INVALID_POOL),
     is_false(READY, r.NODEPOOL_INVALID, *_INVALID_POOL),
+    is_false(r.VALIDATION_SUCCEEDED, r.OVERLAY_INVALID, *_INVALID_OVERLAY),
+    is_false(READY, r.OVERLAY_INVALID, *_INVALID_OVERLAY),
+    is_false(r.VALIDATION_SUCCEEDED, r.OVERLAY_CONFLICT, *_CONFLICT),
+    is_false(READY, r.OVERLAY_CONFLICT, *_CONFLICT),
     is_true(r.NODECLASS_READY, r.NODECLASS_READY, "The AgentPoolNodeClass exists and is Ready."),
     *(
         row

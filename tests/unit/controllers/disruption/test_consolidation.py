@@ -298,6 +298,17 @@ def test_balanced_refuses_a_small_saving_for_many_pods() -> None:
     assert consolidate(fleet("Balanced").view()).command is None
 
 
+def test_a_replacement_that_costs_nothing() -> None:
+    """Reserved instances are paid without machines, too: their price can be 0."""
+    free = tuple(
+        msgspec.structs.replace(o, price=0.0, order_price=0.0) if o.capacity_type == "on-demand" else o
+        for o in next(kind.offerings for kind in TYPES.types if kind.name == D2)
+    )
+    types = tuple(msgspec.structs.replace(kind, offerings=free) if kind.name == D2 else kind for kind in TYPES.types)
+    fleet = Fleet(types=InstanceTypes(types=types, well_known=TYPES.well_known, cloud=TYPES.cloud))
+    assert shape(consolidate(fleet.add("a", D16, [(1, 0)]).view()).command) == (("a",), (D2,), 0.768)
+
+
 def test_a_price_that_is_not_known() -> None:
     """No move, and the text names size and region."""
     types = tuple(

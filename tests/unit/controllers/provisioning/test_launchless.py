@@ -14,7 +14,7 @@ from provisioner.api import reasons
 from provisioner.api.meta import Condition
 from provisioner.api.nodeclaim import NodeClaim
 
-from .observed import CLOUD, MOMENT, T4, TOLERATES, claim, node_pool, observe, pod
+from .observed import MOMENT, T4, TOLERATES, TYPES, claim, node_pool, observe, pod
 
 SINCE = datetime.fromisoformat(MOMENT)
 GONE: dict[str, Any] = {"deletionTimestamp": MOMENT}
@@ -84,4 +84,4 @@ def test_claims_that_are_kept(selects: dict[str, str], requirements: list[Any], 
     )
     decision = solve(found.snapshot)
     assert decision.machines
-    assert still_needed(failed, found.snapshot, decision, {}, CLOUD) == expected
+    assert still_needed(failed, found.snapshot, decision, {}, TYPES) == expected

@@ -1,0 +1,61 @@
+"""What machines cost, as one process knows it, for its decisions, launches and metrics.
+
+Source: docs/adr/0088-stated-prices.md.
+"""
+
+from collections.abc import Callable
+
+from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, Obstacle
+from cloudprovider.inventory import Inventory
+from cloudprovider.watches import SkuWatch
+from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes, no_obstacle
+from provisioner.api.nodeclass import is_own
+from provisioner.api.nodepool import NodePool
+
+from .caches import Caches, known_node_pools, overlays_known
+from .config import Config
+
+
+class PricedTypes:
+    """The instance types of the cluster's region with all that changes their prices."""
+
+    def __init__(self, cloud: Cloud, config: Config, *, caches: Caches, inventory: Inventory, skus: SkuWatch) -> None:
+        self._cloud = cloud
+        self._config = config
+        self._caches = caches
+        self._inventory = inventory
+        self._skus = skus
+        self._all = self._cache(lambda: no_obstacle)
+
+    def known(self) -> InstanceTypes | None:
+        """Of all sizes. None until the cluster, the NodeOverlays and, if there are any, the NodePools were read."""
+        return self._in_region(self._all, UNKNOWN_CLUSTER)
+
+    def available(self, obstacles: Callable[[], Obstacle]) -> Callable[[], InstanceTypes | None]:
+        """Those that can be bought now. None also until the first read of sizes ended."""
+        cache = self._cache(obstacles)
+
+        def current() -> InstanceTypes | None:
+            cluster = self._inventory.cluster
+            if cluster is None or not self._skus.done:
+                return None
+            return self._in_region(cache, self._cloud.cluster_facts(self._caches.nodes.items(), cluster.max_pods))
+
+        return current
+
+    def _cache(self, obstacles: Callable[[], Obstacle]) -> InstanceTypeCache:
+        overlays, prices = self._caches.node_overlays.items, self._config.prices
+        return InstanceTypeCache(self._cloud, obstacles, overlays=overlays, pools=self._node_pools, prices=prices)
+
+    def _node_pools(self) -> tuple[NodePool, ...]:
+        pools = self._caches.node_pools.items()
+        return tuple(one for one in pools if is_own(one.spec.template.spec.node_class_ref))
+
+    def _in_region(self, cache: InstanceTypeCache, facts: ClusterFacts) -> InstanceTypes | None:
+        cluster = self._inventory.cluster
+        if cluster is None or not overlays_known(self._caches):
+            return None
+        pools = known_node_pools(self._caches, enabled=self._config.node_pools)
+        if pools is None and self._caches.node_overlays.items():
+            return None
+        return cache.in_region(cluster.location, self._skus.skus, facts)
