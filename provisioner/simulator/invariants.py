@@ -190,10 +190,10 @@ class Invariants:
             self._requests.arrived(call, headers)
             self._leases.written(call)
 
-    def on_answer(self, call: Call, status: int, body: bytes) -> None:
+    def on_answer(self, call: Call, status: int, body: bytes, delivered: Callable[[], bool]) -> None:
         """Check a request that was served with this body."""
         if call.who in self.controllers and call.is_write and not call.is_bookkeeping:
-            self._requests.answered(call, status, body)
+            self._requests.answered(call, status, body, delivered)
 
     # the cluster
 

@@ -15,6 +15,8 @@ from .snapshot import Snapshot, deleting, has_finalizer, pool_mark
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
+# Whether an answer that was sent has arrived, or can: its connection is neither held nor closed.
+Delivered = Callable[[], bool]
 
 # A retry comes after 5 s or later, and a read that shows a deletion after a minute or sooner.
 MOST_A_MINUTE, MOST_DELETES, ACCEPTED_SECONDS = 30, 6, 60.0
@@ -41,7 +43,7 @@ class RequestInvariants:
         self._deleted: dict[str, float] = {}
         # The write that changed each Node and claim last, None for one of somebody else, and its answer.
         self._changed: dict[tuple[str, str], Call | None] = {}
-        self._answers: dict[Call, float] = {}
+        self._answers: dict[Call, tuple[float, Delivered]] = {}
         # The last change that the sender of a write has had the answer of, by the number of the write.
         self._known: dict[int, Call] = {}
 
@@ -55,17 +57,20 @@ class RequestInvariants:
                     "I28", f"{call.who} sent a {call.verb} of pool {call.target.name} unconditionally: {call}"
                 )
         last = self._changed.get((call.target.kind, call.target.name))
-        if last is not None and last.who == call.who and call.at - self._answers.get(last, call.at) > ANSWER_SECONDS:
+        if last is None or last.who != call.who or last not in self._answers:
+            return
+        at, delivered = self._answers[last]
+        if call.at - at > ANSWER_SECONDS and delivered():
             self._known[call.number] = last
 
-    def answered(self, call: Call, status: int, body: bytes) -> None:
+    def answered(self, call: Call, status: int, body: bytes, delivered: Delivered) -> None:
         """I28 and I30, after a write of a controller to the cluster was served with this body."""
         kind, name, subresource = call.target
         known = self._known.pop(call.number, None)
         if call.system != "kube":
             return
         if self._changed.get((kind, name)) is call:
-            self._answers[call] = self._time()
+            self._answers[call] = self._time(), delivered
         if kind in BY_UID and (call.verb == "DELETE" or subresource == "eviction"):
             sent: Json = msgspec.json.decode(body) if body else {}
             options = sent.get("deleteOptions") or {} if subresource == "eviction" else sent

@@ -257,7 +257,8 @@ class World:
                     return early
             response = await handler(request)
             if call.is_write:
-                self.invariants.on_answer(call, response.status, await request.read())
+                delivered = partial(_is_open, request.transport)
+                self.invariants.on_answer(call, response.status, await request.read(), delivered)
             for after in self.after:
                 await after(call, response)
             call_status = _sent(response, request)
@@ -269,6 +270,11 @@ class World:
 def _sent(response: web.StreamResponse, request: web.Request) -> int:
     """The status that the client gets; 0 if its connection has ended."""
     return 0 if request.transport is None or request.transport.is_closing() else response.status
+
+
+def _is_open(transport: asyncio.BaseTransport | None) -> bool:
+    """Whether what was sent arrives; a held connection is one of the network in memory."""
+    return transport is not None and not transport.is_closing() and not getattr(transport, "held", False)
 
 
 def _runner(app: web.Application) -> web.AppRunner:

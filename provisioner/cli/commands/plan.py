@@ -1,4 +1,4 @@
-"""`plan`: validates NodeClaims, NodePools and node classes offline, and prints what comes of each NodeClaim.
+"""`plan`: validates manifests of NodeClaims and NodePools offline, and prints what comes of each NodeClaim.
 
 Exit codes: 0 no errors, 1 an object has errors, 2 the manifests cannot be opened or contain no such object. Results go
 to standard output in all formats.
@@ -21,7 +21,7 @@ from provisioner.cli.output import encoded
 from .console import Console, counted
 from .manifests import Document, documents
 from .planning import ExpectedNode, Plan, plan, request_of
-from .planning_pools import Places, plan_node_class, plan_node_pool
+from .planning_pools import Places, plan_node_class, plan_node_overlay, plan_node_pool
 from .refusal import FAILED, OK, USAGE, Refused
 from .schedule_input import check_region
 from .validation import node_class_errors
@@ -39,7 +39,7 @@ def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Consol
     plans = _with_duplicates([_with_lines(_plan(document, classes, places), document) for document in read])
     if not any(one.kind or one.errors for one in plans):
         files = ", ".join(wanted.filename)
-        kinds = f"NodeClaim, NodePool or {labels.NODECLASS_KIND}"
+        kinds = f"NodeClaim, NodePool, {labels.NODECLASS_KIND} or NodeOverlay"
         raise Refused(f"{files}: no {kinds} found", f"Name manifests of kind {kinds}.", USAGE)
     if wanted.output == "table":
         for one in plans:
@@ -69,6 +69,8 @@ def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass], pl
             return plan_node_pool(source, body, node_classes, places)
         case labels.NODECLASS_KIND:
             return plan_node_class(source, body)
+        case "NodeOverlay":
+            return plan_node_overlay(source, body)
         case None:
             return Plan(source=source, notes=("ignored: the document is not an object",))
         case kind:

@@ -1,4 +1,4 @@
-"""The errors of a NodePool and of an AgentPoolNodeClass, and the sizes that a NodePool may buy.
+"""The errors of NodePools, AgentPoolNodeClasses and NodeOverlays, and the sizes that a NodePool may buy.
 
 The module has no rules of its own: the errors are those of the CRDs and of the controllers, and the sizes those that
 the solver considers.
@@ -14,14 +14,16 @@ from controllers.nodeclass.validation import errors as class_errors
 from controllers.nodepool import nodepool, validation
 from controllers.provisioning.instances import InstanceTypeCache
 from controllers.provisioning.nodepools import node_pool, with_capacity_type
+from controllers.provisioning.overlays import overlaid
 from controllers.provisioning.solver.candidates import offers
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import AgentPoolNodeClass
+from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 
 from .planning import Plan
-from .validation import node_class_errors, node_pool_errors
+from .validation import node_class_errors, node_overlay_errors, node_pool_errors
 
 REQUIREMENTS = f"{validation.TEMPLATE}.spec.requirements"
 
@@ -45,6 +47,18 @@ def plan_node_class(source: str, body: Mapping[str, Any]) -> Plan:
     read = None if wrong else msgspec.convert(body, AgentPoolNodeClass)
     wrong += class_errors(read.spec) if read is not None else ()
     return Plan(source=source, kind=labels.NODECLASS_KIND, name=_name(body), managed=True, errors=tuple(wrong))
+
+
+def plan_node_overlay(source: str, body: Mapping[str, Any]) -> Plan:
+    """The errors of a NodeOverlay by itself; whether it conflicts with another one depends on the NodePools."""
+    wrong = _with_name(body, node_overlay_errors(body))
+    if not wrong:
+        overlay = msgspec.convert(body, NodeOverlay)
+        unused = overlaid([overlay], (), ()).unused.get(overlay.name)
+        if unused is not None:
+            remedy = "correct the field, see: kubectl explain nodeoverlay.spec"
+            wrong.append(FieldError("spec", "FieldValueInvalid", unused.message, remedy=remedy))
+    return Plan(source=source, kind="NodeOverlay", name=_name(body), managed=True, errors=tuple(wrong))
 
 
 def plan_node_pool(source: str, body: Mapping[str, Any], node_classes: Iterable[str], places: Places) -> Plan:

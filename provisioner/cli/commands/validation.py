@@ -1,4 +1,4 @@
-"""Validation of NodeClaims, NodePools and AgentPoolNodeClasses against their CRDs, in the words of the API server.
+"""Validation of the manifests that `plan` reads against their CRDs, in the words of the API server.
 
 Each error has a remedy. All errors of a manifest are returned at once: unlike the API server, which evaluates CEL rules
 only for objects without other errors, this module evaluates each rule whose own value is valid.
@@ -13,13 +13,18 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from provisioner.api.crd import nodeclaim_crd, nodepool_crd
+from provisioner.api.crd import nodeclaim_crd, nodeoverlay_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.paths import Json, is_within
 from provisioner.apiextensions.schema import METADATA_FIELDS, Schema
 
-_CRDS = {"nodeclaim": nodeclaim_crd, "nodepool": nodepool_crd, "agentpoolnodeclass": agentpoolnodeclass_crd}
+_CRDS = {
+    "nodeclaim": nodeclaim_crd,
+    "nodepool": nodepool_crd,
+    "nodeoverlay": nodeoverlay_crd,
+    "agentpoolnodeclass": agentpoolnodeclass_crd,
+}
 SHOWN_CHARACTERS = 80
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
 _STRINGS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
@@ -50,6 +55,11 @@ def node_class_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
 def node_pool_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
     """What the API server would refuse, or drop, of a new NodePool; sorted by field."""
     return _errors("nodepool", manifest)
+
+
+def node_overlay_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
+    """What the API server would refuse, or drop, of a new NodeOverlay; sorted by field."""
+    return _errors("nodeoverlay", manifest)
 
 
 def _errors(kind: str, manifest: Mapping[str, Any]) -> list[FieldError]:

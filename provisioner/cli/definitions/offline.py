@@ -70,7 +70,7 @@ PLAN = Command(
     name="plan",
     summary="validate NodeClaims, NodePools and node classes offline and print the resulting agent pools",
     description="""\
-Validates manifests of NodeClaims, NodePools and AgentPoolNodeClasses, and prints every error with its line and remedy:
+Validates NodeClaims, NodePools, AgentPoolNodeClasses and NodeOverlays, and prints every error with its line and remedy:
 what the API server would refuse or drop, and what the controller would refuse. Prints for each NodeClaim the request
 that creates its agent pool, the offerings in the order in which they are tried, and the resulting Node; for each
 NodePool the sizes that it may buy in the region. The command works offline, without a cluster, an Azure credential or

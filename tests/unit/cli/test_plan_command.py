@@ -159,6 +159,24 @@ def test_errors_of_a_node_pool(given: str, written: str, line: int, field: str, 
     assert text in out
 
 
+@pytest.mark.parametrize(
+    ("spec", "field"),
+    [
+        ('{requirements: [], price: "1", priceAdjustment: "-5%"}', "spec"),
+        ("{requirements: [], price: cheap}", "spec.price"),
+        ('{requirements: [{key: a, operator: Gt, values: [b]}], price: "1"}', "spec.requirements"),
+        ('{requirements: [], price: "1"}', ""),
+    ],
+)
+def test_errors_of_a_node_overlay(spec: str, field: str) -> None:
+    head = "apiVersion: karpenter.sh/v1alpha1\nkind: NodeOverlay\nmetadata: {name: agreement}\nspec: "
+    code, out, _ = ran("-f", "-", "-o", "json", typed=head + spec)
+    (plan,) = json.loads(out)
+    assert code == bool(field)
+    assert (plan["kind"], plan["name"]) == ("NodeOverlay", "agreement")
+    assert [one["field"] for one in plan["errors"]][:1] == ([field] if field else [])
+
+
 def test_no_size_satisfies_a_node_pool() -> None:
     """An error in the region that is named, or that its zones determine; otherwise a note."""
     gpus = NODE_POOL.replace(TYPE, "karpenter.azure.com/sku-gpu-count").replace("Standard_NC24ads_A100_v4", '"7"')
