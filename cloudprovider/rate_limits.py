@@ -229,7 +229,7 @@ class RateLimitedProvider:
 
     async def _send(self, call: Call, request: Awaitable[T]) -> T:
         try:
-            return await request
+            answer = await request
         except CloudError as error:
             if error.status == 429:
                 by_arm = error.reason == SUBSCRIPTION_THROTTLED
@@ -237,6 +237,9 @@ class RateLimitedProvider:
                 bucket.throttle(_now(), error.after or 0.0)
                 self._count(call.arm if by_arm else call.aks, "cloud")
             raise
+        self._aks_bucket(call).succeeded()
+        self._bucket(call.arm).succeeded()
+        return answer
 
     def _count(self, bucket: str, by: str) -> None:
         if self._throttled is not None:

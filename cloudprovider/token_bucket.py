@@ -1,12 +1,14 @@
 """Token buckets for client-side rate limiting, and a low-priority flow that shares one.
 
 Times are loop times in seconds. A bucket never exceeds its burst and its refill rate. After a 429 it is empty until the
-`Retry-After`, then has one token, and refills at half its rate for five minutes.
+`Retry-After`, then has one token, and refills at half its rate for five minutes. If that token gets a 429 too, the next
+one takes at least twice as long, up to half a minute, until a call succeeds.
 """
 
 import math
 
 THROTTLED_SECONDS = 300.0
+PAUSE_SECONDS_MAX = 30.0
 MIN_WAIT_SECONDS = 0.001
 
 
@@ -19,6 +21,7 @@ class TokenBucket:
         self._tokens = burst
         self._at = now
         self._throttled_until = -math.inf
+        self._pause = 0.0
         self._last_retry_at = -math.inf
 
     def tokens(self, now: float) -> float:
@@ -54,8 +57,14 @@ class TokenBucket:
         The next token is available at the `Retry-After`: waiting for the refill as well would delay a PUT by two more
         minutes.
         """
-        self._tokens, self._at = 1.0, max(self._at, now + after)
+        if now >= self._at:  # calls that were sent before the last 429 arrived do not count
+            self._pause = min(PAUSE_SECONDS_MAX, 2.0 * self._pause) if self._pause else 1.0
+        self._tokens, self._at = 1.0, max(self._at, now + max(after, self._pause))
         self._throttled_until = self._at + THROTTLED_SECONDS
+
+    def succeeded(self) -> None:
+        """A call was not throttled: the next 429 is obeyed as it is."""
+        self._pause = 0.0
 
     def scale(self, now: float) -> float:
         """Its rate and its burst, as a share of the usual ones: half after a 429."""

@@ -304,6 +304,26 @@ async def test_a_throttled_put_is_retried_at_retry_after(arm: Arm, budget: RateL
 
 
 @run_by(on_budget, given=2)
+async def test_a_put_that_is_throttled_again_waits_twice_as_long(arm: Arm, budget: RateLimitedProvider) -> None:
+    """A Retry-After of a second that does not hold would otherwise be sixty PUTs a minute, each with an Event."""
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=1.0, status=429)
+    for _ in range(600):
+        await refused(budget.create(NodeClaim(), "a"))
+        await asyncio.sleep(1.0)
+    assert [at for _, at in arm.calls[:7]] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 61.0]
+    assert len(arm.calls) <= 25
+    arm.refusing = None
+    await asyncio.sleep(30.0)
+    await budget.create(NodeClaim(), "a")
+    arm.refusing = Retryable("Throttled", "Throttled: slow down", after=1.0, status=429)
+    await asyncio.sleep(120.0)
+    await refused(budget.create(NodeClaim(), "a"))
+    await asyncio.sleep(1.0)
+    arm.refusing = None
+    await budget.create(NodeClaim(), "a")
+
+
+@run_by(on_budget, given=2)
 async def test_other_errors_do_not_throttle(arm: Arm, budget: RateLimitedProvider) -> None:
     """Only a 429 shows that other clients use the same limit."""
     arm.refusing = Retryable("ServiceUnavailable", "ServiceUnavailable", after=40.0, status=503)
