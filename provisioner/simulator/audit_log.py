@@ -184,6 +184,12 @@ class AuditLog:
 _PLURALS = {"pool": "pools", "node": "nodes", "claim": "nodeclaims", "pod": "pods"}
 
 
+def caller() -> str:
+    """Who sent the request that is served in this context; "" without one."""
+    call = CURRENT_CALL.get()
+    return call.who if call is not None else ""
+
+
 def current_write(kind: str, name: str) -> Call | None:
     """The write that is served in this context, if it names this object."""
     call = CURRENT_CALL.get()

@@ -298,8 +298,9 @@ def has_ended(pod: Json) -> bool:
 
 
 def is_of_daemon_set(pod: Json) -> bool:
-    """Whether a DaemonSet owns a pod."""
-    return any(owner["kind"] == "DaemonSet" for owner in pod["metadata"].get("ownerReferences", ()))
+    """Whether a DaemonSet of Kubernetes owns a pod; those of other API groups may be anything."""
+    owners = pod["metadata"].get("ownerReferences", ())
+    return any(one["kind"] == "DaemonSet" and one.get("apiVersion", "apps/v1").startswith("apps/") for one in owners)
 
 
 def _controller(pod: Json) -> str:

@@ -7,6 +7,7 @@ it was attached for a minute; volumes of a Node with pods that stay and have vol
 Source: docs/references/rules.md#invariants, docs/references/karpenter.md#drain.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -14,6 +15,7 @@ from typing import Any
 
 from provisioner.api import labels
 
+from .audit_log import caller
 from .snapshot import Snapshot, annotations_of, condition, deleting, duration_seconds, is_disrupted
 
 Json = dict[str, Any]
@@ -50,6 +52,8 @@ class DrainInvariants:
         self._kept: dict[str, str] = {}
         # The Nodes with the taint of a removal that had pods then, with the time of the taint.
         self._tainted: dict[str, float] = {}
+        # The process that evicted pods of each Node: a successor cannot know of those that are gone.
+        self._evicted: dict[str, str] = {}
         # The Node of each VolumeAttachment of a PersistentVolume, and since when it is there.
         self._attached: dict[str, tuple[str, float]] = {}
 
@@ -76,6 +80,7 @@ class DrainInvariants:
         name = node["metadata"]["name"]
         if gone or not is_disrupted(node):
             self._tainted.pop(name, None)
+            self._evicted.pop(name, None)
         elif (before is None or not is_disrupted(before)) and self._on(name):
             self._tainted[name] = self._time()
 
@@ -107,12 +112,13 @@ class DrainInvariants:
         now = self._time()
         if pods := self._settled(node):
             return f"pod {pods[0]['metadata']['name']} runs there"
-        if now - self._tainted.get(node, now - BINDING_SECONDS) < BINDING_SECONDS:
+        if self._evicted.get(node) == caller() and now - self._tainted.get(node, -math.inf) < BINDING_SECONDS:
             return "a scheduler could bind pods there"
         volumes = [name for name, (where, since) in self._attached.items() if where == node and self._lasts(since)]
         return f"volume {volumes[0]} is attached" if volumes and node not in self._kept.values() else ""
 
     def _check_eviction(self, pod: Json) -> None:
+        self._evicted[pod["spec"].get("nodeName", "")] = caller()
         node = self._snapshot.nodes.get(pod["spec"].get("nodeName", ""))
         claim = self._snapshot.claims.get(self._snapshot.claim_of_node(node)) if node is not None else None
         if claim is None or _deadline(claim) is not None:
@@ -139,11 +145,19 @@ def _deadline(claim: Json) -> datetime | None:
     """The time by which the pods of this claim must have ended, None without one."""
     deleted, period = claim["metadata"].get("deletionTimestamp"), claim["spec"].get("terminationGracePeriod", "")
     by, seconds = annotations_of(claim).get(labels.TERMINATION_TIMESTAMP, ""), duration_seconds(period)
-    if by:
-        return datetime.fromisoformat(by)
+    if (stated := _read(by)) is not None:
+        return stated
     if deleted is None or seconds is None:
         return None
     return datetime.fromisoformat(deleted) + timedelta(seconds=seconds)
+
+
+def _read(time: str) -> datetime | None:
+    """A time that somebody may have written; None for one that cannot be read."""
+    try:
+        return datetime.fromisoformat(time)
+    except ValueError:
+        return None
 
 
 def _is_left(pod: Json) -> bool:

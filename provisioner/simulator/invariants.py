@@ -185,6 +185,7 @@ class Invariants:
             return
         self._overdue.called(call)
         self._progress.called(call)
+        self._requests.called(call)
         self._successors.check()
         if call.is_write and not call.is_bookkeeping:
             self._requests.arrived(call, headers)
@@ -234,6 +235,7 @@ class Invariants:
             self._snapshot.request_created(obj)
         elif kind == "volumeattachments":
             self._drain.attachment_changed(obj, gone=gone)
+            self._overdue.attachment_changed(obj, gone=gone)
         elif kind == "events" and not gone:
             self._progress.event_recorded(obj)
         elif kind == "leases":

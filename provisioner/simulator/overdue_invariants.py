@@ -20,6 +20,7 @@ from provisioner.api import labels
 
 from .audit_log import Call
 from .disruption_invariants import allowed, has_ended, is_of_daemon_set, node_of, owner_of
+from .purchase_invariants import bought_for
 from .snapshot import Snapshot, annotations_of, condition, conditions, deleting, duration_seconds, is_disrupted
 
 Json = dict[str, Any]
@@ -61,6 +62,9 @@ class OverdueInvariants:
         # Since when something is overdue, by what it is and the UID.
         self._since: dict[tuple[str, str], float] = {}
         self._refused_at = -math.inf
+        # When the deletion of each pool was requested last, and the Nodes to which volumes are attached.
+        self._requested_at: dict[str, float] = {}
+        self._attached: dict[str, str] = {}
         self._writes: list[Call] = []
         self._with_crd: set[str] = set()
         self._checked_at = -math.inf
@@ -74,6 +78,8 @@ class OverdueInvariants:
         self._writes = [one for one in self._writes if one.status is None]
         if call.is_write and not call.is_bookkeeping:
             self._writes.append(call)
+        if call.verb == "DELETE" and call.target.kind == "pools":
+            self._requested_at[call.target.name] = self._time()
         self.check()
 
     def node_pool_changed(self, node_pool: Json, before: Json | None, *, gone: bool) -> None:
@@ -91,6 +97,13 @@ class OverdueInvariants:
         """A CRD is being deleted, and all its objects with it: their machines are kept until a person confirms that."""
         if deleting(crd) and crd["metadata"]["name"].startswith("nodeclaims."):
             self._with_crd |= {*self._snapshot.claims}
+
+    def attachment_changed(self, attachment: Json, *, gone: bool) -> None:
+        """A VolumeAttachment was created, changed or deleted."""
+        if gone:
+            self._attached.pop(attachment["metadata"]["name"], None)
+        else:
+            self._attached[attachment["metadata"]["name"]] = attachment["spec"]["nodeName"]
 
     def pod_changed(self, pod: Json, *, gone: bool) -> None:
         """A pod was created, bound, changed or deleted."""
@@ -119,13 +132,22 @@ class OverdueInvariants:
             nodes.setdefault(self._snapshot.claim_of_node(node), []).append(node)
         pools = {self._snapshot.owner_of(pool): pool for pool in self._snapshot.pools.values()}
         awaited = any(now - since < EXPECTED_SECONDS for since in self._waits_since.values())
+        attached = {*self._attached.values()}
         for uid, claim in self._snapshot.claims.items():
             own, name, pool = nodes.get(uid, []), claim["metadata"]["name"], pools.get(uid)
             occupied = any(used[node["metadata"]["name"]] for node in own)
-            if self._lasts(not occupied and not awaited and self._is_idle(claim, own), "unused", uid,
+            # Its pods may wait for something else than the machine; while they exist it is theirs.
+            expected = awaited or not bought_for(claim).isdisjoint(self._waits_since)
+            if self._lasts(not occupied and not expected and self._is_idle(claim, own), "unused", uid,
                            self._idle_seconds(claim)):  # fmt: skip
                 self._violated("I23", f"no pod uses the machine of claim {name}, which is kept")
-            held = pool is None or pool.busy or self._snapshot.in_maintenance(pool)
+            held = (
+                pool is None
+                or pool.busy
+                or self._snapshot.in_maintenance(pool)
+                or now - self._requested_at.get(pool.name, -math.inf) < IDLE_SECONDS
+                or any(node["metadata"]["name"] in attached for node in own)
+            )
             if self._lasts(deleting(claim) and uid not in self._with_crd and not (occupied or held), "deleted", uid):
                 self._violated("I27", f"claim {name} is deleted, and its machine is kept")
             reason = next((one.get("reason") for one in conditions(claim) if one["type"] == "Launched"), _UNDECIDED)

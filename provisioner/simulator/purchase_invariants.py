@@ -143,7 +143,7 @@ class PurchaseInvariants:
         if len(self._recent) > len(waiting):
             self._violated("I13", f"claim {name} is number {len(self._recent)} bought for {len(waiting)} waiting pods")
         unbound = frozenset(pod["metadata"]["uid"] for pod in waiting if not node_of(pod))
-        stated = _pods_of(claim)
+        stated = bought_for(claim)
         self._check(name, stated & unbound)
         self._purchases[uid] = _Purchase(name=name, pool=owner_of(claim), stated=stated, waited=unbound)
 
@@ -232,6 +232,7 @@ def _shape(pod: Json) -> Json:
     return {key: value for key, value in pod["spec"].items() if key != "nodeName"}
 
 
-def _pods_of(claim: Json) -> frozenset[str]:
+def bought_for(claim: Json) -> frozenset[str]:
+    """The UIDs of the pods that the NodeClaim states it was created for."""
     text = annotations_of(claim).get(labels.BOUGHT_FOR, "{}")
     return frozenset(uid for uids in json.loads(text).get("pods", {}).values() for uid in uids)

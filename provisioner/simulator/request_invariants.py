@@ -47,6 +47,14 @@ class RequestInvariants:
         # The last change that the sender of a write has had the answer of, by the number of the write.
         self._known: dict[int, Call] = {}
 
+    def called(self, call: Call) -> None:
+        """A controller sends a request: what it lists or watches anew may be older than its own writes."""
+        if call.verb in ("LIST", "WATCH") and call.target.kind in _KINDS:
+            changed = self._changed.items()
+            for one in [one for (kind, _), one in changed if kind == call.target.kind and one is not None]:
+                if one.who == call.who:
+                    self._answers.pop(one, None)
+
     def arrived(self, call: Call, headers: Mapping[str, str]) -> None:
         """I10 and I28, before a write of a controller is served: it is repeated, or would strike whatever is there."""
         if call.target.kind == "pools":

@@ -18,7 +18,7 @@ from .crash import create_and_delete, delete_while_creating
 from .mutation import Patch, crashes, must_fail, undisturbed
 
 MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
-    (planted.put_before_the_finalizer, test_termination.test_deleted_during_its_put, "'claim'"),
+    (planted.put_before_the_finalizer, test_termination.test_deleted_during_its_put, "I29"),
     (planted.released_without_proof, lambda: test_termination.test_deleted_while_its_put_is_in_flight(20.0), "'claim'"),
     (planted.no_delete_without_a_provider_id, undisturbed(delete_while_creating), "I2"),
     (planted.node_before_the_pool, undisturbed(create_and_delete), "I2"),

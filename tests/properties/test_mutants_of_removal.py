@@ -59,7 +59,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
         "I22",
     ),
     (planted.eviction_by_name, test_draining.test_a_pod_made_anew_under_the_same_name_is_not_evicted_by_mistake, "409"),
-    (planted.late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_evicted_too, ">= 4"),
+    (planted.late_bound_pods_ignored, test_draining.test_a_pod_bound_just_after_the_taint_is_evicted_too, "I22"),
     (planted.no_termination_time, test_draining.test_a_pods_grace_longer_than_the_claims_is_cut_short, "it is deleted"),
     (
         planted.volumes_left_attached,

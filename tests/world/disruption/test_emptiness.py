@@ -135,7 +135,9 @@ async def test_never_more_than_the_budget_at_once(sim: Sim) -> None:
 @simulated()
 async def test_a_budget_that_never_fires_removes_nothing(sim: Sim) -> None:
     """The NodePool names the field; nothing is removed because of a mistake."""
-    await one_pod_each(sim, 1, after="0s", budget={"nodes": "5", "schedule": "0 0 30 2 *", "duration": "1h"})
+    await one_pod_each(sim, 1, after="0s")
+    wrong = {"nodes": "5", "schedule": "0 0 30 2 *", "duration": "1h"}
+    sim.store.patch("nodepools.karpenter.sh", "gpu", {"spec": {"disruption": {"budgets": [wrong]}}})
     sim.store.delete("pods", "p0", "default")
     await passes(sim, 900.0)
     assert not leaving(sim)

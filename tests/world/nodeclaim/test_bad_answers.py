@@ -33,7 +33,7 @@ pytestmark = pytest.mark.matrix(quick=0)
 NAME = "gpu1"
 READS = ("nodeclaims", "nodes", "customresourcedefinitions")
 # Each CustomResourceDefinition that is used is listed and watched by its name.
-READERS = {"customresourcedefinitions": 3}
+READERS = {"customresourcedefinitions": 4}
 Fits = Callable[[Call], bool]
 Line = MutableMapping[str, Any]
 

@@ -502,7 +502,7 @@ def test_a_life_costs_few_calls(seed: int, node_share: tuple[float, float]) -> N
     assert len(writes) <= 12 + pool_first
     assert len(ledger.calls(who="ctl0", system="kube", verb="POST", kind="events")) == 3
     reads = Counter(call.target.kind for call in ledger.calls(who="ctl0", system="kube", verb="LIST"))
-    caches = Counter({"agentpoolnodeclasses", "nodeclaims", "nodepools", "nodes"})
-    caches["customresourcedefinitions"] = 3  # each is read by its name
+    caches = Counter({"agentpoolnodeclasses", "nodeclaims", "nodeoverlays", "nodepools", "nodes"})
+    caches["customresourcedefinitions"] = 4  # each is read by its name
     assert reads - caches == Counter({"pods", "volumeattachments"})
     assert len(ledger.calls(who="ctl0", system="kube", verb="GET", kind="customresourcedefinitions")) == 1
