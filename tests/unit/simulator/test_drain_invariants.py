@@ -88,7 +88,7 @@ def test_i22_the_order_of_evictions(first: dict[str, Any], evicted: str, message
 
 @pytest.mark.parametrize(("seconds", "permitted"), [(3, False), (6, True)], ids=["at once", "later"])
 def test_i22_a_machine_to_which_pods_may_still_be_bound(seconds: float, permitted: bool) -> None:
-    """The last pod of a machine that is removed ends just after the taint."""
+    """The last pod of a machine that is removed is evicted, and ends just after the taint."""
 
     async def story(world, controller, person) -> None:
         pool = await node_pool(person, ONE)
@@ -100,6 +100,7 @@ def test_i22_a_machine_to_which_pods_may_still_be_bound(seconds: float, permitte
         world.store.patch(
             "nodes", node, {"spec": {"taints": [{"key": labels.DISRUPTED_TAINT, "effect": "NoSchedule"}]}}
         )
+        await controller.evict("p")
         world.store.delete("pods", "p", "default", grace=0)
         await asyncio.sleep(seconds)
         await controller.arm("DELETE", "a")
