@@ -53,7 +53,7 @@ T = TypeVar("T")
 LEASE = "gpu-provisioner-leader-election"
 LOOK_SECONDS = 0.1
 TOLD_LINES = 60
-WATCHES = 7  # claims, Nodes, NodePools, their node classes, and each of three CRDs
+WATCHES = 9  # claims, Nodes, NodePools, their node classes, NodeOverlays, and each of four CRDs
 
 
 class Passes:

@@ -30,10 +30,12 @@ TRIES = 5
 UNSERVED_SECONDS = 0.5
 LINE_BYTES = 4 * 2**20
 TYPES = {"merge": "application/merge-patch+json", "strategic": "application/strategic-merge-patch+json"}
+# By group, or by resource where its version is not that of its group.
 ROOTS = {
     "": "/api/v1",
     "gpu-provisioner.sh": "/apis/gpu-provisioner.sh/v1alpha1",
     "karpenter.sh": "/apis/karpenter.sh/v1",
+    "nodeoverlays.karpenter.sh": "/apis/karpenter.sh/v1alpha1",
     "policy": "/apis/policy/v1",
     "apps": "/apis/apps/v1",
     "coordination.k8s.io": "/apis/coordination.k8s.io/v1",
@@ -47,8 +49,9 @@ ROOTS = {
 def path_of(resource: str, name: str = "", namespace: str = "", subresource: str = "") -> str:
     """The path of that resource, such as `nodes` or `nodeclaims.karpenter.sh`."""
     plural, _, group = resource.partition(".")
+    root = ROOTS.get(resource) or ROOTS[group]
     space = f"/namespaces/{namespace}" if namespace else ""
-    return "/".join(part for part in (f"{ROOTS[group]}{space}/{plural}", name, subresource) if part)
+    return "/".join(part for part in (f"{root}{space}/{plural}", name, subresource) if part)
 
 
 def version_of(obj: Json) -> int:

@@ -49,6 +49,7 @@ KINDS = {
     "NodeClaim": CLAIMS,
     "NodePool": "nodepools.karpenter.sh",
     "AgentPoolNodeClass": "agentpoolnodeclasses.gpu-provisioner.sh",
+    "NodeOverlay": "nodeoverlays.karpenter.sh",
 }
 WATCHED = ("nodes", CLAIMS, "pods")
 LEASES = "kube-node-lease"
@@ -178,7 +179,7 @@ class RealWorld:
         return self._cp.session()
 
     async def apply(self, obj: Json) -> Json:
-        """Create a NodeClaim, a NodePool or an AgentPoolNodeClass."""
+        """Create an object of one of KINDS."""
         return await self.request("POST", path_of(KINDS[obj["kind"]]), obj)
 
     async def delete_claim(self, name: str) -> None:

@@ -23,6 +23,7 @@ Json = dict[str, Any]
 Stage = Sim | RealWorld
 
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
+OVERLAYS = "nodeoverlays.karpenter.sh"
 WHOLE = ["pool", "node", "claim"]
 LONG = 900.0
 SLOW_SECONDS = 1800.0
@@ -231,6 +232,8 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     wanted["spec"]["template"]["spec"]["nodeClassRef"] = reference
     await stage.apply(wanted)
     await stage.until(lambda: is_ready(stage, POOLS, scene.name), 60, "the NodePool is Ready")
+    await stage.apply(half_price(scene.name))
+    await stage.until(lambda: is_ready(stage, OVERLAYS, scene.name), 60, "the NodeOverlay is Ready")
     bound = [disk_claim(scene, number, bound=True) for number in range(ONE_BY_ONE + 1)]
     unplaced_pod(scene, pod, bound[:1])
     selector = f"{labels.NODEPOOL}={scene.name}"
@@ -253,8 +256,20 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     stage.store.delete("pods", large, "default")
     await stage.request("DELETE", f"/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses/{scene.name}")
     await stage.request("DELETE", f"/apis/karpenter.sh/v1/nodepools/{scene.name}")
+    await stage.request("DELETE", f"/apis/karpenter.sh/v1alpha1/nodeoverlays/{scene.name}")
     await made.went(uid, WHOLE)
     await stage.until(lambda: stage.store.get(CLASSES, scene.name) is None, 60, "the node class is gone")
+
+
+def half_price(name: str) -> Json:
+    """A NodeOverlay: machines of the NodePool of this name cost half of their price."""
+    of_pool = {"key": labels.NODEPOOL, "operator": "In", "values": [name]}
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name},
+        "spec": {"requirements": [of_pool], "priceAdjustment": "-50%"},
+    }
 
 
 def disk_claim(scene: Scene, number: int, *, bound: bool) -> str:

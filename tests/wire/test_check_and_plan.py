@@ -115,6 +115,7 @@ def test_plan_needs_no_settings(tmp_path: Path) -> None:
         assert plan["agentPool"]["properties"]["vmSize"] == SIZE
         ended = await ran("plan", "-f", "-", env={"PATH": "/usr/bin:/bin"})
         assert ended.code == 2
-        assert ended.err == ("gpu-provisioner plan: -: no NodeClaim found\n    Name manifests of kind NodeClaim.\n")
+        kinds = "NodeClaim, NodePool, AgentPoolNodeClass or NodeOverlay"
+        assert ended.err == (f"gpu-provisioner plan: -: no {kinds} found\n    Name manifests of kind {kinds}.\n")
 
     asyncio.run(story())

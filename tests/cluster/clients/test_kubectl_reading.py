@@ -65,7 +65,7 @@ async def test_get_by_category_and_short_name(it: Stage) -> None:
     assert await it.kubectl("get", "no", "-o", "name") == "node/aks-ws1-0\n"
     crds = ["customresourcedefinition.apiextensions.k8s.io/" + name for name in (
         "agentpoolnodeclasses.gpu-provisioner.sh", "kaitonodeclasses.kaito.sh", "nodeclaims.karpenter.sh",
-        "nodepools.karpenter.sh",
+        "nodeoverlays.karpenter.sh", "nodepools.karpenter.sh",
     )]  # fmt: skip
     assert (await it.kubectl("get", "crd", "-o", "name")).splitlines() == crds
     assert await it.kubectl.table("api-resources", "--categories=karpenter", "--verbs=watch") == [
@@ -73,6 +73,7 @@ async def test_get_by_category_and_short_name(it: Stage) -> None:
         ["agentpoolnodeclasses", "apnc", "gpu-provisioner.sh/v1alpha1", "false", "AgentPoolNodeClass"],
         ["kaitonodeclasses", "knc", "kaito.sh/v1alpha1", "false", "KaitoNodeClass"],
         ["nodeclaims", "", "karpenter.sh/v1", "false", "NodeClaim"],
+        ["nodeoverlays", "overlays", "karpenter.sh/v1alpha1", "false", "NodeOverlay"],
         ["nodepools", "", "karpenter.sh/v1", "false", "NodePool"],
     ]
     assert re.search(r"^Server Version: v1\.\d+\.\d+", await it.kubectl("version"), re.MULTILINE)

@@ -122,6 +122,8 @@ async def test_the_rights_of_the_controller(controller: Kubectl) -> None:
         ("namespaces", "[]", "[list watch]"),
         ("nodeclaims.karpenter.sh", "[]", "[get list watch patch delete create]"),
         ("nodeclaims.karpenter.sh/status", "[]", "[patch]"),
+        ("nodeoverlays.karpenter.sh", "[]", "[list watch]"),
+        ("nodeoverlays.karpenter.sh/status", "[]", "[patch]"),
         ("nodepools.karpenter.sh", "[]", "[list watch patch]"),
         ("nodepools.karpenter.sh/status", "[]", "[patch]"),
         ("nodes", "[]", "[list watch patch delete]"),
