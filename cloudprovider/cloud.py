@@ -142,6 +142,9 @@ class Cloud(Protocol):
     def is_known_size(self, name: str) -> bool:
         """Whether the cloud has a size of this name."""
 
+    def nearest_size(self, name: str) -> str:
+        """The known size of this name, or the one that it resembles most; "" if it resembles none."""
+
     def canonical_name(self, name: str) -> str:
         """The name of a size as the cloud documents it; an unknown name unchanged."""
 

@@ -20,6 +20,7 @@ from . import (
     pricing,
     quota,
     regions,
+    size_names,
     skus,
 )
 
@@ -39,6 +40,7 @@ class AksCloud:
     pool_of = staticmethod(aks_names.pool_of)
     resource_group_of = staticmethod(aks_names.resource_group_of)
     is_known_size = staticmethod(pricing.is_known_size)
+    nearest_size = staticmethod(size_names.nearest_size)
     canonical_name = staticmethod(pricing.canonical_name)
     gpus_of = staticmethod(instance_types.gpus_of)
     device_templates = staticmethod(gpu_products.device_templates)

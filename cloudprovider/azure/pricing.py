@@ -22,7 +22,7 @@ from cloudprovider.cloud import InstanceType, PriceList
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType, Offering
 from provisioner.api.zones import zone_number
 
-from .instance_types import lookup
+from .instance_types import gpu_sizes, lookup
 
 # Higher than the price of any machine, in USD an hour.
 UNPRICED = 1e6
@@ -132,6 +132,12 @@ def list_prices(region: str) -> PriceList:
 def is_known_size(name: str) -> bool:
     """Whether the table has this VM size, or it is a GPU size without a price."""
     return size_of(name) is not None or lookup(name) is not None
+
+
+@cache
+def known_sizes() -> tuple[str, ...]:
+    """The names of all sizes of the table, and of GPU sizes without a price."""
+    return tuple(dict.fromkeys([*(row.size for row in _on_demand()), *(size.name for size in gpu_sizes())]))
 
 
 def canonical_name(name: str) -> str:

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from cloudprovider.cloud import Cloud
 from controllers.model.conditions import ConditionUpdate
 from controllers.model.object_conditions import root, updated, warnings
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
@@ -43,7 +44,7 @@ class NodePoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, str]
     claims: Callable[[], Iterable[NodeClaim]] = tuple
     outcomes: tuple[Outcome, ...] = ()
-    known_size: Callable[[str], bool]
+    cloud: Cloud
 
 
 def is_ours(pool: NodePool) -> bool:
@@ -51,9 +52,9 @@ def is_ours(pool: NodePool) -> bool:
     return is_own(pool.spec.template.spec.node_class_ref)
 
 
-def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+def errors(pool: NodePool, cloud: Cloud) -> Iterator[FieldError]:
     """The errors for which the NodePool is not Ready: of its template, its limits and its budgets."""
-    yield from validation.errors(pool, known_size)
+    yield from validation.errors(pool, cloud)
     yield from budgets.errors(pool)
 
 
@@ -109,7 +110,7 @@ def _other_version(f: NodePoolFacts) -> NodeClaim | None:
 
 
 def _valid(f: NodePoolFacts) -> ConditionUpdate:
-    wrong = next(errors(f.node_pool, f.known_size), None)
+    wrong = next(errors(f.node_pool, f.cloud), None)
     if wrong is not None:
         return ConditionUpdate(status="False", reason=reasons.NODEPOOL_INVALID, message=str(wrong))
     message = "; ".join(notes(f.node_pool))

@@ -3,8 +3,9 @@
 Source: docs/references/karpenter.md#nodepool.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import ON_DEMAND, SPOT
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
@@ -22,11 +23,11 @@ from provisioner.api.restricted_labels import (
 TEMPLATE = "spec.template"
 
 
-def errors(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+def errors(pool: NodePool, cloud: Cloud) -> Iterator[FieldError]:
     """The errors for which no NodeClaim of this NodePool could be launched."""
     for field in pool.metadata.unreadable:
         yield FieldError(field, "FieldValueInvalid", "it cannot be decoded", remedy="correct the field")
-    yield from _requirements(pool, known_size)
+    yield from _requirements(pool, cloud)
     yield from _labels(pool)
     yield from _privileged(pool)
     yield from _taints(pool)
@@ -50,7 +51,7 @@ def _is_zero(amount: str | int | float) -> bool:
         return False
 
 
-def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator[FieldError]:
+def _requirements(pool: NodePool, cloud: Cloud) -> Iterator[FieldError]:
     written = pool.spec.template.spec.requirements
     field = f"{TEMPLATE}.spec.requirements"
     wrong = invalid(written)
@@ -66,9 +67,10 @@ def _requirements(pool: NodePool, known_size: Callable[[str], bool]) -> Iterator
         remedy = "change one of the requirements or labels, so that a value satisfies all of them"
         yield FieldError(field, "FieldValueInvalid", f"no value satisfies all requirements: {text}", remedy=remedy)
     sizes = allowed_values(written, labels.INSTANCE_TYPE)
-    if sizes and not any(known_size(size) for size in sizes):
+    if sizes and not any(map(cloud.is_known_size, sizes)):
         shown = ", ".join(sizes[:3])
-        remedy = "check the spelling, such as Standard_NC24ads_A100_v4"
+        meant = ", ".join(dict.fromkeys(filter(None, map(cloud.nearest_size, sizes[:3]))))
+        remedy = f"did you mean {meant}?" if meant else "check the spelling, such as Standard_NC24ads_A100_v4"
         yield FieldError(f"{field}[{labels.INSTANCE_TYPE}]", "FieldValueNotSupported", f"{shown}: unknown sizes",
                          shown, remedy)  # fmt: skip
     terms = allowed_values([*fixed, *written], labels.CAPACITY_TYPE)

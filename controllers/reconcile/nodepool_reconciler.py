@@ -11,6 +11,7 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import ClassVar
 
+from cloudprovider.cloud import Cloud
 from controllers.actuator.nodepools import NodePoolActuator
 from controllers.model.pool_steps import PoolStep
 from controllers.nodeclass import nodeclass
@@ -42,8 +43,6 @@ ORPHANED_SECONDS = 1800.0
 
 
 class NodePoolReconciler:
-    """`known_size`: whether a VM size is in the catalogue."""
-
     name: ClassVar[Queue] = "nodepool"
 
     def __init__(
@@ -57,7 +56,7 @@ class NodePoolReconciler:
         usage: NodePoolUsage,
         actuator: NodePoolActuator,
         now: Callable[[], datetime],
-        known_size: Callable[[str], bool],
+        cloud: Cloud,
     ) -> None:
         self._queue = queue
         self._pools = node_pools
@@ -67,7 +66,7 @@ class NodePoolReconciler:
         self._usage = usage
         self._actuator = actuator
         self._now = now
-        self._known_size = known_size
+        self._cloud = cloud
         self._outcomes: dict[str, tuple[tuple[int, int], deque[Outcome]]] = {}
         # Conflicts in a row, by key.
         self._conflicts: dict[str, int] = {}
@@ -121,7 +120,7 @@ class NodePoolReconciler:
             resources=self._usage.of(name).resources(),
             claims=lambda: self._claims.by_index(COUNTED_IN, name),
             outcomes=tuple(self._outcomes_of(pool, found)),
-            known_size=self._known_size,
+            cloud=self._cloud,
         )
         return nodepool.plan(facts)
 

@@ -316,7 +316,7 @@ def build_manager(
         usage=usage,
         actuator=records,
         now=clients.clock.now,
-        known_size=clients.cloud.is_known_size,
+        cloud=clients.cloud,
     )
     manager.add(reconciler, queue)
     register_nodepool_metrics(clients.metrics, caches.node_pools.items, leads, errors)

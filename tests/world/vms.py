@@ -212,6 +212,9 @@ class Vms:
     def is_known_size(self, name: str) -> bool:
         return name in SIZES
 
+    def nearest_size(self, name: str) -> str:
+        return name if name in SIZES else ""
+
     def canonical_name(self, name: str) -> str:
         return name
 

@@ -13,6 +13,7 @@ import msgspec
 from cloudprovider.azure import agentpool, class_properties, offerings
 from cloudprovider.azure.client import API_VERSION
 from cloudprovider.azure.instance_types import gpus_of, is_gpu_size, lookup
+from cloudprovider.azure.size_names import nearest_size
 from cloudprovider.interface import SPOT, Offering
 from controllers.model.gpu_devices import expected_devices
 from controllers.model.ownership import managed
@@ -255,9 +256,10 @@ def _notes(claim: NodeClaim, tried: tuple[Offering, ...]) -> Iterator[str]:
 def _size_notes(claim: NodeClaim, size: str) -> Iterator[str]:
     sku = lookup(size)
     if sku is None and is_gpu_size(size):
+        meant = nearest_size(size)
         yield (
             f"{size}: unknown number of GPUs: Initialized waits only for those in spec.resources.requests;"
-            " request nvidia.com/gpu there"
+            " request nvidia.com/gpu there" + (f". Did you mean {meant}?" if meant else "")
         )
     for resource, written in claim.spec.resources.requests.items():
         if sku is None or resource != sku.resource:

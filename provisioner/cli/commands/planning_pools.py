@@ -73,7 +73,7 @@ def plan_node_pool(source: str, body: Mapping[str, Any], node_classes: Iterable[
         note = "ignored: another controller serves its spec.template.spec.nodeClassRef"
         return msgspec.structs.replace(named, managed=False, notes=(note,))
     reported = {error.field for error in wrong}
-    wrong += (error for error in nodepool.errors(pool, places.cloud.is_known_size) if error.field not in reported)
+    wrong += (error for error in nodepool.errors(pool, places.cloud) if error.field not in reported)
     planned = msgspec.structs.replace(named, errors=tuple(wrong), notes=tuple(_notes(pool, node_classes)))
     return planned if wrong else _with_sizes(planned, pool, places)
 

@@ -247,7 +247,7 @@ def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass], cloud: Cloud
     if refused is not None:
         return f"AgentPoolNodeClass {reference.name}: {refused}"
     # An invalid limit is an error of the input; the template only makes this NodePool unusable.
-    wrong = next((error for error in errors(pool, cloud.is_known_size) if error.field.startswith(TEMPLATE)), None)
+    wrong = next((error for error in errors(pool, cloud) if error.field.startswith(TEMPLATE)), None)
     if wrong is not None:
         return str(wrong)
     if pool.spec.replicas is not None:

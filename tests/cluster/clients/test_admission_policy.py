@@ -15,8 +15,8 @@ import msgspec
 import pytest
 import yaml
 
+from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.offerings import validate
-from cloudprovider.azure.pricing import is_known_size
 from controllers.nodepool.validation import errors as pool_errors
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -257,7 +257,7 @@ async def test_kubectl_warns_of_nodepools_that_the_controller_refuses(cluster: C
         for name, (one, message) in POOLS_REFUSED.items():
             output = await dry_run(kubectl, one)
             assert [(policy, message in text) for policy, text in warnings(output)] == [(POOLS, True)], (name, output)
-            errors = pool_errors(msgspec.convert(one, NodePool), is_known_size)
+            errors = pool_errors(msgspec.convert(one, NodePool), AksCloud())
             assert message in "\n".join(str(error) for error in errors), name
         for name, one in POOLS_FINE.items():
             output = await dry_run(kubectl, one)

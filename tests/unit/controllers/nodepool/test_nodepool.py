@@ -6,6 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from cloudprovider.azure.cloud import AksCloud
 from controllers.model.pool_steps import AnnotateNodeClaim, AnnotateNodePool, PatchNodePoolStatus, PoolStep
 from controllers.nodepool import validation
 from controllers.nodepool.counter import Usage
@@ -57,8 +58,16 @@ def claim(name: str, *, version: str = HASH_VERSION, drifted: bool = False, **me
     return msgspec.convert(body, NodeClaim)
 
 
+class Sizes(AksCloud):
+    """A cloud that has each size of the NC series."""
+
+    @staticmethod
+    def is_known_size(name: str) -> bool:
+        return name.startswith("Standard_NC")
+
+
 def planned(pool: NodePool, **facts: Any) -> PoolStep | None:
-    given = {"node_class": node_class(), "known_size": lambda size: size.startswith("Standard_NC"), **facts}
+    given = {"node_class": node_class(), "cloud": Sizes(), **facts}
     claims = given.pop("machines", ())
     resources = Usage((one, None) for one in claims).resources()
     return plan(NodePoolFacts(node_pool=pool, now=NOW, resources=resources, claims=lambda: claims, **given))
@@ -341,6 +350,6 @@ def test_the_counter(spec: dict[str, Any]) -> None:
 def test_a_requirement_that_cannot_be_read_is_one_error(requirement: dict[str, object]) -> None:
     """It is not compared with the others; the CRD of another version can accept it."""
     spec = {"template": {"spec": {"requirements": [requirement, {"key": "a", "operator": "Exists"}]}}}
-    (error,) = validation.errors(msgspec.convert({"spec": spec}, NodePool), lambda _: True)
+    (error,) = validation.errors(msgspec.convert({"spec": spec}, NodePool), AksCloud())
     assert error.field == "spec.template.spec.requirements"
     assert len(str(error)) < 256
