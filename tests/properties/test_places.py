@@ -42,5 +42,5 @@ def test_kube_scheduler_binds_each_pod_where_it_has_a_place(seed: int) -> None:
     scenario = draw(seed).scenario
     stated = msgspec.convert(scenario, Scenario)
     found = snapshot(stated, types_of(stated, AksCloud()))
-    decision = msgspec.to_builtins(output(solve(found.snapshot), found.errors, 0))
+    decision = msgspec.to_builtins(output(found.snapshot, solve(found.snapshot), found.errors, 0))
     assert violations(scenario, decision, seed) == []

@@ -7,7 +7,7 @@ of its own, and each is answered by one line before the next one is read. `sched
 
 import argparse
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
@@ -45,7 +45,7 @@ def _decide(scenario: Scenario, types: InstanceTypes) -> DecisionOutput:
     found = snapshot(scenario, types)
     start = time.perf_counter()
     decision = solve(found.snapshot)
-    return output(decision, found.errors, int((time.perf_counter() - start) * 1_000_000))
+    return output(found.snapshot, decision, found.errors, int((time.perf_counter() - start) * 1_000_000))
 
 
 def _scenario(wanted: argparse.Namespace, cloud: Cloud, console: Console, found: Objects) -> Scenario:
@@ -81,6 +81,7 @@ def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator
     if rows:
         yield from table(("NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"), rows)
         known = sum(claim.price or 0.0 for claim in claims)
+        yield from _alternatives(claims)
         yield ""
         if prices.on_demand:
             source = f"list prices of {region}, {prices.date}"
@@ -93,6 +94,15 @@ def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator
         yield f"{node} has room for {_listed(pods)}"
     for pod, why in sorted(decided.errors.items()):
         yield f"{pod} stays pending: {why}"
+
+
+def _alternatives(claims: Iterable[NewNodeClaim]) -> Iterator[str]:
+    """What machines could be instead, once for those of which it is the same."""
+    for size, others in dict.fromkeys((claim.instance_types[0], claim.alternatives) for claim in claims):
+        if others:
+            rows = [(one.instance_type, _price(one.price), one.why) for one in others]
+            yield ""
+            yield from table((f"INSTEAD OF {size}", "USD/H", "WHY NOT"), rows)
 
 
 def _capacity_types(claim: NewNodeClaim) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ from controllers.provisioning.nodepools import provisions
 from controllers.provisioning.observed import Observed
 from controllers.provisioning.pods import CachedPod, PodDigest
 from controllers.provisioning.podspecs import podspec
-from controllers.provisioning.solver.model import Decision, NewMachine, PodSpec
+from controllers.provisioning.solver.model import Decision, NewMachine, PodSpec, Snapshot
 from controllers.provisioning.solver.reasons import quantities
 from controllers.provisioning.solver.resources import parse, total
 from provisioner.api import labels
@@ -44,6 +44,8 @@ from provisioner.api.poddisruptionbudget import PodDisruptionBudget
 from provisioner.api.requirements import Requirement, Requirements, combine, normalise_key, of_entries
 from provisioner.api.time import EARLIEST
 from provisioner.api.value_sets import one_of
+
+from .schedule_alternatives import Alternative, alternatives
 
 UNREAD = "the devices of its ResourceClaims are not known: they are not read of manifests"
 
@@ -100,7 +102,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
 
 
 class NewNodeClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """A NodeClaim to create. `price`: of the first instance type, USD an hour; None if it is not known."""
+    """A NodeClaim to create. `price`: of the first instance type, USD an hour; None if it is not known.
+
+    `alternatives`: what it could be instead of the first instance type.
+    """
 
     node_pool: str
     pods: tuple[str, ...]
@@ -108,6 +113,7 @@ class NewNodeClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     requirements: tuple[Requirement, ...]
     requests: Mapping[str, str]
     price: float | None
+    alternatives: tuple[Alternative, ...] = ()
 
 
 class DecisionOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -157,10 +163,11 @@ def snapshot(scenario: Scenario, types: InstanceTypes) -> ClusterSnapshot:
     return msgspec.structs.replace(found, errors={**found.errors, **unread, **waiting})
 
 
-def output(decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
+def output(found: Snapshot, decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
     """The decision for programs. `errors`: of pods that could not be decoded."""
+    claims = ((new_node_claim(machine), alternatives(machine, found)) for machine in decision.machines)
     return DecisionOutput(
-        new_node_claims=tuple(new_node_claim(machine) for machine in decision.machines),
+        new_node_claims=tuple(msgspec.structs.replace(claim, alternatives=others) for claim, others in claims),
         existing=decision.existing,
         errors={**errors, **decision.errors},
         micros=micros,

@@ -140,7 +140,7 @@ POOL_ERRORS = [
     ("0 8 * * mon-fri", "0 25 * * mon-fri", 10, "spec.disruption.budgets[0].schedule", "Bad hour"),
     ("10h", "10 hours", 11, "spec.disruption.budgets[0].duration", "10 hours"),
     ("consolidateAfter: 5m", "consolidateAfter: 5minutes", 12, "spec.disruption.consolidateAfter", "5minutes"),
-    ("Standard_NC24ads_A100_v4", "Standard_NC24", 17, f"spec.template.spec.requirements[{TYPE}]", "did you mean Standard_NC24ads_A100_v4?"),
+    ("ads_A100_v4", "", 17, f"spec.template.spec.requirements[{TYPE}]", "did you mean Standard_NC24ads_A100_v4?"),
     ("operator: In", "operator: Inn", 18, "spec.template.spec.requirements[0].operator", "NotIn"),
     (f"key: {TYPE}", "key: kubernetes.io/hostname", 17, "spec.template.spec.requirements[0].key", "is restricted"),
     ("name: trainers", "labels: {}", 4, "metadata.name", "add it"),

@@ -387,3 +387,56 @@ def test_an_object_without_a_name(tmp_path: Path) -> None:
     code, out, err = _run("-f", written(tmp_path, node_pool(), body))
     assert (code, out) == (2, "")
     assert "item 2: it is no object with a name" in err
+
+
+A100 = "karpenter.azure.com/sku-gpu-name"
+# A further requirement of the NodePool, GPUs and node selector of the Pod, and the alternatives: type, USD/h, why not.
+INSTEAD: dict[str, tuple[Json | None, Json, list[str]]] = {
+    "too few GPUs": (
+        None,
+        {"gpus": 2},
+        [
+            "Standard_NC24ads_A100_v4 3.673 it has nvidia.com/gpu 1 of 2 requested",
+            "Standard_NV72ads_A10_v5 6.520 2.168 USD an hour more",
+            "Standard_NC48ads_A100_v4 7.346 2.994 USD an hour more",
+        ],
+    ),
+    "the Pod": (
+        None,
+        {"gpus": 1, "nodeSelector": {A100: "A100"}},
+        [
+            f"Standard_NV36ads_A10_v5 3.200 its pods do not allow it: {A100}",
+            "Standard_NC48ads_A100_v4 7.346 3.673 USD an hour more",
+            "Standard_NC96ads_A100_v4 14.692 11.019 USD an hour more",
+        ],
+    ),
+    "the NodePool": (
+        {"key": A100, "operator": "NotIn", "values": ["T4", "A10"]},
+        {"gpus": 1},
+        [
+            f"Standard_NV36ads_A10_v5 3.200 NodePool gpu does not allow it: {A100}",
+            "Standard_NC40ads_H100_v5 6.980 3.307 USD an hour more",
+            "Standard_NC48ads_A100_v4 7.346 3.673 USD an hour more",
+        ],
+    ),
+    "only one size is allowed": (
+        {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_NC8as_T4_v3"]},
+        {"gpus": 1},
+        ["Standard_NC4as_T4_v3 0.526 NodePool gpu does not allow it: node.kubernetes.io/instance-type"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", INSTEAD)
+def test_what_could_be_bought_instead(tmp_path: Path, case: str) -> None:
+    """The two cheapest that would do, and the dearest of those that cost less; people and programs see the same."""
+    requirement, wanted, expected = INSTEAD[case]
+    gpus = {"key": "karpenter.azure.com/sku-gpu-count", "operator": "Gt", "values": ["0"]}
+    pool = node_pool("gpu", requirements=[gpus, *([requirement] if requirement else [])])
+    fleet = written(tmp_path, pool, pod("worker", **wanted))
+    _, out, _ = _run("-f", fleet, "--region", "eastus")
+    shown = out.partition("INSTEAD OF ")[2].partition("\n\n")[0].splitlines()[1:]
+    assert [" ".join(line.split()) for line in shown] == expected
+    (claim,) = json.loads(_run("-f", fleet, "--region", "eastus", "-o", "json")[1])["newNodeClaims"]
+    told = claim["alternatives"]
+    assert [f"{one['instanceType']} {one['price']:.3f} {one['why']}" for one in told] == expected
