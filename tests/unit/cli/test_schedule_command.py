@@ -438,5 +438,5 @@ def test_what_could_be_bought_instead(tmp_path: Path, case: str) -> None:
     shown = out.partition("INSTEAD OF ")[2].partition("\n\n")[0].splitlines()[1:]
     assert [" ".join(line.split()) for line in shown] == expected
     (claim,) = json.loads(_run("-f", fleet, "--region", "eastus", "-o", "json")[1])["newNodeClaims"]
-    told = claim["alternatives"]
-    assert [f"{one['instanceType']} {one['price']:.3f} {one['why']}" for one in told] == expected
+    reported = claim["alternatives"]
+    assert [f"{one['instanceType']} {one['price']:.3f} {one['why']}" for one in reported] == expected
