@@ -5,9 +5,7 @@ Azure once, or files, and writes nothing. Exit codes: 0 explained, 1 refused or 
 """
 
 import argparse
-from collections.abc import AsyncIterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager
-from random import SystemRandom  # noqa: TID251 - of a process that writes nothing
+from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
 from controllers.model.ownership import managed
@@ -15,23 +13,17 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
-from provisioner.operator.azure import CLOUD, build_provider
-from provisioner.operator.clients import decorate, open_kube
-from provisioner.operator.config import Clients, config_from
-from provisioner.runtime.clock import SystemClock
-from provisioner.runtime.compute import inline
 from provisioner.runtime.kept import whole
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
-from provisioner.runtime.metrics import Metrics
 from provisioner.runtime.resources import NODECLAIMS, NODEPOOLS, PODS, Resource, is_name
 from provisioner.settings import Settings
 
 from .clients import Tools
+from .cluster_or_files import cluster_or_files
 from .console import Console
 from .explain_answer import Answer, shown
 from .explain_claim import explain_claim
-from .explain_files import Files
 from .explain_nodepool import explain_nodepool
 from .explain_pod import explain_pod
 from .explain_world import read_world
@@ -79,7 +71,7 @@ async def run(settings: Settings, wanted: argparse.Namespace, typed: TextIO, con
     about = target(wanted.name, wanted.namespace)
     named = all((settings.subscription_id, settings.resource_group, settings.cluster_name))
     without_azure = FILES if wanted.filename else "" if named else NO_SETTINGS
-    async with _open(as_caller(settings) if without_azure else settings, wanted, typed) as tools:
+    async with cluster_or_files(as_caller(settings) if without_azure else settings, wanted.filename, typed) as tools:
         answer = await explain(tools, about, without_azure=without_azure, location=settings.location)
     console.print(*shown(answer, wanted.output))
     return OK
@@ -151,34 +143,3 @@ async def _look_up(kube: Kube, about: Target) -> tuple[Any, Resource[Any]]:
 
 def _form(resource: Resource[Any], about: Target) -> str:
     return f"{resource.kind.lower()}/{f'{about.namespace}/' if resource.namespaced else ''}{about.name}"
-
-
-@asynccontextmanager
-async def _open(settings: Settings, wanted: argparse.Namespace, typed: TextIO) -> AsyncIterator[Tools]:
-    """Connections, or files in place of the cluster."""
-    clock, metrics = SystemClock(), Metrics()
-    async with AsyncExitStack() as stack:
-        kube = (
-            Files(wanted.filename, typed, clock.now())
-            if wanted.filename
-            else await stack.enter_async_context(open_kube(settings))
-        )
-        try:
-            provider = decorate(build_provider(settings, clock), metrics)
-        except (OSError, ValueError) as error:
-            raise Refused(f"failed to connect to Azure: {error}", "Check SSL_CERT_FILE and the proxy.", USAGE) from None
-        stack.push_async_callback(provider.close)
-        yield Tools(
-            clients=Clients(
-                kube=kube,
-                lease_kube=kube,
-                provider=provider,
-                cloud=CLOUD,
-                clock=clock,
-                rng=SystemRandom(),
-                metrics=metrics,
-                compute=inline,
-            ),
-            config=config_from(settings),
-            cluster=settings.cluster_name,
-        )

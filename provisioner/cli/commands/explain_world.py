@@ -68,7 +68,7 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
     controllers.cluster_state.restore_removals(lease.removals, now, loop_now)
     if inventory.cluster is None:
         default = clients.cloud.default_region
-        region, provisioning.sku_watch.done = location or _region(caches), True
+        region, provisioning.sku_watch.done = location or region_of_nodes(caches), True
         inventory.record_cluster(Cluster(running=True, location=region or default), loop_now)
         unread += [] if region else [f"the region, which no Node names: prices are those of {default}"]
     for key in (*caches.indexes.keys(),):  # what conditions report of offerings is restored, as by a new leader
@@ -120,21 +120,21 @@ async def _read_cluster(caches: Caches, provisioning: Provisioning, *, pods: boo
     await caches.nodes.list_once()
     await caches.claims.list_once()
     await caches.crds.list_once()
-    await _list(caches.node_overlays)
+    await list_served(caches.node_overlays)
     claims = caches.claims.items()
     if pods or any(is_own(one.spec.node_class_ref) for one in claims):
-        await _list(caches.node_classes)
+        await list_served(caches.node_classes)
     if any(map(dra.reads_slices, caches.node_classes.items())) or any(map(dra.needs_slices, claims)):
-        await _list(caches.slices)
+        await list_served(caches.slices)
     if pods:
         demand = provisioning.demand
         for cache in (demand.namespaces, demand.daemon_sets, demand.pods, demand.pod_budgets):
             await cache.list_once()
     if pods or caches.node_overlays.items():
-        await _list(caches.node_pools)
+        await list_served(caches.node_pools)
 
 
-async def _list(cache: Reflector[Any]) -> None:
+async def list_served(cache: Reflector[Any]) -> None:
     """Fill the cache, which stays empty if the API server does not serve its kind."""
     try:
         await cache.list_once()
@@ -143,6 +143,6 @@ async def _list(cache: Reflector[Any]) -> None:
             raise
 
 
-def _region(caches: Caches) -> str:
+def region_of_nodes(caches: Caches) -> str:
     """The region of the Nodes, "" if none names one."""
     return next((one for node in caches.nodes.items() if (one := node.metadata.labels.get(labels.REGION))), "")

@@ -54,6 +54,20 @@ def _explain(call: Invocation) -> int:
     return call.wait(explain.run(settings, call.arguments, call.typed, call.console))
 
 
+def _add_cost(parser: Parser) -> None:
+    text = "nodepool, nodeclaim, namespace (of Pods), or the key of a label of Pods (%(default)s)"
+    parser.add_argument("--by", default="nodepool", metavar="WHAT", help=text)
+    add_files(parser, "manifests to read in place of the cluster; may be given repeatedly", default=[])
+    add_output(parser)
+
+
+def _cost(call: Invocation) -> int:
+    settings = call.settings()
+    from provisioner.cli.commands import cost
+
+    return call.wait(cost.run(settings, call.arguments, call.typed, call.console))
+
+
 def _add_values(parser: Parser) -> None:
     for flag, text in (("release", "the Helm release"), ("namespace", "the namespace of the Helm release")):
         parser.add_argument(f"--{flag}", default=PROGRAM, metavar="NAME", help=f"{text} (%(default)s)")
@@ -152,6 +166,42 @@ remembers, is listed under "Not known". With -f it reads files in place of the c
     azure=False,
 )
 
+COST = Command(
+    name="cost",
+    summary="print what the machines cost now, who requests their GPUs, and what is idle",
+    description="""\
+Prints what the machines of this controller cost now, in USD an hour and a day (24 hours), by NodePool, by NodeClaim, or
+by the Pods that request their GPUs. Prices are those by which the controller decides: list prices, those of --prices,
+and NodeOverlays. They are for the machines alone, without disks, network and taxes.
+
+  MACHINES    from the creation of the agent pool until NodeClaim and Node are gone; <none>: without a NodePool
+  REQUESTED   the GPUs that Pods on the machines request, as extended resources or by ResourceClaims
+  IDLE        the share of the GPUs that no Pod requests, and what it costs; whether Pods use their GPUs is not known
+  SAVED       by how much the list price on demand exceeds the price, as of spot machines and by NodeOverlays
+  UNPRICED    machines whose price nobody states: they are part of no cost
+
+By namespace or label, the cost of a machine is divided among the Pods on it by the GPUs that they request. A device
+counts as one of all devices of its Node, so that a slice is a part of a machine. <none>: Pods without the label.
+<idle>: what no Pod requests. <no GPUs>: machines without GPUs, which are not divided. A machine counts in each row that
+has a part of it, and once in the total.
+
+The command reads the cluster once, writes nothing, and needs no settings of Azure. It needs the permissions to list
+nodeclaims, nodes, pods, customresourcedefinitions, nodepools and nodeoverlays, and resourceclaims if Pods have some;
+the controller has all of them. In the controller's Pod it knows the controller's --prices; elsewhere state them.""",
+    examples="""\
+  kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner cost
+  gpu-provisioner cost --by namespace
+  gpu-provisioner cost --by app.kubernetes.io/name -o json
+  kubectl get nodepools,nodeoverlays,nodes,nodeclaims,pods -A -o json > cluster.json
+  gpu-provisioner cost --by nodeclaim -f cluster.json""",
+    exit_codes="Exit codes: 0 printed, 1 refused or failed, 2 invalid usage or settings.",
+    settings="accepted",
+    arguments=_add_cost,
+    run=_cost,
+    acts=False,
+    azure=False,
+)
+
 VALUES = Command(
     name="values",
     summary="print Helm values for an existing AKS cluster",
@@ -176,4 +226,4 @@ commands to run next on stderr.
     acts=False,
 )
 
-READING = (CHECK, DOCTOR, EXPLAIN, VALUES)
+READING = (CHECK, DOCTOR, EXPLAIN, COST, VALUES)
