@@ -29,6 +29,8 @@ from provisioner.cli.commands.check import print_results
 from provisioner.cli.commands.check_kubernetes import kubernetes
 from provisioner.cli.commands.clients import Tools
 from provisioner.cli.commands.console import Console
+from provisioner.cli.commands.cost import cost as run_cost
+from provisioner.cli.commands.cost_report import shown as shown_costs
 from provisioner.cli.commands.doctor import run as run_doctor
 from provisioner.cli.commands.explain import explain as run_explain
 from provisioner.cli.commands.explain import target
@@ -136,6 +138,21 @@ async def explain(
             about = target(wanted.name, wanted.namespace)
             answer = await run_explain(tools, about, without_azure=without_azure, location="")
             console.print(*shown(answer, wanted.output))
+            code = 0
+        except Refused as refused:
+            err.write(f"{refused.cause}\n{refused.remedy}\n")
+            code = refused.code
+    return Ended(code, out.getvalue(), err.getvalue(), ())
+
+
+async def cost(sim: Sim, *words: str) -> Ended:
+    """`gpu-provisioner cost` with these words."""
+    out, err = io.StringIO(), io.StringIO()
+    console, wanted = Console(out, err), parse(["cost", *words]).arguments
+    async with AsyncExitStack() as sessions:
+        tools = await _tools(sim, sessions, Policy())
+        try:
+            console.print(*shown_costs(await run_cost(tools, wanted.by, location=""), wanted.output))
             code = 0
         except Refused as refused:
             err.write(f"{refused.cause}\n{refused.remedy}\n")

@@ -45,6 +45,7 @@ class MachineCost(msgspec.Struct, frozen=True, kw_only=True):
 
     `price`, `list_price`: what it costs, and what its size costs on demand by the list, USD an hour; None if that is
     not known. `gpus`: of the size. `devices`: what pods can request of them, such as slices. `uses`: of its pods.
+    `spot_unknown`: it is a spot machine that counts with the price on demand.
     """
 
     node_claim: str = ""
@@ -55,6 +56,7 @@ class MachineCost(msgspec.Struct, frozen=True, kw_only=True):
     gpus: int = 0
     devices: float = 0.0
     uses: tuple[PodUse, ...] = ()
+    spot_unknown: bool = False
 
 
 def pod_use(pod: Pod) -> PodUse | None:
@@ -97,26 +99,32 @@ def machines(
     by_node = defaultdict[str, list[PodUse]](list)
     for use in uses:
         by_node[use.node].append(use)
-    listed = types.cloud.list_prices(region).on_demand
+    listed = types.cloud.list_prices(region)
     found = []
     for claim, node in _pairs(claims, nodes, types.cloud):
         of_claim = claim.metadata.labels if claim is not None else EMPTY
         known = {**of_claim, **(node.metadata.labels if node is not None else EMPTY)}
-        size = types.cloud.canonical_name(known.get(labels.INSTANCE_TYPE, ""))
+        size, capacity_type = types.cloud.canonical_name(known.get(labels.INSTANCE_TYPE, "")), _capacity_type(known)
         pool = counted_in(claim) if claim is not None else known.get(labels.NODEPOOL, "")
         offered = sum(allocatable(node, one) for one in node.status.allocatable if is_gpu(one)) if node else 0
+        price = types.price(pool, size, capacity_type, known.get(labels.ZONE, ""))
+        list_price = listed.on_demand.get(size.lower())
         gpus, pods = types.cloud.gpus_of(size).count, tuple(by_node[node.name]) if node is not None else ()
         found.append(
             MachineCost(
                 node_claim=claim.name if claim is not None else "",
                 node=node.name if node is not None else "",
                 node_pool=pool,
-                price=types.price(pool, size, _capacity_type(known), known.get(labels.ZONE, "")),
-                list_price=listed.get(size.lower()),
+                price=price,
+                list_price=list_price,
                 gpus=gpus or offered,
                 # Devices that are lost, or not advertised yet, are paid for as well.
                 devices=max(gpus, offered, sum(one.devices for one in pods)),
                 uses=pods,
+                spot_unknown=capacity_type == SPOT
+                and price is not None
+                and price == list_price
+                and not listed.has_spot,
             )
         )
     return tuple(found)

@@ -14,6 +14,7 @@ from provisioner.cli.output import encoded
 
 from .console import counted, table
 from .cost_machines import MachineCost, PodUse
+from .explain_answer import SPOT_UNKNOWN
 
 HOURS = 24
 NODEPOOL, NODECLAIM, NAMESPACE = "nodepool", "nodeclaim", "namespace"
@@ -163,3 +164,5 @@ def _notes(machines: Sequence[MachineCost], by: str) -> Iterator[str]:
         yield f"{many} without a price: part of no cost. State the price with a NodeOverlay or --prices."
     if unlisted := sum(one.price is not None and one.list_price is None for one in machines):
         yield f"{counted(unlisted, 'machine')} without a list price: part of no saving."
+    if any(one.spot_unknown for one in machines):
+        yield SPOT_UNKNOWN

@@ -11,6 +11,7 @@ from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
 COLUMNS = 100
+SPOT_UNKNOWN = "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
 # The names of kinds in headings that are made of names in camel case.
 KINDS = {"Node pool": "NodePool", "Node claim": "NodeClaim"}
 

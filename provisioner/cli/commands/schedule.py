@@ -20,6 +20,7 @@ from provisioner.api import labels
 
 from . import schedule_disrupt
 from .console import Console, counted, table
+from .explain_answer import SPOT_UNKNOWN
 from .refusal import FAILED, OK, USAGE, Refused
 from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, output, snapshot
 from .schedule_input import Objects, answer, unusable
@@ -89,7 +90,7 @@ def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator
         else:
             yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
         if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.has_spot:
-            yield "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
+            yield SPOT_UNKNOWN
     for node, pods in sorted(decided.existing.items()):
         yield f"{node} has room for {_listed(pods)}"
     for pod, why in sorted(decided.errors.items()):

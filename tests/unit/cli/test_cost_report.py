@@ -17,7 +17,7 @@ from provisioner.api.pod import Pod
 from provisioner.cli.commands.cost_machines import MachineCost, PodUse, machines, pod_use, with_claimed_devices
 from provisioner.cli.commands.cost_report import report, shown
 from tests.unit.controllers.disruption.fleet import A100, D2, MOMENT, NODE_CLASS, T4, T4_64, Fleet
-from tests.unit.controllers.provisioning.observed import CLOUD, REGION
+from tests.unit.controllers.provisioning.observed import CLOUD, REGION, TYPES
 
 PRICES = "list prices of eastus"
 MIG = "nvidia.com/mig-1g.10gb"
@@ -87,7 +87,7 @@ def test_each_way_to_divide(by: str) -> None:
 
 def test_the_table_that_a_user_reads() -> None:
     """What is not known is a dash, and notes state what is missing."""
-    unlisted = msgspec.structs.replace(VACANT, list_price=None)
+    unlisted = msgspec.structs.replace(VACANT, list_price=None, spot_unknown=True)
     assert shown(report((SPOT, UNPRICED, CPU, unlisted), "nodepool", PRICES), "table") == [
         "NODEPOOL   MACHINES   GPUS   REQUESTED   USD/H   USD/DAY   IDLE   IDLE USD/H   SAVED USD/H   UNPRICED",
         "big        1          8      6           8.000   192.00    25%    2.000        12.000        -",
@@ -98,6 +98,7 @@ def test_the_table_that_a_user_reads() -> None:
         "Prices: list prices of eastus",
         "1 machine without a price: part of no cost. State the price with a NodeOverlay or --prices.",
         "1 machine without a list price: part of no saving.",
+        "Spot prices are not known: spot machines count with their price on demand, which they do not exceed.",
     ]
     row = shown(report((UNPRICED,), "namespace", PRICES), "table")[1]
     assert row.split() == ["ml", "1", "4", "4", "-", "-", "0%", "-", "-", "1"]
@@ -183,6 +184,9 @@ def test_the_machines_of_a_cluster() -> None:
     }
     prices = {name: one.price for name, one in found.items()}
     assert prices == {**{name: one.list_price for name, one in found.items()}, "spot": 1.5}
+    assert not any(one.spot_unknown for one in found.values())
+    (spot,) = machines(claims[:1], (), (), TYPES, REGION)
+    assert (spot.price, spot.spot_unknown) == (3.673, not CLOUD.list_prices(REGION).has_spot)
     assert [len(found[name].uses) for name in ("lost", "left")] == [1, 0]
 
 
