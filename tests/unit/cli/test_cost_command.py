@@ -1,0 +1,51 @@
+"""`cost -f`: the costs of the objects in files, as a user reads them."""
+
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import yaml
+
+from provisioner.cli.main import run_command
+from tests.unit.controllers.disruption.fleet import A100, T4, Fleet, pool
+from tests.world.demand import pod
+
+
+@pytest.fixture
+def costs(tmp_path: Path) -> Any:
+    """Runs the command on these objects, in a file."""
+
+    def run(*words: str, items: list[Any]) -> tuple[int, str, str]:
+        file = tmp_path / "cluster.json"
+        file.write_text(json.dumps({"kind": "List", "items": items}), encoding="utf-8")
+        out, err = io.StringIO(), io.StringIO()
+        code = run_command(["cost", *words, "-f", str(file)], {}, out, err)
+        return code, out.getvalue(), err.getvalue()
+
+    return run
+
+
+def _objects(fleet: Fleet) -> list[Any]:
+    found = {"NodePool": fleet.pools, "NodeClaim": fleet.claims}
+    return [{**json.loads(msgspec.json.encode(one)), "kind": kind} for kind, all_of in found.items() for one in all_of]
+
+
+def test_the_costs_of_files(costs: Any) -> None:
+    """With prices of the command line; machines whose Node is not in the files count as well."""
+    items = _objects(Fleet(pool("a"), pool("b")).add("one", A100, of="a").add("two", T4, of="b"))
+    code, out, err = costs("--prices", f"{A100}=2", "-o", "yaml", items=[*items, pod("waits")])
+    assert (code, err) == (0, "")
+    found = yaml.safe_load(out)
+    rows = [(row["name"], row["perHour"], row["perDay"], row["savedPerHour"]) for row in found["rows"]]
+    assert rows == [("a", 2.0, 48.0, 1.673), ("b", 0.526, 12.624, 0.0)]
+    assert found["prices"] == "list prices of eastus, 2026-06-18, and prices of --prices"
+    assert found["notes"] == ["No Node names its region: prices are those of eastus."]
+
+
+def test_files_without_a_machine(costs: Any) -> None:
+    """A NodePool without machines costs nothing."""
+    code, out, err = costs("--by", "namespace", items=_objects(Fleet()))
+    assert (code, out, err) == (0, "No machine of this controller runs: nothing is paid.\n", "")
