@@ -127,14 +127,19 @@ def _row(name: str, parts: Sequence[Part]) -> Row:
         name=name,
         machines=len(parts),
         unpriced=len(parts) - len(priced),
-        gpus=round(gpus, DIGITS),
-        requested=round(requested, DIGITS),
-        idle_share=round(1 - requested / gpus, DIGITS) if gpus else None,
-        per_hour=round(per_hour, DIGITS),
-        per_day=round(per_hour * HOURS, DIGITS),
-        idle_per_hour=round(idle, DIGITS),
-        saved_per_hour=round(sum(saved), DIGITS) if saved else None,
+        gpus=_rounded(gpus),
+        requested=_rounded(requested),
+        idle_share=_rounded(1 - requested / gpus) if gpus else None,
+        per_hour=_rounded(per_hour),
+        per_day=_rounded(per_hour * HOURS),
+        idle_per_hour=_rounded(idle),
+        saved_per_hour=_rounded(sum(saved)) if saved else None,
     )
+
+
+def _rounded(amount: float) -> float:
+    """Never -0.0, which a sum of shares can be."""
+    return round(amount, DIGITS) + 0.0
 
 
 def _order(row: Row) -> tuple[bool, float, str]:

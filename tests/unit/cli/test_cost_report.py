@@ -104,6 +104,12 @@ def test_the_table_that_a_user_reads() -> None:
     assert row.split() == ["ml", "1", "4", "4", "-", "-", "0%", "-", "-", "1"]
 
 
+def test_shares_that_are_not_exact() -> None:
+    """The sum of parts is not below zero."""
+    shared = machine("a", "big", 1.0, 7, *(use("ml", part) for part in (0.1, 0.2, 0.7, 6.0)), devices=6.999999999999999)
+    assert shown(report((shared,), "nodeclaim", PRICES), "table")[1].split()[6:8] == ["0%", "0.000"]
+
+
 def test_nothing_runs() -> None:
     """One sentence; programs get the same fields as ever."""
     found = report((), "nodepool", PRICES)
