@@ -41,11 +41,11 @@ test: check  ## what a newcomer needs: representatives of each matrix; Python an
 
 test-all: export FIRST := cluster-tools
 # Most cases run on virtual time and take all processors; the suites before them wait for real programs, which leaves
-# one processor to as many cases as last as long as test-cluster.
+# one processor to as many cases as last as long as test-cluster, which runs all cases of its folder.
 BESIDE := tests/unit tests/swarm tests/wire tests/contract tests/fuzz
 test-all:  ## every suite, two at a time, then every case; needs Go and Prometheus besides; what .ci/run runs
 	@$(MAKE) --no-print-directory --jobs=2 --keep-going --output-sync=target check test-cluster test-image test-monitoring test-oracle test-every-case CASES="$(BESIDE)" JOBS=1; \
-	failed=$$?; $(MAKE) --no-print-directory test-every-case CASES="$(addprefix --ignore=,$(BESIDE))" && exit $$failed
+	failed=$$?; $(MAKE) --no-print-directory test-every-case CASES="$(addprefix --ignore=,$(BESIDE) tests/cluster)" && exit $$failed
 
 test-every-case: $(LOCK_DEV)  ## every case of every matrix, without cluster, image and monitoring (CASES=tests/unit)
 	@$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --every-case $(CASES)
