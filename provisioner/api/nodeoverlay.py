@@ -13,6 +13,8 @@ from .requirements import Requirement
 _PRICE = re.compile(r"\d+(\.\d+)?")
 _ADJUSTMENT = re.compile(r"([+-](\d*\.)?\d+)(%?)")
 _LEAST_PERCENTAGE = Decimal(-100)
+# Higher amounts, which users state for machines that they do not want, would overflow sums of prices.
+_HIGHEST = Decimal(1_000_000)
 
 
 class NodeOverlaySpec(Struct, frozen=True, kw_only=True):
@@ -52,12 +54,14 @@ class NodeOverlay(Struct, frozen=True, kw_only=True):
 def overlaid_price(spec: NodeOverlaySpec, price: float | None) -> float | None:
     """The price of an offering, USD an hour, which is `price` without the overlay; None: it is not known.
 
+    Amounts, percentages and prices above 1,000,000 count as that.
+
     Raises ValueError that names the field, its value and the remedy.
     """
     if spec.price is not None:
         if _PRICE.fullmatch(spec.price) is None:
             raise ValueError(f"spec.price: {spec.price!r} is not a price; write USD an hour, such as 3.25")
-        return float(spec.price)
+        return float(min(Decimal(spec.price), _HIGHEST))
     if spec.price_adjustment is None:
         return price
     match = _ADJUSTMENT.fullmatch(spec.price_adjustment)
@@ -69,5 +73,6 @@ def overlaid_price(spec: NodeOverlaySpec, price: float | None) -> float | None:
         )
     if price is None:
         return None
+    amount = max(-_HIGHEST, min(amount, _HIGHEST))
     changed = Decimal(str(price)) * (1 + amount / 100) if match[3] else Decimal(str(price)) + amount
-    return float(max(changed, Decimal(0)))
+    return float(max(Decimal(0), min(changed, _HIGHEST)))
