@@ -19,7 +19,7 @@ from provisioner.api import labels, reasons
 from provisioner.api.nodeoverlay import NodeOverlay, overlaid_price
 from provisioner.api.nodepool import NodePool
 from provisioner.api.requirements import Requirements, combine, conflict, invalid, of_entries, of_labels
-from provisioner.api.value_sets import ABSENT, one_of
+from provisioner.api.value_sets import ABSENT, ValueSet, one_of
 
 from .solver.resources import parse
 
@@ -55,13 +55,43 @@ class _Set(msgspec.Struct, kw_only=True):
     last: NodeOverlay
 
 
+class _Offerings:
+    """The labels of all offerings. A cluster can have 1,000 overlays, each of which is compared with all of them."""
+
+    def __init__(self, types: Iterable[InstanceType]) -> None:
+        self._labels = {
+            (kind.name, one.zone, one.capacity_type): combine(kind.requirements, one.requirements, _of_offering(one))
+            for kind in types
+            for one in kind.offerings
+        }
+        self._defined = frozenset(key for one in self._labels.values() for key in one)
+
+    def places(self, templates: Mapping[str, Requirements], wanted: Requirements) -> Iterator[Place]:
+        """Those of each NodePool that satisfy the requirements of an overlay. `templates`: the labels by NodePool."""
+        ours = {key: one for key, one in wanted.items() if key in self._defined}
+        theirs = {key: one for key, one in wanted.items() if key not in self._defined}
+        found = dict[frozenset[tuple[str, ValueSet]], list[tuple[str, str, str]]]()
+        for pool, template in templates.items():
+            if conflict(template, theirs):
+                continue
+            fixed = {key: template[key] for key in ours if key in template}
+            alike = frozenset(fixed.items())
+            if alike not in found:
+                found[alike] = [
+                    place
+                    for place, known in self._labels.items()
+                    if not conflict(combine(known, fixed) if fixed else known, ours)
+                ]
+            yield from ((pool, *place) for place in found[alike])
+
+
 def overlaid(overlays: Iterable[NodeOverlay], pools: Iterable[NodePool], types: tuple[InstanceType, ...]) -> Overlaid:
     """The instance types of each NodePool. `types`: without overlays."""
     templates = {
         pool.name: of_labels({**pool.spec.template.metadata.labels, labels.NODEPOOL: pool.name}) for pool in pools
     }
     templates[""] = {}
-    used = dict[str, int]()
+    offerings, used = _Offerings(types), dict[str, int]()
     prices, amounts, unused = dict[Place, _Set](), dict[Amount, _Set](), dict[str, Unused]()
     for one in sorted(overlays, key=lambda one: (_weight(one), one.name), reverse=True):
         if one.metadata.deleting:
@@ -71,8 +101,8 @@ def overlaid(overlays: Iterable[NodeOverlay], pools: Iterable[NodePool], types: 
         except ValueError as error:
             unused[one.name] = Unused(reason=reasons.OVERLAY_INVALID, message=str(error))
             continue
-        places = [place for pool, template in templates.items() for place in _places(pool, template, types, wanted)]
-        machines = {place[:2] for place in places}
+        places = [*offerings.places(templates, wanted)]
+        machines = dict.fromkeys(place[:2] for place in places)
         priced = places if _has_price(one) else []
         sized = [(*machine, resource) for machine in machines for resource in one.spec.capacity]
         conflicting = _conflicting(one, prices, priced) or _conflicting(one, amounts, sized)
@@ -84,7 +114,13 @@ def overlaid(overlays: Iterable[NodeOverlay], pools: Iterable[NodePool], types: 
         used[one.name] = sum(place[0] != "" for place in places)
     by_pool = {}
     if prices or amounts:
-        by_pool = {pool: tuple(_changed(kind, pool, prices, amounts) for kind in types) for pool in templates}
+        added = dict[tuple[str, str], dict[str, str | int | float]]()
+        for (pool, size, resource), first in amounts.items():
+            added.setdefault((pool, size), {})[resource] = first.overlay.spec.capacity[resource]
+        by_pool = {
+            pool: tuple(_changed(kind, pool, prices, added.get((pool, kind.name), {})) for kind in types)
+            for pool in templates
+        }
     return Overlaid(types=by_pool, unused=unused, offerings=used)
 
 
@@ -111,15 +147,6 @@ def _required(overlay: NodeOverlay) -> Requirements:
     except ValueError as error:
         raise ValueError(f"spec.capacity: {error}") from None
     return of_entries(spec.requirements)
-
-
-def _places(pool: str, template: Requirements, types: Iterable[InstanceType], wanted: Requirements) -> Iterator[Place]:
-    """The offerings that satisfy the requirements of an overlay."""
-    for kind in types:
-        base = combine(template, kind.requirements)
-        for one in kind.offerings:
-            if not conflict(combine(base, one.requirements, _of_offering(one)), wanted):
-                yield pool, kind.name, one.zone, one.capacity_type
 
 
 def _of_offering(offering: InstanceOffering) -> Requirements:
@@ -149,14 +176,13 @@ def _note(overlay: NodeOverlay, known: dict[K, _Set], keys: Iterable[K]) -> None
 
 
 def _changed(
-    kind: InstanceType, pool: str, prices: Mapping[Place, _Set], amounts: Mapping[Amount, _Set]
+    kind: InstanceType, pool: str, prices: Mapping[Place, _Set], added: Mapping[str, str | int | float]
 ) -> InstanceType:
-    """The instance type as machines of the NodePool have it."""
+    """The instance type as machines of the NodePool have it. `added`: resources that overlays add to it."""
     offerings = tuple(
         _priced(one, prices.get((pool, kind.name, one.zone, one.capacity_type))) for one in kind.offerings
     )
-    found = {key[2]: one.overlay for key, one in amounts.items() if key[:2] == (pool, kind.name)}
-    more = parse({resource: overlay.spec.capacity[resource] for resource, overlay in found.items()})
+    more = parse(added)
     if not more and all(new is old for new, old in zip(offerings, kind.offerings, strict=True)):
         return kind
     return msgspec.structs.replace(

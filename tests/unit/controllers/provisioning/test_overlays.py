@@ -9,6 +9,7 @@ import pytest
 from controllers.provisioning.instances import InstanceTypeCache, PriceTable
 from controllers.provisioning.overlays import Overlaid, overlaid
 from provisioner.api.nodeoverlay import NodeOverlay
+from provisioner.api.requirements import conflict
 
 from .observed import CLOUD, REGION, T4, TYPES, node_pool
 
@@ -82,6 +83,32 @@ def test_price_of_spot_and_of_a_zone() -> None:
     found = overlaid([spot, zone], [node_pool()], TYPES.types)
     assert (price(found), price(found, capacity_type="spot")) == (LIST, 0.1)
     assert price(found, zone="eastus-2") == price(found, capacity_type="spot", zone="eastus-2") == 0.2
+
+
+def test_a_label_of_template_and_instance_types() -> None:
+    """Both must allow its value."""
+    ours = overlay("ea", required("kubernetes.io/arch", "In", "amd64"), price="1")
+    pools = [node_pool("a", labels={"kubernetes.io/arch": "amd64"}), node_pool("b", labels={"kubernetes.io/arch": "x"})]
+    found = overlaid([ours], pools, TYPES.types)
+    assert (price(found, "a"), price(found, "b"), price(found, "")) == (1, LIST, 1)
+
+
+def test_many_overlays_and_node_pools(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Offerings are compared once with each overlay, not once for each NodePool: 1,000 overlays took 17 s with 10."""
+    compared = 0
+
+    def counted(*parts: Any) -> str:
+        nonlocal compared
+        compared += 1
+        return conflict(*parts)
+
+    monkeypatch.setattr("controllers.provisioning.overlays.conflict", counted)
+    pools = [node_pool(f"p{number}") for number in range(10)]
+    many = [overlay(f"o{n}", HERE, required(POOL_KEY, "In", f"p{n % 10}"), price="1", weight=n) for n in range(1, 31)]
+    found = overlaid(many, pools, TYPES.types)
+    assert {price(found, pool.name) for pool in pools} == {1}
+    offerings = sum(len(kind.offerings) for kind in TYPES.types)
+    assert compared == len(many) * (len(pools) + 1 + offerings)
 
 
 def test_two_overlays_that_set_the_same() -> None:
