@@ -18,7 +18,7 @@ from cloudprovider.cloud import InstanceOffering, InstanceType
 from provisioner.api import labels, reasons
 from provisioner.api.nodeoverlay import NodeOverlay, overlaid_price
 from provisioner.api.nodepool import NodePool
-from provisioner.api.requirements import Requirements, combine, conflict, invalid, of_entries, of_labels
+from provisioner.api.requirements import Requirements, combine, conflict, conflicting, invalid, of_entries, of_labels
 from provisioner.api.value_sets import ABSENT, ValueSet, one_of
 
 from .solver.resources import parse
@@ -138,8 +138,8 @@ def _required(overlay: NodeOverlay) -> Requirements:
     if spec.price is not None and spec.price_adjustment is not None:
         raise ValueError("spec.price and spec.priceAdjustment exclude each other: remove one")
     overlaid_price(spec, 0.0)
-    if wrong := next(iter(invalid(spec.requirements)), ""):
-        raise ValueError(f"spec.requirements: {wrong}")
+    if wrong := [*invalid(spec.requirements)] or [*conflicting(spec.requirements).values()]:
+        raise ValueError(f"spec.requirements: {wrong[0]}")
     if standard := sorted(BUILT_IN & spec.capacity.keys()):
         raise ValueError(f"spec.capacity[{standard[0]}]: only extended resources can be added; remove it")
     try:

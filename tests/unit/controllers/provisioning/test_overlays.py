@@ -165,6 +165,10 @@ def test_nothing_applies() -> None:
         ),
         ({"price": "1", "priceAdjustment": "+1"}, "spec.price and spec.priceAdjustment exclude each other: remove one"),
         ({"capacity": {"cpu": "4"}}, "spec.capacity[cpu]: only extended resources can be added; remove it"),
+        (
+            {"requirements": [required("a", "In", "b"), required("a", "In", "c")], "price": "1"},
+            "spec.requirements: conflicting requirements on a: In [b], In [c]",
+        ),
         ({"requirements": [required("a", "In")]}, "spec.requirements: a: In requires at least one value"),
     ],
 )
