@@ -19,7 +19,7 @@ from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
 from .console import Console, counted
-from .manifests import Document, documents
+from .manifests import Document, converted, documents
 from .planning import ExpectedNode, Plan, plan, request_of
 from .planning_pools import Places, plan_node_class, plan_node_overlay, plan_node_pool
 from .refusal import FAILED, OK, USAGE, Refused
@@ -54,7 +54,7 @@ def _node_class(body: Any) -> AgentPoolNodeClass | None:
     """The node class that a document describes; None if it is another object or has errors, which its plan has."""
     if not isinstance(body, dict) or body.get("kind") != labels.NODECLASS_KIND or node_class_errors(body):
         return None
-    return msgspec.convert(body, AgentPoolNodeClass)
+    return converted(body, AgentPoolNodeClass)
 
 
 def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass], places: Places) -> Plan:

@@ -26,6 +26,7 @@ from provisioner.api.quantity import parse_quantity
 from provisioner.api.requirements import normalise_key
 from provisioner.api.restricted_labels import is_excluded
 
+from .manifests import converted
 from .validation import claim_errors
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
@@ -107,7 +108,7 @@ def plan(source: str, body: Mapping[str, Any], node_classes: Mapping[str, AgentP
         remedy = "add it; a name of at most 12 characters a-z and 0-9 is also the name of the agent pool"
         wrong.append(FieldError("metadata.name", "FieldValueRequired", "Required value", remedy=remedy))
     try:
-        claim = msgspec.convert(body, NodeClaim)
+        claim = converted(body, NodeClaim)
     except msgspec.ValidationError as error:
         if not wrong:
             remedy = "correct it, see: kubectl explain nodeclaim"

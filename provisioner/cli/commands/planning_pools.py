@@ -22,6 +22,7 @@ from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 
+from .manifests import converted
 from .planning import Plan
 from .validation import node_class_errors, node_overlay_errors, node_pool_errors
 
@@ -44,7 +45,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 def plan_node_class(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of an AgentPoolNodeClass."""
     wrong = _with_name(body, node_class_errors(body))
-    read = None if wrong else msgspec.convert(body, AgentPoolNodeClass)
+    read = None if wrong else converted(body, AgentPoolNodeClass)
     wrong += class_errors(read.spec) if read is not None else ()
     return Plan(source=source, kind=labels.NODECLASS_KIND, name=_name(body), managed=True, errors=tuple(wrong))
 
@@ -53,7 +54,7 @@ def plan_node_overlay(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of a NodeOverlay by itself; whether it conflicts with another one depends on the NodePools."""
     wrong = _with_name(body, node_overlay_errors(body))
     if not wrong:
-        overlay = msgspec.convert(body, NodeOverlay)
+        overlay = converted(body, NodeOverlay)
         unused = overlaid([overlay], (), ()).unused.get(overlay.name)
         if unused is not None:
             remedy = "correct the field, see: kubectl explain nodeoverlay.spec"
@@ -66,7 +67,7 @@ def plan_node_pool(source: str, body: Mapping[str, Any], node_classes: Iterable[
     wrong = _with_name(body, node_pool_errors(body))
     named = Plan(source=source, kind="NodePool", name=_name(body), managed=True, errors=tuple(wrong))
     try:
-        pool = msgspec.convert(body, NodePool)
+        pool = converted(body, NodePool)
     except msgspec.ValidationError:
         return named
     if pool.spec.template.spec.node_class_ref.kind and not nodepool.is_ours(pool):

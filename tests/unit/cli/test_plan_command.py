@@ -177,6 +177,21 @@ def test_errors_of_a_node_overlay(spec: str, field: str) -> None:
     assert [one["field"] for one in plan["errors"]][:1] == ([field] if field else [])
 
 
+@pytest.mark.parametrize(
+    ("body", "nulls"),
+    [
+        (NODE_CLASS, {"metadata": {"name": None}}),
+        (NODE_CLASS, {"spec": {"gpu": None}}),
+        (yaml.safe_load(NODE_POOL), {"spec": {**yaml.safe_load(NODE_POOL)["spec"], "limits": None}}),
+    ],
+)
+def test_a_field_that_is_null_is_unset(body: Json, nulls: Json) -> None:
+    """As for the API server: it is an error only if the field is required, and all else is planned."""
+    (plan,) = planned({**body, **nulls})
+    assert [error["field"] for error in plan["errors"]] == ["metadata.name"] * ("metadata" in nulls)
+    assert bool(plan["sizes"]) is (plan["kind"] == "NodePool")
+
+
 def test_no_size_satisfies_a_node_pool() -> None:
     """An error in the region that is named, or that its zones determine; otherwise a note."""
     gpus = NODE_POOL.replace(TYPE, "karpenter.azure.com/sku-gpu-count").replace("Standard_NC24ads_A100_v4", '"7"')
