@@ -189,6 +189,9 @@ def _json_schema(schema: Json) -> Json:
     if schema.get("x-kubernetes-int-or-string"):
         result.pop("anyOf", None)
         result["type"] = ["integer", "string"]
+    if "integer" in result.get("type", ()):
+        # Others are no integers for the API server, nor for CEL.
+        result = {"minimum": -(2**63), "maximum": 2**63 - 1, **result}
     if schema.get("nullable"):
         kinds = result.get("type", "object")
         result["type"] = [*(kinds if isinstance(kinds, list) else [kinds]), "null"]

@@ -136,6 +136,7 @@ spec:
 # What is written instead, the line and the field of the error, and a part of its message or remedy.
 POOL_ERRORS = [
     ("nodes: 3}", "nodes: 3}\n  limit: 3", 7, "spec.limit", "write limits"),
+    ("nodes: 3}", "cpu: 9223372036854775808}", 6, "spec.limits.cpu", "should be less than or equal to"),
     ("{nodes: 3}", "{nodes: many}", 6, "spec.limits[nodes]", "write a quantity"),
     ("0 8 * * mon-fri", "0 25 * * mon-fri", 10, "spec.disruption.budgets[0].schedule", "Bad hour"),
     ("10h", "10 hours", 11, "spec.disruption.budgets[0].duration", "10 hours"),
