@@ -38,11 +38,12 @@ preceding requests and changes.
     I30 no controller's write is refused because of a write of its own whose answer it has
     I31 a controller infers few removals at the same time, and none from what Kubernetes deletes by itself
     I32 a controller repairs few machines at the same time
+    I33 what Azure has no capacity for is requested again later each time, and for one claim at a time
 
 I6 is in `lease_invariants`, I10 and I28 to I30 in `request_invariants`, I13 and I17 in `purchase_invariants`, I14 to
 I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19 in `successor_invariants`, I21 in
 `progress_invariants`, I22 in `drain_invariants`, I23 and I27 in `overdue_invariants`, I24 to I26 in
-`node_pool_invariants`, I31 and I32 in `inference_invariants`.
+`node_pool_invariants`, I31 and I32 in `inference_invariants`, I33 in `offering_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -62,6 +63,7 @@ from .inference_invariants import InferenceInvariants
 from .kube.store import Store
 from .lease_invariants import LeaseInvariants
 from .node_pool_invariants import NodePoolInvariants
+from .offering_invariants import OfferingInvariants
 from .overdue_invariants import OverdueInvariants
 from .progress_invariants import ProgressInvariants
 from .purchase_invariants import PurchaseInvariants
@@ -128,6 +130,7 @@ class Invariants:
         self._gate = GateInvariants(self._snapshot, self._violated, now=now)
         self._inference = InferenceInvariants(self._snapshot, self._violated, time=time)
         self._leases = LeaseInvariants(self._violated, time=time, controllers=self.controllers)
+        self._offerings = OfferingInvariants(self._snapshot, self._violated, time=time)
         self._requests = RequestInvariants(self._snapshot, self._violated, time=time)
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
         self._progress = ProgressInvariants(self._snapshot, self._violated, time=time)
@@ -332,6 +335,8 @@ class Invariants:
                 self._check_node_release(before)
         self._drain.node_changed(node, before, gone=gone)
         self._inference.node_changed(node, before, call)
+        if before is None:
+            self._offerings.node_created()
         self._purchases.node_changed(node, gone=gone)
         self._progress.node_changed(node, gone=gone)
         self._successors.node_changed(node, before, gone=gone)
@@ -374,6 +379,7 @@ class Invariants:
         call = self._by_controller("pool", pool.name)
         if event == "gone" or pool.state != "Deleting":
             self._requests.deletion_ended(pool.name)
+        self._offerings.pool_changed(pool, event, call)
         if call and prior is not None:
             self._check_pool_write(call, prior, pool, event)
         elif call and event != "gone":

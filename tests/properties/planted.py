@@ -7,7 +7,6 @@ import itertools
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-import msgspec
 from azure.core import MatchConditions
 
 from cloudprovider.azure import provider
@@ -21,10 +20,10 @@ from controllers.node.termination import termination
 from controllers.nodeclaim.lifecycle import launch, registration
 from controllers.planner import plan
 from controllers.state import unavailable_offerings
+from controllers.state.cluster import ClusterState
 from controllers.state.memory import backoff
 from controllers.state.unavailable_offering import UnavailableOffering
 from controllers.state.unavailable_offerings import UnavailableOfferings
-from provisioner.operator import controllers as wiring
 from provisioner.runtime.fence import Fence
 from tests.world.process import PROCESS
 
@@ -125,8 +124,7 @@ def garbage_after_one_look(patch: Patch) -> None:
 
 def no_circuit_breaker(patch: Patch) -> None:
     """The circuit breaker never opens."""
-    rules = msgspec.structs.replace(wiring.CLUSTER_RULES, tripped=lambda *_, **__: False)
-    patch.setattr(wiring, "CLUSTER_RULES", rules)
+    patch.setattr(ClusterState, "_trips", lambda self, going, wall: False)
 
 
 def no_fence(patch: Patch) -> None:

@@ -6,11 +6,14 @@ from typing import Any
 import msgspec
 
 from controllers.disruption import drift as drift_rule
-from controllers.reconcile import scheduling_events
+from controllers.model.steps import Event
+from controllers.provisioning.pods import CachedPod
 from controllers.reconcile.disruption_controller import DisruptionController
 from controllers.reconcile.disruption_queue import DisruptionQueue
 from controllers.reconcile.provisioner import Provisioner
+from controllers.reconcile.scheduling_events import SchedulingEvents
 from controllers.reconcile.static_capacity import StaticCapacity
+from provisioner.api import reasons
 
 from .mutation import Patch
 
@@ -55,7 +58,14 @@ def no_command_ends(patch: Patch) -> None:
 
 def a_cause_is_stated_once(patch: Patch) -> None:
     """Users see no Event any more after an hour, when the API server has deleted it."""
-    patch.setattr(scheduling_events, "FAILED_SECONDS", math.inf)
+    first = SchedulingEvents._in_turns
+
+    def mutant(self: SchedulingEvents, events: Any, now: float) -> list[tuple[CachedPod, Event]]:
+        due = first(self, events, now)
+        new = [one for one in due if self._actuator.recorded_at(*one) == -math.inf]
+        return [one for one in due if one in new or one[1].reason != reasons.FAILED_SCHEDULING]
+
+    patch.setattr(SchedulingEvents, "_in_turns", mutant)
 
 
 async def _nothing(self: object, *args: object) -> None:

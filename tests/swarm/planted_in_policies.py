@@ -1,6 +1,5 @@
 """Planted defects that cost users money or work and leave all objects in order: what users state is not obeyed."""
 
-from collections import defaultdict
 from typing import Any
 
 import msgspec
@@ -11,9 +10,11 @@ from controllers.model.facts import Facts
 from controllers.model.steps import LookUpPool, Wait
 from controllers.node.termination import instance_delete, termination
 from controllers.nodeclaim.lifecycle import launch
-from controllers.provisioning.solver.budget import Budget
+from controllers.provisioning.solver.budget import QUOTA, Budget
+from controllers.provisioning.solver.candidates import Candidate
 from controllers.reconcile import emptiness_controller
 from controllers.reconcile import machines as machines_rule
+from controllers.reconcile.machines import Machines
 from controllers.reconcile.static_capacity import StaticCapacity
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
@@ -68,13 +69,13 @@ def claims_are_requested_late(patch: Patch) -> None:
 
 def limits_are_ignored(patch: Patch) -> None:
     """What is bought for pods is not limited by the NodePool."""
-    first = Budget.__init__
+    first = Budget.uses
 
-    def mutant(self: Budget, *args: Any, **given: Any) -> None:
-        first(self, *args, **given)
-        self._limited, self.limits = {}, defaultdict(lambda: 10**15, self.limits)
+    def mutant(self: Budget, candidate: Candidate) -> dict[tuple[str, str], int]:
+        return {key: amount for key, amount in first(self, candidate).items() if key[0] == QUOTA}
 
-    patch.setattr(Budget, "__init__", mutant)
+    patch.setattr(Budget, "uses", mutant)
+    patch.setattr(Budget, "room", lambda self, candidate: {})
 
 
 def consolidate_after_is_ignored(patch: Patch) -> None:
@@ -89,5 +90,12 @@ def consolidate_after_is_ignored(patch: Patch) -> None:
 
 def consolidation_policy_is_ignored(patch: Patch) -> None:
     """Machines that pods use are consolidated, too."""
+    first = Machines.may_consolidate
+
+    def mutant(self: Machines, pool: NodePool) -> bool:
+        disruption = msgspec.structs.replace(pool.spec.disruption, consolidation_policy=candidates.UNDERUTILIZED)
+        spec = msgspec.structs.replace(pool.spec, disruption=disruption)
+        return first(self, msgspec.structs.replace(pool, spec=spec))
+
     patch.setattr(candidates, "policy_of", lambda pool, machine: candidates.UNDERUTILIZED)
-    patch.setattr(machines_rule, "WHEN_EMPTY", "")
+    patch.setattr(Machines, "may_consolidate", mutant)
