@@ -369,6 +369,17 @@ def machine(rng: Random, plan: Plan) -> Plan:
     return _with(plan, node_pool, replace(pods, spec=_requesting(cpu="7400m")), daemon_sets=daemons)
 
 
+def half_empty(rng: Random, plan: Plan) -> Plan:
+    """A small pod stays on a large machine that a large pod has left; its NodePool may consolidate it, or may not."""
+    plan = replace(plan, faults_seconds=max(plan.faults_seconds, LEAST_SECONDS))
+    policy = rng.choice(("WhenEmpty", "WhenEmpty", "WhenEmptyOrUnderutilized"))
+    node_pool = NodePool(name="half", sizes=(T4_8, T4_64), budget="100%", policy=policy)
+    until = round(rng.uniform(1200.0, DRIFT_SECONDS), 1)
+    three = _requesting(**{"nvidia.com/gpu": "3"})
+    large = Workload(at=1.0, name="half-large", node_pool="half", gone_at=until, spec=three)
+    return _with(plan, node_pool, large, Workload(at=1.0, name="half-small", node_pool="half", spec=_requesting()))
+
+
 GROUPS: dict[str, Group] = {
     one.__name__: one
     for one in (
@@ -388,5 +399,6 @@ GROUPS: dict[str, Group] = {
         scaled_down,
         zones,
         machine,
+        half_empty,
     )
 }
