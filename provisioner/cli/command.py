@@ -7,7 +7,7 @@ import argparse
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeVar
 
 from provisioner.api.field_error import FieldError
 from provisioner.runtime import logs
@@ -20,7 +20,9 @@ from .arguments import PROGRAM, Parser
 if TYPE_CHECKING:
     from .commands.clients import Tools
     from .commands.console import Console
+    from .commands.helm_release import ReleaseSettings
 
+T = TypeVar("T")
 Act = Callable[["Tools", argparse.Namespace, "Console"], Awaitable[int]]
 
 
@@ -37,8 +39,9 @@ class Command(NamedTuple):
     """`run` returns the exit code; it raises SettingsError, Refused or Signalled.
 
     `settings`: whether the command accepts the flags of the settings, and whether its help lists them. `acts`: the
-    command uses the identity of the settings, which is then required. `azure`: it needs the cluster in Azure. `of_try`:
-    it is part of the second distribution.
+    command uses the identity of the settings, which is then required. `azure`: it needs the cluster in Azure. `kube`:
+    it connects to the API server; `release`: it reads missing settings from the Helm release there. `of_try`: it is
+    part of the second distribution.
     """
 
     name: str
@@ -51,6 +54,8 @@ class Command(NamedTuple):
     settings: Literal["", "accepted", "listed"] = ""
     acts: bool = True
     azure: bool = True
+    kube: bool = False
+    release: bool = False
     of_try: bool = False
 
     @property
@@ -85,17 +90,46 @@ class Invocation:
         return read_file(self.arguments.config) if self.arguments.config else None
 
     def settings(self) -> Settings:
-        """The settings. Raises SettingsError with all errors, those of the command line first."""
+        """The settings. Raises SettingsError with all errors, those of the command line first; Refused as `wait`."""
+        return self.settings_and_release()[0]
+
+    def settings_and_release(self) -> tuple[Settings, "ReleaseSettings | None"]:
+        """The settings, and what the Helm release has of them; None if it was not read. Raises as `settings`."""
         file, wrong = self.file(), [*self.line.errors]
+        release = self._release(file)
+        variables = release.variables if release is not None else None
         try:
-            settings = load(self.line.flags, self.env, file, acts=self.command.acts, azure=self.command.azure)
+            settings = self._load(file, variables, azure=self.command.azure)
         except SettingsError as error:
-            raise SettingsError([*wrong, *error.errors]) from None
+            errors = error.errors if release is None else map(release.explained, error.errors)
+            raise SettingsError([*wrong, *errors]) from None
         if wrong:
             raise SettingsError(wrong)
-        return settings
+        return settings, release
 
-    def wait(self, running: Coroutine[Any, Any, int]) -> int:
+    def _load(
+        self, file: Mapping[str, Any] | None, release: Mapping[str, str] | None = None, *, azure: bool
+    ) -> Settings:
+        return load(self.line.flags, self.env, file, release, acts=self.command.acts, azure=azure)
+
+    def _release(self, file: Mapping[str, Any] | None) -> "ReleaseSettings | None":
+        """What the release has of the settings, if the command needs some that are not given."""
+        if not self.command.release or getattr(self.arguments, "filename", None):
+            return None
+        from provisioner.operator.config import check_files, in_cluster
+
+        from .commands import helm_release
+
+        try:
+            own = self._load(file, azure=False)
+        except SettingsError:
+            return None  # all errors are reported together
+        if in_cluster(own, self.env) or not helm_release.missing(own):
+            return None
+        check_files(own, self.env)
+        return self.wait(helm_release.read_from_cluster(own, self.arguments.release_namespace))
+
+    def wait(self, running: Coroutine[Any, Any, T]) -> T:
         """Run it until it ends or a signal arrives. Raises Refused for an invalid kubeconfig."""
         from provisioner.runtime.kubernetes_sdk import ConfigException
 

@@ -17,9 +17,14 @@ from .definitions import COMMANDS
 from .installation import INSTALL_TRY, TRY_DISTRIBUTION, missing_for_try
 
 SETTINGS = f"""\
-The settings of {PROGRAM} run (KUBECONFIG, ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME, …) apply,
-as flags or as environment variables: {PROGRAM} run --help lists them. Outside a Pod, the credential for
-Azure is your own login (az login), unless DEPLOYMENT_MODE or AZURE_FEDERATED_TOKEN_FILE is set."""
+The settings of {PROGRAM} run (--subscription-id, --resource-group, --cluster-name, …) apply, as flags or as
+environment variables: {PROGRAM} run --help lists them. Outside a Pod, the credential for Azure is your own
+login (az login), unless DEPLOYMENT_MODE or AZURE_FEDERATED_TOKEN_FILE is set."""
+# In the help of each command that connects to the API server.
+CLUSTER_FLAGS = ("kubeconfig", "context")
+RELEASE = """\
+Outside a Pod, unless subscription, resource group and cluster name are given, the settings that are not given are
+read from the Helm release in the cluster: the environment of its Deployment."""
 
 
 def parse(words: Sequence[str]) -> CommandLine:
@@ -77,7 +82,7 @@ def build_parser(only: str = "", *, list_settings: bool = False) -> Parser:
             continue
         command.arguments(own)
         if command.settings:
-            _add_settings(own, visible=list_settings or command.settings == "listed")
+            _add_settings(own, command, visible=list_settings or command.settings == "listed")
     parser.commands = commands.choices
     return parser
 
@@ -104,6 +109,7 @@ def _texts(command: Command) -> dict[str, Any]:
     parts = [
         f"examples:\n{command.examples}" if command.examples else "",
         SETTINGS if command.settings == "accepted" else "",
+        RELEASE if command.release else "",
         command.exit_codes,
     ]
     return {
@@ -116,17 +122,22 @@ def _texts(command: Command) -> dict[str, Any]:
     }
 
 
-def _add_settings(parser: Parser, *, visible: bool) -> None:
+def _add_settings(parser: Parser, command: Command, *, visible: bool) -> None:
     title = "settings, each with its environment variable; a flag overrides the variable, which overrides the file"
+    cluster = parser.add_argument_group("cluster") if command.kube else None
     group = parser.add_argument_group(title if visible else None)
     for option in (*OPTIONS, *IGNORED):
+        of_cluster = cluster is not None and option.flag in CLUSTER_FLAGS
         add(
-            group,
+            cluster if cluster is not None and of_cluster else group,
             f"--{option.flag}",
             dest=f"--{option.flag}",
             default=argparse.SUPPRESS,
             metavar=option.env[0],
-            help=option.help.replace("%", "%%") if visible and option in OPTIONS else argparse.SUPPRESS,
+            help=option.help.replace("%", "%%") if of_cluster or (visible and option in OPTIONS) else argparse.SUPPRESS,
             is_file=option.is_path,
         )
+    if cluster is not None and command.release:
+        text = "the namespace of the Helm release (all, or gpu-provisioner if only that may be read)"
+        cluster.add_argument("--release-namespace", default="", metavar="NAME", help=text)
     add(parser, "--config", default="", metavar="FILE", help="a YAML file of settings, by flag name", is_file=True)

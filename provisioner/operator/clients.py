@@ -80,11 +80,12 @@ def decorate(provider: CloudProvider, metrics: Metrics) -> CloudProvider:
 async def _open_kube(
     settings: Settings, stack: AsyncExitStack, metrics: Metrics, *, timeout_seconds: float = 10.0
 ) -> Kube:
-    connection = await build_api_client(settings.kubeconfig or None, version=own_version())
+    connection = await build_api_client(settings.kubeconfig or None, settings.context or None, version=own_version())
     stack.push_async_callback(connection.close)
     return Kube(
         connection.api_client,
         timeout_seconds=timeout_seconds,
+        server=connection.server,
         renew_credentials=connection.renew_credentials,
         on_request=metrics.kube_request,
     )

@@ -124,6 +124,11 @@ def _own_namespace(service_account: Path) -> str:
         return ""
 
 
+def in_cluster(settings: Settings, env: Mapping[str, str]) -> bool:
+    """Whether the process connects to its own cluster, with the service account of its Pod."""
+    return not (settings.kubeconfig or settings.context) and bool(env.get("KUBERNETES_SERVICE_HOST"))
+
+
 def check_files(settings: Settings, env: Mapping[str, str]) -> None:
     """Raise SettingsError if a file that a setting names does not exist, or a kubeconfig is beyond the limits of YAML.
 
@@ -138,7 +143,7 @@ def check_files(settings: Settings, env: Mapping[str, str]) -> None:
         if path and not Path(path).is_file()
     ]
     paths = settings.kubeconfig.split(os.pathsep) if settings.kubeconfig else [DEFAULT_KUBECONFIG]
-    in_pod = not settings.kubeconfig and bool(env.get("KUBERNETES_SERVICE_HOST"))
+    in_pod = in_cluster(settings, env)
     if not in_pod and not any(Path(path).expanduser().is_file() for path in paths):
         unset = f"it is not set, the process does not run in a pod, and there is no {paths[0]}"
         why = "there is no such file" if settings.kubeconfig else unset

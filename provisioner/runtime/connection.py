@@ -39,10 +39,20 @@ log = get_logger("kube")
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """An authenticated client. `renew_credentials` reads the credentials again; it is called once after a 401."""
+    """An authenticated client. `renew_credentials` reads the credentials again; it is called once after a 401.
+
+    `context` is the one of the kubeconfig, "" in a pod.
+    """
 
     api_client: ApiClient
     renew_credentials: Callable[[], Awaitable[None]]
+    context: str = ""
+
+    @property
+    def server(self) -> str:
+        """The cluster as messages name it: the address of its API server, and the context."""
+        host = self.api_client.configuration.host
+        return f"{host} (context {self.context})" if self.context else f"{host}"
 
     async def close(self) -> None:
         """Close the session and all its connections."""
@@ -132,6 +142,7 @@ def client_over(
 
 async def build_api_client(
     kubeconfig: str | None = None,
+    context: str | None = None,
     *,
     version: str,
     in_cluster: bool | None = None,
@@ -141,28 +152,27 @@ async def build_api_client(
 ) -> Connection:
     """Connect with the service account of the pod (`in_cluster`) or with a kubeconfig file.
 
-    `in_cluster` None selects the service account in a pod, unless `kubeconfig` is set. Raises ConfigException without a
-    usable configuration. `session`, or the session created here, is closed with the connection. `proxy-url` in a
-    kubeconfig is honoured.
+    `in_cluster` None selects the service account in a pod, unless `kubeconfig` or `context` is set; `context` None is
+    the current one of the kubeconfig. Raises ConfigException without a usable configuration. `session`, or the session
+    created here, is closed with the connection. `proxy-url` in a kubeconfig is honoured.
     """
     configuration = Configuration()
     if in_cluster is None:
-        in_cluster = not kubeconfig and bool(environ.get("KUBERNETES_SERVICE_HOST"))
-    renew = (
-        _load_service_account(configuration, service_account, environ)
-        if in_cluster
-        else await _load_kubeconfig(configuration, kubeconfig)
-    )
+        in_cluster = not (kubeconfig or context) and bool(environ.get("KUBERNETES_SERVICE_HOST"))
+    if in_cluster:
+        renew, name = _load_service_account(configuration, service_account, environ), ""
+    else:
+        renew, name = await _load_kubeconfig(configuration, kubeconfig, context)
     if session is not None:
-        return Connection(client_over(session, configuration, version=version), renew)
+        return Connection(client_over(session, configuration, version=version), renew, name)
     if not (configuration.host or "").startswith("https"):
-        return Connection(client_over(_session(True), configuration, version=version), renew)
+        return Connection(client_over(_session(True), configuration, version=version), renew, name)
     try:
         ca = CaFile(Path(configuration.ssl_ca_cert), lambda: _tls(configuration)) if configuration.ssl_ca_cert else None
         tls = ca.context() if ca is not None else _tls(configuration)
     except OSError as error:  # ssl.SSLError is one
         raise ConfigException(f"certificates of the kubeconfig: {error.strerror or error}") from None
-    return Connection(client_over(_session(tls), configuration, version=version, ca=ca), renew)
+    return Connection(client_over(_session(tls), configuration, version=version, ca=ca), renew, name)
 
 
 def _load_service_account(
@@ -184,17 +194,30 @@ def _load_service_account(
     return renew
 
 
-async def _load_kubeconfig(configuration: Configuration, path: str | None) -> Callable[[], Awaitable[None]]:
+async def _load_kubeconfig(
+    configuration: Configuration, path: str | None, context: str | None
+) -> tuple[Callable[[], Awaitable[None]], str]:
+    """What reads it again, and the name of the context."""
+    name = context or ""
+
     async def load() -> None:
+        nonlocal name
         # Also runs the exec credential plugin of the kubeconfig, which renews its credentials.
         try:
-            await load_kube_config(config_file=path, client_configuration=configuration, persist_config=False)
+            loader = await load_kube_config(
+                config_file=path, context=context, client_configuration=configuration, persist_config=False
+            )
+            name = str(loader.current_context["name"]) if loader.current_context else ""
+        except ConfigException as error:
+            if context and f"object with name {context} in " in str(error):
+                raise ConfigException(f"the kubeconfig has no context {context}") from None
+            raise
         except (yaml.YAMLError, OSError, ValueError, TypeError, AttributeError, KeyError) as error:
             # The error's text quotes the file, which contains credentials.
             raise ConfigException(f"kubeconfig {path or ''} is not valid ({type(error).__name__})") from None
 
     await load()
-    return load
+    return load, name
 
 
 def _session(tls: ssl.SSLContext | bool) -> aiohttp.ClientSession:

@@ -53,17 +53,20 @@ class Kube:
     """`timeout_seconds` bounds each request except a watch, until the last byte of the response.
 
     `bytes_max`: the longest response that is read, and the longest event of a watch. `caches` are shown each write.
+    `server`: the cluster as messages name it.
     """
 
     def __init__(
         self,
         api_client: ApiClient,
         *,
+        server: str = "",
         timeout_seconds: float = 10.0,
         bytes_max: int = RESPONSE_BYTES,
         renew_credentials: Callable[[], Awaitable[None]] | None = None,
         on_request: OnRequest | None = None,
     ) -> None:
+        self.server = server
         self._timeout_seconds = timeout_seconds
         self._transport = Transport(
             api_client,

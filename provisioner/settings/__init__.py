@@ -8,6 +8,7 @@ Source: docs/references/karpenter.md#process, docs/references/kaito.md#environme
 docs/references/agent-pools.md#identity-and-clouds.
 """
 
+from .checks import REQUIRED
 from .loading import load, load_all, read_file
 from .model import OPTIONS, RuleSettings, Settings
 from .option import Option
@@ -18,6 +19,7 @@ __all__ = [
     "BY_FLAG",
     "IGNORED",
     "OPTIONS",
+    "REQUIRED",
     "Described",
     "Option",
     "RuleSettings",

@@ -21,7 +21,7 @@ _INJECTED = (
     "The workload identity webhook injects it into Pods with the label azure.workload.identity/use=true whose "
     "ServiceAccount names a client ID; or set DEPLOYMENT_MODE=managed."
 )
-_REQUIRED = {
+REQUIRED = {
     "subscription-id": "Set it to the ID of the cluster's subscription: az account show --query id --output tsv.",
     "resource-group": "Set it to the resource group of the managed cluster, not to the MC_ group of its nodes.",
     "cluster-name": "Set it to the cluster's name in Azure: az aks list --output table.",
@@ -45,7 +45,7 @@ def check(
 
 
 def _missing(values: Mapping[str, Any], wrong: frozenset[str], *, acts: bool) -> list[FieldError]:
-    required = dict(_REQUIRED)
+    required = dict(REQUIRED)
     # A simulator on loopback accepts requests without a token.
     if acts and values["deployment_mode"] == "self-hosted" and not values["arm_endpoint"].startswith("http://"):
         required |= dict.fromkeys(_IDENTITY, _INJECTED)

@@ -191,6 +191,7 @@ GROUP = text("the name of a resource group: letters, digits, -_.(), at most 90",
 CLUSTER = text("the name of an AKS cluster", r"[A-Za-z0-9]([A-Za-z0-9_-]{0,61}[A-Za-z0-9])?")
 NAME = text("a Kubernetes name: lower-case letters, digits, '-' and '.'", r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 PATH = text("the path of a file")
+CONTEXT = text("the name of a context; kubectl config get-contexts lists them")
 HOSTS = text("hosts, separated by commas")
 TENANT = text("the ID or the domain of a tenant", r"[A-Za-z0-9.-]{1,253}")
 API_VERSION = text("a version such as 2026-08-01", r"20\d\d-\d\d-\d\d(-preview)?")

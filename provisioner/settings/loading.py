@@ -1,8 +1,9 @@
-"""Loading of settings: flags, environment variables, file, defaults, in this order of precedence.
+"""Loading of settings: flags, environment variables, file, Helm release, defaults, in this order of precedence.
 
 All errors are reported together. An empty variable counts as unset, because charts render unset values as empty ones.
 A malformed number, duration or boolean in the environment is replaced by the default with a warning, as in Karpenter,
-unless `--strict-config` is set; in a flag or in the file it is an error. `--config` names the file.
+unless `--strict-config` is set; in a flag or in the file it is an error. `--config` names the file. Commands outside a
+Pod read the environment of the release's Deployment, without what belongs to its Pod (`OF_THE_POD`).
 """
 
 import json
@@ -24,6 +25,23 @@ from .shown import Described, SettingsError, describe_values, masked
 FILE = "the file of --config"
 # The kubelet sets it in every Pod.
 IN_POD = "KUBERNETES_SERVICE_HOST"
+# Fields that a release does not set for a command: the identity, files and connections of its Pod, and its log.
+OF_THE_POD = frozenset(
+    {
+        "deployment_mode",
+        "tenant_id",
+        "client_id",
+        "federated_token_file",
+        "https_proxy",
+        "no_proxy",
+        "ssl_cert_file",
+        "kubeconfig",
+        "context",
+        "log_level",
+        "log_encoding",
+        "strict_config",
+    }
+)
 
 
 class _Written(msgspec.Struct, frozen=True, kw_only=True):
@@ -31,7 +49,16 @@ class _Written(msgspec.Struct, frozen=True, kw_only=True):
 
     name: str
     text: str
-    place: Literal["flag", "env", "file"]
+    place: Literal["flag", "env", "file", "release"]
+
+
+class _Sources(msgspec.Struct, frozen=True, kw_only=True):
+    """Texts of settings: flags and keys of the file by flag, the others by variable."""
+
+    flags: Mapping[str, str]
+    env: Mapping[str, str]
+    keys: Mapping[str, str]
+    release: Mapping[str, str]
 
 
 class _Findings:
@@ -47,15 +74,17 @@ def load(
     argv_flags: Mapping[str, str],
     env: Mapping[str, str],
     file: Mapping[str, object] | None = None,
+    release: Mapping[str, str] | None = None,
     *,
     acts: bool = True,
     azure: bool = True,
 ) -> Settings:
-    """Settings from flags (by name, without dashes), the environment and the keys of the file. Raises SettingsError.
+    """Settings from flags (by name, without dashes), the environment, the keys of the file, and the variables of the
+    release. Raises SettingsError.
 
     `acts`: the process uses the identity of the settings, which is then required. `azure`: it sends requests to Azure.
     """
-    values, found = _load(argv_flags, env, file, acts=acts, azure=azure)
+    values, found = _load(argv_flags, env, file, release, acts=acts, azure=azure)
     if found.errors:
         raise SettingsError(found.errors)
     return Settings(**values)
@@ -65,7 +94,7 @@ def load_all(
     argv_flags: Mapping[str, str], env: Mapping[str, str], file: Mapping[str, object] | None = None
 ) -> tuple[list[Described], list[FieldError]]:
     """Every setting, and all errors; a setting with an error has it in place of its value."""
-    values, found = _load(argv_flags, env, file, acts=True)
+    values, found = _load(argv_flags, env, file, None, acts=True)
     wrong = {error.field: error for error in found.errors}
     rows = []
     for row in describe_values(OPTIONS, values, dict(values["origins"])):
@@ -79,6 +108,7 @@ def _load(
     argv_flags: Mapping[str, str],
     env: Mapping[str, str],
     file: Mapping[str, object] | None,
+    release: Mapping[str, str] | None,
     *,
     acts: bool,
     azure: bool = True,
@@ -86,6 +116,7 @@ def _load(
     """The fields of the settings, complete unless there are errors."""
     found = _Findings()
     keys = _file_texts(file or {}, found)
+    sources = _Sources(flags=argv_flags, env=env, keys=keys, release=release or {})
     remedy = "Remove it; gpu-provisioner run --help lists the flags."
     found.errors += [
         FieldError(f"--{flag}", "FieldValueInvalid", "unknown flag", remedy=remedy)
@@ -93,12 +124,12 @@ def _load(
         if flag not in BY_FLAG
     ]
     # An error of this setting is reported below, with all others.
-    strict = _value(BY_FLAG["strict-config"], argv_flags, env, keys, _Findings(), strict=False)[0]
+    strict = _value(BY_FLAG["strict-config"], sources, _Findings(), strict=False)[0]
 
     values: dict[str, Any] = {}
     origins: list[tuple[str, str]] = []
     for option in OPTIONS:
-        values[option.field], origin = _value(option, argv_flags, env, keys, found, strict=strict)
+        values[option.field], origin = _value(option, sources, found, strict=strict)
         origins.append((option.field, origin))
     _complete(values)
     azure_cli = _uses_azure_cli(values, dict(origins), env)
@@ -121,23 +152,20 @@ def _uses_azure_cli(values: Mapping[str, Any], origins: Mapping[str, str], env: 
     return not in_pod and not named and not values["arm_endpoint"].startswith("http://")
 
 
-def _value(
-    option: Option,
-    flags: Mapping[str, str],
-    env: Mapping[str, str],
-    keys: Mapping[str, str],
-    found: _Findings,
-    *,
-    strict: bool,
-) -> tuple[Any, str]:
+def _value(option: Option, sources: _Sources, found: _Findings, *, strict: bool) -> tuple[Any, str]:
     """The value and the origin of a setting; the default if it is invalid, so that the others can be checked."""
-    written = _written(option, flags, env, keys, found)
+    written = _written(option, sources, found)
     if written is None:
         return option.default, "default"
     try:
         return option.kind.read(written.text), f"{written.place} {written.name}"
     except ValueError as error:
-        if isinstance(error, MalformedError) and option.kind.lenient and written.place == "env" and not strict:
+        if (
+            isinstance(error, MalformedError)
+            and option.kind.lenient
+            and not strict
+            and written.place in ("env", "release")
+        ):
             found.warnings.append(f"{written.name}={masked(written.text)}: {error}; using the default")
         else:
             remedy = f"Set it to {option.kind.expects}."
@@ -147,24 +175,30 @@ def _value(
     return option.default, "default"
 
 
-def _written(
-    option: Option, flags: Mapping[str, str], env: Mapping[str, str], keys: Mapping[str, str], found: _Findings
-) -> _Written | None:
-    if option.flag in flags:
-        text = flags[option.flag].strip()
+def _written(option: Option, sources: _Sources, found: _Findings) -> _Written | None:
+    if option.flag in sources.flags:
+        text = sources.flags[option.flag].strip()
         # An empty flag overrides the environment for text; for other kinds the empty value is invalid.
         empty_is_default = not text and isinstance(option.default, str)
         return None if empty_is_default else _Written(name=f"--{option.flag}", text=text, place="flag")
-    given = [(name, env[name].strip()) for name in option.env if env.get(name, "").strip()]
-    if given:
-        name, text = given[0]
-        others = [other for other, value in given[1:] if value != text]
-        if others:
-            found.warnings.append(f"{name} and {' and '.join(others)} have different values; using {name}")
-        return _Written(name=name, text=text, place="env")
-    if option.flag in keys:
-        return _Written(name=option.flag, text=keys[option.flag], place="file")
-    return None
+    if (given := _variable(option, sources.env, "env", found)) is not None:
+        return given
+    if option.flag in sources.keys:
+        return _Written(name=option.flag, text=sources.keys[option.flag], place="file")
+    return None if option.field in OF_THE_POD else _variable(option, sources.release, "release", found)
+
+
+def _variable(
+    option: Option, variables: Mapping[str, str], place: Literal["env", "release"], found: _Findings
+) -> _Written | None:
+    given = [(name, variables[name].strip()) for name in option.env if variables.get(name, "").strip()]
+    if not given:
+        return None
+    name, text = given[0]
+    others = [other for other, value in given[1:] if value != text]
+    if others:
+        found.warnings.append(f"{name} and {' and '.join(others)} have different values; using {name}")
+    return _Written(name=name, text=text, place=place)
 
 
 def _file_texts(file: Mapping[str, object], found: _Findings) -> dict[str, str]:

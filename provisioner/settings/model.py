@@ -118,6 +118,8 @@ class Settings(RuleSettings, frozen=True, kw_only=True):
         unset="those of the system")] = ""
     kubeconfig: Annotated[str, Row("the kubeconfig", kinds.PATH, chart="",
         unset="the service account of the Pod, elsewhere ~/.kube/config")] = ""
+    context: Annotated[str, Row("the context of the kubeconfig", kinds.CONTEXT, env="KUBE_CONTEXT", chart="",
+        unset="its current context")] = ""
 
     # The process.
     metrics_port: Annotated[int, Row("the port of /metrics; 0: any free port", kinds.PORT,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
+from itertools import groupby
 from typing import Any
 
 import msgspec
@@ -30,8 +31,13 @@ class SettingsError(Exception):
         count = len(self.errors)
         head = "1 setting is invalid:" if count == 1 else f"{count} settings are invalid:"
         return "\n".join(
-            (head, *(f"  {printable(f'{assignment(e)}: {e.message}')}\n    {e.remedy}" for e in self.errors))
+            (head, *(f"  {printable(f'{text}: {why}')}\n    {remedy}" for text, why, remedy in self.lines()))
         )
+
+    def lines(self) -> Iterable[tuple[str, str, str]]:
+        """Settings, cause and remedy; successive settings with the same cause and remedy are one entry."""
+        for (why, remedy), group in groupby(self.errors, lambda error: (error.message, error.remedy)):
+            yield ", ".join(map(assignment, group)), why, remedy
 
 
 def assignment(error: FieldError) -> str:

@@ -15,11 +15,11 @@ from provisioner.operator.clients import open_kube
 from provisioner.operator.config import Config, check_files, config_from
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.kubernetes_sdk import ConfigException
-from provisioner.settings import Settings, SettingsError, assignment
+from provisioner.settings import Settings, SettingsError
 
 from .check_kubernetes import Seen, kubernetes
 from .console import Console, Terminal, counted
-from .refusal import OK
+from .refusal import OK, SELECT_KUBECONFIG
 
 FAILED_CHECK = 3
 KUBECONFIG = "KUBECONFIG"
@@ -49,19 +49,19 @@ async def run(
 def configuration(settings: Settings | SettingsError, env: Mapping[str, str]) -> tuple[CheckResults, frozenset[str]]:
     """The results of the section, and the names of the invalid settings."""
     found = CheckResults("configuration")
-    errors = list(settings.errors) if isinstance(settings, SettingsError) else []
+    errors = [settings] if isinstance(settings, SettingsError) else []
     if isinstance(settings, Settings):
         for warning in settings.warnings:
             found.unknown("settings", f"probably unintended: {warning}")
         try:
             check_files(settings, env)
         except SettingsError as invalid:
-            errors += invalid.errors
-    for error in errors:
-        found.failed("settings", f"{assignment(error)}: {error.message}", error.remedy)
+            errors.append(invalid)
+    for text, why, remedy in (line for error in errors for line in error.lines()):
+        found.failed("settings", f"{text}: {why}", remedy)
     if not errors:
         found.ok("settings", "valid; gpu-provisioner config prints them")
-    return found, frozenset(error.field for error in errors)
+    return found, frozenset(one.field for error in errors for one in error.errors)
 
 
 def _skipped(section: str) -> list[CheckResult]:
@@ -76,7 +76,7 @@ async def _kubernetes(settings: Settings, config: Config) -> tuple[CheckResults,
             return await kubernetes(kube, CLOUD, config, SystemClock())
     except ConfigException as error:
         found = CheckResults("kubernetes")
-        found.failed("kubeconfig", str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.")
+        found.failed("kubeconfig", str(error), SELECT_KUBECONFIG)
         return found, Seen()
 
 

@@ -23,16 +23,19 @@ from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.resources import CRDS, NODECLAIMS, NODES
 from provisioner.settings import Settings
 
+from .helm_release import flags_of
 from .refusal import by_api_server, by_arm
 
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`cluster` is the name of the managed cluster in messages."""
+    """`cluster` is the name of the managed cluster in messages. `flags` are the settings that were read from the Helm
+    release, for a command line after it was uninstalled."""
 
     clients: Clients
     config: Config
     cluster: str
+    flags: str = ""
 
 
 @asynccontextmanager
@@ -40,7 +43,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
     """Open connections and close them at the end. Raises what `open_clients` raises."""
     async with open_clients(settings) as clients:
         cluster = f"cluster {settings.cluster_name} of resource group {settings.resource_group}"
-        yield Tools(clients, config_from(settings), cluster)
+        yield Tools(clients, config_from(settings), cluster, flags_of(settings))
 
 
 @dataclass(frozen=True, slots=True)

@@ -106,6 +106,11 @@ def moment(time: datetime | None) -> str:
     return "" if time is None else rfc3339(time)
 
 
+def listed(names: Sequence[str]) -> str:
+    """`a`, `a and b`, `a, b and c`."""
+    return " and ".join(filter(None, (", ".join(names[:-1]), *names[-1:])))
+
+
 def counted(number: int, noun: str) -> str:
     """`1 agent pool`, `2 agent pools`, `2 AgentPoolNodeClasses`."""
     plural = "es" if noun.endswith("s") else "s"

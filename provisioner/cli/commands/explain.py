@@ -27,6 +27,7 @@ from .explain_claim import explain_claim
 from .explain_nodepool import explain_nodepool
 from .explain_pod import explain_pod
 from .explain_world import read_world
+from .helm_release import FLAGS, ReleaseSettings, missing
 from .refusal import OK, USAGE, Refused, by_api_server
 from .values import as_caller
 
@@ -36,7 +37,7 @@ TYPES: Mapping[str, Resource[Any]] = {
     **dict.fromkeys(("pod", "pods", "po"), PODS),
 }
 FILES = "not read for objects in files"
-NO_SETTINGS = "not read; set ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP and AZURE_CLUSTER_NAME, and log in (az login)"
+NO_SETTINGS = f"not read; give {FLAGS}, and log in (az login)"
 DISABLED = "NodePools are disabled by --node-pools, NODE_POOLS or nodePools.enabled of the chart"
 FORMS = "Write nodeclaim/NAME, nodepool/NAME or pod/NAMESPACE/NAME, or a name."
 
@@ -66,11 +67,13 @@ def target(written: str, namespace: str) -> Target:
     return Target(found, namespace, name)
 
 
-async def run(settings: Settings, wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
-    """Explain one object; returns the exit code. Raises Refused."""
+async def run(
+    settings: Settings, release: ReleaseSettings | None, wanted: argparse.Namespace, typed: TextIO, console: Console
+) -> int:
+    """Explain one object; returns the exit code. `release`: where the settings were looked for. Raises Refused."""
     about = target(wanted.name, wanted.namespace)
-    named = all((settings.subscription_id, settings.resource_group, settings.cluster_name))
-    without_azure = FILES if wanted.filename else "" if named else NO_SETTINGS
+    unread = f"not read: {release.why}; {release.remedy}" if release is not None else NO_SETTINGS
+    without_azure = FILES if wanted.filename else unread if missing(settings) else ""
     async with cluster_or_files(as_caller(settings) if without_azure else settings, wanted.filename, typed) as tools:
         answer = await explain(tools, about, without_azure=without_azure, location=settings.location)
     console.print(*shown(answer, wanted.output))

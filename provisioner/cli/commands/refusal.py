@@ -8,6 +8,7 @@ from provisioner.api.text import printable
 from provisioner.runtime.kube_errors import KubeError
 
 OK, FAILED, USAGE = 0, 1, 2
+SELECT_KUBECONFIG = "Correct the kubeconfig, or select another one with --kubeconfig or --context."
 
 
 class Refused(Exception):
@@ -26,7 +27,7 @@ class Refused(Exception):
 
 def bad_kubeconfig(error: Exception) -> Refused:
     """The error for a kubeconfig that the SDK does not accept."""
-    return Refused(str(error), "Correct the kubeconfig, or name another one with KUBECONFIG.", USAGE)
+    return Refused(str(error), SELECT_KUBECONFIG, USAGE)
 
 
 def by_api_server(error: KubeError) -> Refused:
@@ -41,9 +42,9 @@ def _remedy(error: KubeError) -> str:
         case 403:
             return "Request this permission; kubectl auth can-i --list shows your permissions."
         case 404 if not error.not_found:
-            return "Verify the cluster (KUBECONFIG); the chart gpu-provisioner-crd installs the CRDs."
+            return "Verify the cluster (--kubeconfig, --context); the chart gpu-provisioner-crd installs the CRDs."
         case 0:
-            return "Check KUBECONFIG and the network until kubectl version succeeds, then run the command again."
+            return "Check the kubeconfig and the network until kubectl version succeeds, then run the command again."
     return "Run the command again."
 
 

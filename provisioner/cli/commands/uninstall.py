@@ -167,7 +167,8 @@ class Uninstall:
         uninstalls = " && ".join(
             dict.fromkeys(f"helm uninstall gpu-provisioner -n {_release_namespace(lease)}" for lease in held)
         )
-        return cause, f"{uninstalls}; then run this command again."
+        given = f" with {self._tools.flags}" if self._tools.flags else ""
+        return cause, f"{uninstalls}; then run this command again{given}."
 
     # Writes
 

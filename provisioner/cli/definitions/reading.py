@@ -48,10 +48,10 @@ def _add_explain(parser: Parser) -> None:
 
 
 def _explain(call: Invocation) -> int:
-    settings = call.settings()
+    settings, release = call.settings_and_release()
     from provisioner.cli.commands import explain
 
-    return call.wait(explain.run(settings, call.arguments, call.typed, call.console))
+    return call.wait(explain.run(settings, release, call.arguments, call.typed, call.console))
 
 
 def _add_cost(parser: Parser) -> None:
@@ -105,6 +105,8 @@ Permissions are verified for the caller: in the controller's Pod for the control
     settings="accepted",
     arguments=_add_check,
     run=_check,
+    kube=True,
+    release=True,
 )
 
 DOCTOR = Command(
@@ -130,6 +132,7 @@ Exit codes: 0 every Node in the report has its GPUs, 1 refused or failed, 2 inva
     settings="accepted",
     arguments=_add_doctor,
     run=_doctor,
+    kube=True,
     acts=False,
     azure=False,
 )
@@ -147,7 +150,7 @@ Prints why an object is where it is and what happens next, by the functions that
 
 The command reads the cluster once and writes nothing. It needs the permissions to list nodeclaims, nodes,
 agentpoolnodeclasses and customresourcedefinitions, and for a Pod or a NodePool to list nodepools, pods, daemonsets,
-namespaces and poddisruptionbudgets; the controller has all of them. With the settings of Azure it also reads the agent
+namespaces and poddisruptionbudgets; the controller has all of them. With your login (az login) it also reads the agent
 pools, the quota and the VM sizes of the subscription. What was not read, and what only the running controller
 remembers, is listed under "Not known". With -f it reads files in place of the cluster.""",
     examples="""\
@@ -161,6 +164,8 @@ remembers, is listed under "Not known". With -f it reads files in place of the c
     settings="accepted",
     arguments=_add_explain,
     run=_explain,
+    kube=True,
+    release=True,
     # Azure is read only if its settings are complete.
     acts=False,
     azure=False,

@@ -94,6 +94,8 @@ Removals of the last ten minutes, which the Lease records, count towards the cir
     settings="accepted",
     arguments=_add_gc,
     run=_gc,
+    kube=True,
+    release=True,
 )
 
 ADOPT = Command(
@@ -116,6 +118,8 @@ The command refuses NodeClaims whose old UID still exists, foreign agent pools, 
     settings="accepted",
     arguments=_add_adopt,
     run=_adopt,
+    kube=True,
+    release=True,
 )
 
 RELEASE = Command(
@@ -134,6 +138,8 @@ the user. The chart's admission policies permit this to cluster administrators a
     settings="accepted",
     arguments=_add_release,
     run=_release,
+    kube=True,
+    release=True,
 )
 
 UNINSTALL = Command(
@@ -165,6 +171,8 @@ Exit codes: 0 nothing remains, 1 something remains or the command was refused, 2
     settings="accepted",
     arguments=_add_uninstall,
     run=_uninstall,
+    kube=True,
+    release=True,
 )
 
 WRITING = (GC, ADOPT, RELEASE, UNINSTALL)

@@ -15,9 +15,11 @@ import pytest
 import yaml
 
 from tests.cluster import assets
-from tests.cluster.charts import CHARTS, VALUES
+from tests.cluster.charts import CHARTS, IMAGE, VALUES
 from tests.cluster.controlplane import ControlPlane
 from tests.wire.kubectl import Kubectl
+from tests.wire.program import environment
+from tests.wire.site import ran
 
 from .stage import CLAIMS, TERMINATION, claim
 
@@ -303,6 +305,52 @@ async def test_two_releases_in_one_cluster(helm: helm_python.Config, kubectl: Ku
     account = f"system:serviceaccount:{NAMESPACE}"
     assert await kubectl(*may, f"{account}:gpu-provisioner") == "yes\n"
     assert (await kubectl.run(*may, f"{account}:canary-gpu-provisioner")).out == "no\n"
+
+
+async def test_commands_read_the_settings_of_the_release(
+    helm: helm_python.Config, kubectl: Kubectl, empty: ControlPlane, tmp_path: Path
+) -> None:
+    """With a context alone: the release is found, also by a user who may only read its namespace; else what to give."""
+
+    async def gc(*words: str, kubeconfig: Path | None = None) -> tuple[int, str]:
+        config = kubeconfig or empty.kubeconfig(tmp_path / "user-config")
+        ended = await ran("gc", "--kubeconfig", str(config), *words, env=environment(tmp_path))
+        return ended.code, ended.err
+
+    await serve_claims(helm, kubectl)
+    code, err = await gc("--context", "loopback")
+    assert code == 2
+    found, remedy = err.splitlines()[1:]
+    settings = "ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, AZURE_CLUSTER_NAME"
+    assert found == (
+        f"  {settings}: not set, and there is no Helm release of gpu-provisioner in {empty.url} (context loopback)"
+    )
+    assert remedy.startswith("    Select the cluster with --context or --kubeconfig, or give --subscription-id, ")
+
+    controller = {**IMAGE, "extraEnv": {"ARM_ENDPOINT": "http://127.0.0.1:9"}}
+    helm.install(CHART, RELEASE, {**VALUES, "controller": controller})
+    read = "gpu-provisioner gc: ARM: ConnectionFailed: "
+    code, err = await gc("--context", "loopback")
+    assert (code, err[: len(read)]) == (1, read)
+
+    await kubectl("create", "serviceaccount", "reader", "-n", NAMESPACE)
+    token = await empty.service_account_token("reader", NAMESPACE)
+    reader = empty.kubeconfig(tmp_path / "reader-config", token=token)
+    code, err = await gc("--release-namespace", NAMESPACE, kubeconfig=reader)
+    assert (code, "cannot list resource" in err, "--release-namespace names, or give --sub" in err) == (2, True, True)
+    await kubectl("create", "role", "reader", "--verb=list", "--resource=deployments.apps", "-n", NAMESPACE)
+    account = f"--serviceaccount={NAMESPACE}:reader"
+    await kubectl("create", "rolebinding", "reader", "--role=reader", account, "-n", NAMESPACE)
+    code, err = await gc("--release-namespace", NAMESPACE, kubeconfig=reader)
+    assert code == 1, err
+    assert " are not set" not in err
+
+    helm.install(CHART, "canary", VALUES)
+    code, err = await gc()
+    assert code == 2
+    names = f"{NAMESPACE}/canary-gpu-provisioner and {NAMESPACE}/gpu-provisioner"
+    assert f"there are 2 Helm releases of gpu-provisioner: {names}" in err
+    await kubectl("delete", "role,rolebinding,serviceaccount", "reader", "-n", NAMESPACE)
 
 
 async def test_the_pod_meets_the_restricted_standard(

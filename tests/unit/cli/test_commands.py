@@ -104,7 +104,7 @@ def test_an_invalid_kubeconfig_is_rejected(name: str, text: str, tmp_path: Path)
     code, out, err = command(name, *NAMED[name], env={**ENV, "KUBECONFIG": str(kubeconfig)})
     assert (code, out) == (2, "")
     assert err.startswith(f"gpu-provisioner {name}: ")
-    assert err.endswith("    Correct the kubeconfig, or name another one with KUBECONFIG.\n")
+    assert err.endswith("    Correct the kubeconfig, or select another one with --kubeconfig or --context.\n")
     assert "Traceback" not in err
 
 

@@ -22,16 +22,23 @@ from .kube_server import KubeServer, answer, kube_server, obj, status
 from .virtual import virtually
 
 
-def kubeconfig(folder: Path, url: str, user: dict) -> str:
-    path = folder / "config"
+def kubeconfig(folder: Path, url: str, user: dict, **others: str) -> str:
+    """The path of a kubeconfig; `others`: the servers of further contexts by name."""
+    path, more = folder / "config", others.items()
     path.write_text(
         yaml.safe_dump(
             {
                 "apiVersion": "v1",
                 "kind": "Config",
                 "current-context": "c",
-                "contexts": [{"name": "c", "context": {"cluster": "k", "user": "u"}}],
-                "clusters": [{"name": "k", "cluster": {"server": url}}],
+                "contexts": [
+                    {"name": "c", "context": {"cluster": "k", "user": "u"}},
+                    *({"name": name, "context": {"cluster": name, "user": "u"}} for name, _ in more),
+                ],
+                "clusters": [
+                    {"name": "k", "cluster": {"server": url}},
+                    *({"name": name, "cluster": {"server": server}} for name, server in more),
+                ],
                 "users": [{"name": "u", "user": user}],
             }
         )
@@ -53,6 +60,19 @@ async def test_a_kubeconfig_leads_to_its_server_whatever_the_environment_says(tm
             await connection.close()
         assert server.seen[0].headers["authorization"] == "Bearer abc"
         assert server.seen[0].headers["user-agent"] == "gpu-provisioner/1.2"
+
+
+@pytest.mark.asyncio
+async def test_a_context_selects_the_server(tmp_path) -> None:
+    """The current context unless one is named, also in a pod; one that does not exist is an error."""
+    path = kubeconfig(tmp_path, "http://127.0.0.1:1", {"token": "abc"}, other="http://127.0.0.1:2")
+    in_pod = {"KUBERNETES_SERVICE_HOST": "127.0.0.1"}
+    for context, server in ((None, "http://127.0.0.1:1 (context c)"), ("other", "http://127.0.0.1:2 (context other)")):
+        connection = await build_api_client(path, context, version="0", environ=in_pod)
+        await connection.close()
+        assert connection.server == server
+    with pytest.raises(ConfigException, match="the kubeconfig has no context none"):
+        await build_api_client(path, "none", version="0")
 
 
 @pytest.mark.asyncio
