@@ -36,7 +36,7 @@ machines while the controller is running, and the Lease after it:"""
 REMOVAL = """\
 gpu-provisioner uninstall --drain
 helm uninstall gpu-provisioner --namespace gpu-provisioner
-gpu-provisioner uninstall --drain"""
+gpu-provisioner uninstall --drain --subscription-id SUB --resource-group RG --cluster-name AKS"""
 
 REMOVED = """\
 The first run deletes the NodeClaims that this program manages, waits until the controller has removed their machines,

@@ -5,11 +5,12 @@ The page does not contain the output of argparse, which differs between versions
 
 import argparse
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from provisioner.cli.arguments import Parser
 from provisioner.cli.definitions import COMMANDS
-from provisioner.cli.parser import build_parser
+from provisioner.cli.parser import CLUSTER_FLAGS, build_parser
 from provisioner.trial.output.records import documented
 from provisioner.trial.scenarios import SCENARIOS
 
@@ -51,7 +52,12 @@ def render() -> str:
 
 def _section(name: str, parser: Parser) -> str:
     command = COMMANDS[name]
-    parts = [f"## {name}", _prose(command.description), SETTINGS[command.settings], _flags(parser)]
+    parts = [
+        f"## {name}",
+        _prose(command.description),
+        SETTINGS[command.settings],
+        _flags(parser, CLUSTER_FLAGS if command.kube else ()),
+    ]
     if name == "try":
         failures = "\n".join(f"* {code(one)}: {scenario.description}" for one, scenario in SCENARIOS.items())
         kinds = (line.partition(": ") for line in documented())
@@ -67,10 +73,13 @@ def _prose(text: str) -> str:
     return text.replace("<", "`<").replace(">", ">`")
 
 
-def _flags(parser: Parser) -> str:
+def _flags(parser: Parser, settings: Sequence[str]) -> str:
+    """The table of its flags; of those of the settings it has only these."""
     rows = []
     for action in parser._actions:  # noqa: SLF001 - argparse has no public list of arguments
-        if isinstance(action, argparse._HelpAction) or action.dest.startswith("--"):  # noqa: SLF001
+        if isinstance(action, argparse._HelpAction):  # noqa: SLF001
+            continue
+        if action.dest.startswith("--") and action.dest[2:] not in settings:
             continue
         names = ", ".join(code(name) for name in action.option_strings) or code(str(action.metavar))
         rows.append([names, _value(action), _default(action), _meaning(action)])
@@ -87,7 +96,7 @@ def _value(action: argparse.Action) -> str:
 
 def _default(action: argparse.Action) -> str:
     shown = isinstance(action.default, str | float | Path) and not isinstance(action.default, bool)
-    return code(_everywhere(str(action.default))) if shown and action.default else ""
+    return code(_everywhere(str(action.default))) if shown and action.default not in ("", argparse.SUPPRESS) else ""
 
 
 def _meaning(action: argparse.Action) -> str:

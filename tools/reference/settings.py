@@ -11,6 +11,12 @@ dash or two, and its value follows `=` or a space. In the file (YAML), a setting
 setting has two variables, the first one that is set applies. The chart sets a variable from its
 [chart value](values.md), and variables without one from `controller.extraEnv`.
 
+Outside a Pod, unless the subscription, the resource group and the cluster name are given, the commands `check`,
+`explain`, `gc`, `adopt`, `release` and `uninstall` read the settings that are not given from the environment of the
+release's Deployment. This needs the permission to list Deployments in the namespace of the release
+(`--release-namespace`). The identity, the files, the proxy and the log of the Pod are not read, nor are values from a
+Secret or a ConfigMap.
+
 All errors are reported together, each with its remedy, with exit code 2. `gpu-provisioner config` prints every value
 and its source; credentials in addresses are masked."""
 
