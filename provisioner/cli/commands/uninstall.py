@@ -86,7 +86,9 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
             console.err.writelines(f"{line}\n" for line in uninstall.report(left).lines(planned=True))
         _warn(left, uninstall, console)
     if left.to_delete:
-        await console.confirm(f"Delete {left.to_delete} and their machines?", yes=wanted.yes)
+        server = tools.clients.kube.server
+        where = f" in {tools.cluster}{f', API server {server}' if server else ''}"
+        await console.confirm(f"Delete {left.to_delete} and their machines{where}?", yes=wanted.yes)
     await uninstall.delete(left)
     end, left = await uninstall.wait(left, wanted.timeout)
     uninstall.show(left)

@@ -11,7 +11,8 @@ from provisioner.settings import SettingsError, load
 from tests.unit.runtime.kube_server import Answer, kube_client, kube_server, listing, obj, status
 
 Json = dict[str, Any]
-AZURE = {"ARM_SUBSCRIPTION_ID": "sub-1", "ARM_RESOURCE_GROUP": "rg-1", "AZURE_CLUSTER_NAME": "aks-1"}
+NAMED = {"ARM_RESOURCE_GROUP": "rg-1", "AZURE_CLUSTER_NAME": "aks-1"}
+AZURE = {"ARM_SUBSCRIPTION_ID": "sub-1", **NAMED}
 ALL = "/apis/apps/v1/deployments"
 SERVER = "https://aks:443 (context prod)"
 FORBIDDEN = status(403, "Forbidden", 'deployments.apps is forbidden: User "jane" cannot list')
@@ -55,8 +56,8 @@ CASES = {
         remedy=f"Select the cluster with --context or --kubeconfig, or give {FLAGS}.",
     ),
     "a value from a Secret": Case(
-        [deployments(deployment(**{**AZURE, "ARM_SUBSCRIPTION_ID": {"secretKeyRef": {"name": "s", "key": "k"}}}))],
-        variables={name: AZURE[name] for name in ("ARM_RESOURCE_GROUP", "AZURE_CLUSTER_NAME")},
+        [deployments(deployment(ARM_SUBSCRIPTION_ID={"secretKeyRef": {"name": "s", "key": "k"}}, **NAMED))],
+        variables=NAMED,
         why="Deployment gpus/gpu-provisioner has no plain value for it",
         remedy=f"Give {FLAGS}.",
     ),

@@ -11,6 +11,7 @@ from tests.world.harness import Sim
 from tests.world.main_job import NAME
 from tests.world.transcript import CLAIMS, MINUTE, finalizers, node_name
 
+CLUSTER = "cluster aks of resource group rg"
 FLAG = "--i-know-the-pool-is-gone"
 CLUSTER_GONE = errors.cluster_not_found("rg", "aks")
 LEASES = "leases.coordination.k8s.io"

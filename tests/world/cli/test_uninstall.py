@@ -19,7 +19,7 @@ from tests.world.main_job import NAME
 from tests.world.termination.common import guard
 from tests.world.transcript import CLAIMS, FAST, MINUTE, deleting, node_name, refuse, run_pod, strip
 
-from .common import DRAIN, LEASE, LEASES, lease
+from .common import CLUSTER, DRAIN, LEASE, LEASES, lease
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -96,7 +96,7 @@ async def test_the_question_comes_before_the_first_write(sim: Sim, answer: str |
     await one(sim)
     ended = await command(sim, "uninstall", "--drain", answer=answer)
     assert ended.code == code
-    assert ended.questions == (("Delete 1 NodeClaim and their machines?",) if answer else ())
+    assert ended.questions == ((f"Delete 1 NodeClaim and their machines in {CLUSTER}?",) if answer else ())
     assert bool(written(sim)) is (answer == "yes")
     assert "removed with its NodeClaim" in ended.err
 

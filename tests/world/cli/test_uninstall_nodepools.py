@@ -15,7 +15,7 @@ from tests.world.garbagecollection.common import FOREIGN
 from tests.world.harness import Sim, node_claim, simulated
 from tests.world.transcript import CLAIMS, FAST, MINUTE
 
-from .common import DRAIN, lease
+from .common import CLUSTER, DRAIN, lease
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -136,7 +136,8 @@ async def test_the_question_names_everything_that_is_deleted(sim: Sim) -> None:
     """A user who refuses keeps NodePools, NodeClaims and classes."""
     await running(sim, "a")
     ended = await command(sim, "uninstall", "--drain", answer="no")
-    assert ended.questions == ("Delete 1 NodePool, 1 NodeClaim, 1 AgentPoolNodeClass and their machines?",)
+    what = "1 NodePool, 1 NodeClaim, 1 AgentPoolNodeClass"
+    assert ended.questions == (f"Delete {what} and their machines in {CLUSTER}?",)
     assert written(sim) == []
 
 
