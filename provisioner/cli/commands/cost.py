@@ -27,14 +27,19 @@ from .cost_machines import machines, pod_use, with_claimed_devices
 from .cost_report import CostReport, report, shown
 from .explain_answer import prices_of
 from .explain_world import list_served, region_of_nodes
+from .helm_release import ReleaseSettings
 from .refusal import OK, Refused, by_api_server
 from .values import as_caller
 
 UNSERVED = "prices are not known: the API server does not serve this version of NodeOverlays or NodePools"
 
 
-async def run(settings: Settings, wanted: argparse.Namespace, typed: TextIO, console: Console) -> int:
-    """Print the costs; returns the exit code. Raises Refused."""
+async def run(
+    settings: Settings, release: ReleaseSettings | None, wanted: argparse.Namespace, typed: TextIO, console: Console
+) -> int:
+    """Print the costs; returns the exit code. `release`: where the settings were looked for. Raises Refused."""
+    if release is not None and not release.variables:
+        console.err.write(f"warning: {release.why}: the prices of its --prices are not part of the costs\n")
     async with cluster_or_files(as_caller(settings), wanted.filename, typed) as tools:
         found = await cost(tools, wanted.by, location=settings.location)
     console.print(*shown(found, wanted.output))

@@ -62,10 +62,10 @@ def _add_cost(parser: Parser) -> None:
 
 
 def _cost(call: Invocation) -> int:
-    settings = call.settings()
+    settings, release = call.settings_and_release()
     from provisioner.cli.commands import cost
 
-    return call.wait(cost.run(settings, call.arguments, call.typed, call.console))
+    return call.wait(cost.run(settings, release, call.arguments, call.typed, call.console))
 
 
 def _add_values(parser: Parser) -> None:
@@ -192,9 +192,10 @@ has a part of it, and once in the total.
 
 The command reads the cluster once, writes nothing, and needs no settings of Azure. It needs the permissions to list
 nodeclaims, nodes, pods, customresourcedefinitions, nodepools and nodeoverlays, and resourceclaims if Pods have some;
-the controller has all of them. In the controller's Pod it knows the controller's --prices; elsewhere state them.""",
+the controller has all of them. It reads --prices of the controller from the Helm release, with the permission to list
+deployments.""",
     examples="""\
-  kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner cost
+  gpu-provisioner cost
   gpu-provisioner cost --by namespace
   gpu-provisioner cost --by app.kubernetes.io/name -o json
   kubectl get nodepools,nodeoverlays,nodes,nodeclaims,pods -A -o json > cluster.json
@@ -205,6 +206,8 @@ the controller has all of them. In the controller's Pod it knows the controller'
     run=_cost,
     acts=False,
     azure=False,
+    kube=True,
+    release=True,
 )
 
 VALUES = Command(
