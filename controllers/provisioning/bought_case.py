@@ -83,13 +83,21 @@ def cases(
     first = turn * FITS_MAX % len(found) if len(found) > FITS_MAX else 0
     left = FITS_MAX
     for one, shape in (*found[first:], *found[:first]):
-        pods, uids = by_shape[shape], one.purchase.pods[shape]
+        pods, uids = _concerned(one, by_shape[shape]), one.purchase.pods[shape]
+        if not pods:
+            continue
         known = _known(one, pods, uids, records, digests)
         machine, shown = _before_removal(one), None
         if machine is not None and not known and not one.served(shape) and left > 0:
             shown = compare(machine, pods[0].spec)
             left -= 1
         yield Case(one, uids, pods, ends[shape], shown, known)
+
+
+def _concerned(one: Machine, pods: Sequence[Waiting]) -> Sequence[Waiting]:
+    """Without those that were created when the machine was being deleted: none of them could run on it."""
+    deleted = one.claim.metadata.deletion_timestamp
+    return pods if deleted is None else [pod for pod in pods if pod.pod.metadata.creation_timestamp < deleted]
 
 
 def _before_removal(one: Machine) -> model.ExistingNode | None:

@@ -35,8 +35,7 @@ def strike_of(case: Case) -> Strike:
         namespace=first.pod.metadata.namespace,
         shape=first.shape,
         pod=first.pod.name,
-        # Pods that others may run there are no difference: the shape waits longer each time, and no pod for good.
-        uids=() if found.verdict == "taken" and not one.is_taken_by_agents else (*stated, *_heirs(case)),
+        uids=(*stated, *_heirs(case)) if _counts(one, found) else (),
         claim_uid=one.claim.uid,
         created=one.claim.metadata.creation_timestamp,
         instance_type=one.instance_type if _of_the_type(one, found) else "",
@@ -44,6 +43,18 @@ def strike_of(case: Case) -> Strike:
         round_end=case.round_end,
         cause=found.verdict,
     )
+
+
+def _counts(one: Machine, found: Fit) -> bool:
+    """Whether it is one of the two machines of its pods; one that is not is a round of their shape.
+
+    Pods that others may run there are no difference: the shape waits longer each time, and no pod for good. A machine
+    that a person deletes before it has a Node is replaced by one of the same type before that Node shows what it lacks.
+    """
+    if found.verdict == "taken":
+        return one.is_taken_by_agents
+    deleted = one.claim.metadata.deletion_timestamp
+    return one.expired or deleted is None or one.node is None or one.node.metadata.creation_timestamp < deleted
 
 
 def _heirs(case: Case) -> list[str]:

@@ -9,6 +9,7 @@ import pytest
 
 from provisioner.api import labels
 from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity
+from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.nodes.machine import NodeSettings
 from tests.world.demand import (
     GPU,
@@ -25,7 +26,7 @@ from tests.world.demand import (
 )
 from tests.world.harness import Json, Sim, simulated
 
-from .common import HOURS, claim, disk, disk_class, machines, misfits, on_each_node, phase, with_volume
+from .common import HOURS, claim, disk, disk_class, machines, misfits, on_each_node, phase, with_cpu, with_volume
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -309,3 +310,34 @@ async def test_no_machine_is_ever_initialized(sim: Sim) -> None:
     await asyncio.sleep(3 * HOURS)
     assert machines(sim) == 2, why(sim, "p1")
     assert any("2 machines that were bought for it did not take it" in text for _, text in pod_events(sim, "p1"))
+
+
+@simulated()
+async def test_machines_of_other_pods_are_being_removed(sim: Sim) -> None:
+    """Pods end before their machines are Ready, which are removed empty: a pod that comes then gets one of its own."""
+    await with_node_pool(sim, requirements=ONE_SIZE, disruption={"consolidateAfter": "0s"})
+    for name in ("p1", "p2"):
+        await pending(sim, pod(name))
+    await sim.until(lambda: len(claims_of(sim)) == 2, 60.0, "their machines are bought")
+    for name in ("p1", "p2"):
+        sim.store.delete("pods", name, "default")
+    removed = lambda: all("deletionTimestamp" in one["metadata"] for one in claims_of(sim))  # noqa: E731
+    await sim.until(removed, HOURS, "both are removed")
+    await sim.apply(pod("p3"))
+    await asyncio.sleep(10.0)
+    assert claims_of(sim), "they are still there"
+    await runs(sim, "p3")
+    assert not misfits(sim), why(sim, "p3")
+
+
+@simulated(
+    nodes=NodeSettings(allocatable_shares={T4: {"cpu": 0.97}}), azure=AzureSettings(create_seconds=(120.0, 120.0))
+)
+async def test_a_machine_is_deleted_before_it_has_a_node(sim: Sim) -> None:
+    """The Node shows later that its size is too small, as the next one does: the third machine is of another size."""
+    await with_node_pool(sim, requirements=[{**ONE_SIZE[0], "values": [T4, "Standard_NC8as_T4_v3"]}])
+    await pending(sim, with_cpu("p1", "3800m"))
+    await asyncio.sleep(60.0)
+    await sim.delete_claim(claims_of(sim)[0]["metadata"]["name"])
+    await runs(sim, "p1")
+    assert machines(sim) == 3, why(sim, "p1")
