@@ -108,7 +108,7 @@ class NodePoolInvariants:
         found = {labels.INSTANCE_TYPE: pool.size, labels.CAPACITY_TYPE: kind}
         for key, value in found.items():
             permitted = stated.get(key, {"on-demand"} if key == labels.CAPACITY_TYPE else {value})
-            if value.lower() not in {one.lower() for one in permitted}:
+            if value.lower() not in _lower(permitted):
                 words = f"agent pool {pool.name} of claim {claim['metadata']['name']} was created with {key} {value}"
                 self._violated("I26", f"{words}, and not one of {', '.join(sorted(permitted))}")
 
@@ -179,7 +179,8 @@ class NodePoolInvariants:
         stated = _required(claim["spec"].get("requirements"))
         for key in (labels.INSTANCE_TYPE, labels.CAPACITY_TYPE):
             permitted = [_required(spec["template"]["spec"].get("requirements")).get(key) for spec in versions]
-            if None not in permitted and not any(stated.get(key, set()) <= one for one in permitted if one):
+            listed = _lower(stated.get(key, ()))
+            if None not in permitted and not any(listed <= _lower(one) for one in permitted if one):
                 self._violated("I26", f"claim {claim['metadata']['name']} has {key} {sorted(stated.get(key, ()))}, "
                                f"which NodePool {self._names[owner_of(claim)]} does not allow")  # fmt: skip
 
@@ -227,6 +228,11 @@ def _required(requirements: Iterable[Json] | None) -> dict[str, set[str]]:
             values = {*one["values"]}
             found[one["key"]] = found.get(one["key"], values) & values
     return found
+
+
+def _lower(values: Iterable[str]) -> set[str]:
+    """Azure's names of sizes are the same in whatever case."""
+    return {one.lower() for one in values}
 
 
 def _total(parts: Iterable[Amounts]) -> Amounts:

@@ -160,7 +160,7 @@ async def test_i26_another_size_than_the_node_pool_allows(world, controller, per
 
 async def allowed(world: Any, controller: Any, person: Any, size: str) -> None:
     """A NodePool with the size T4 and spot machines, and a NodeClaim of this size with its agent pool."""
-    required = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4]}, SPOT]
+    required = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4.lower()]}, SPOT]
     reference = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
     template = {"spec": {"nodeClassRef": reference, "requirements": required}}
     pool = await node_pool(person, ONE, template=template)
