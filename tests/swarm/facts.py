@@ -7,7 +7,8 @@ The parts of `Plan.facts`: `azure`, `nodes` and `node_class` (fields of AzureSet
 class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests,
 and the second at which they are created), `admission` (what a webhook changes in the pods of tenants), and `dra` (a
 DRA driver has the GPUs of NodePools, whose pods request an extended resource, or with `claims` have ResourceClaims,
-with `alternatives` in an order), and `nvsentinel` (it is installed, and the controller answers its requests).
+with `alternatives` in an order; with `shared` there is a ResourceClaim that pods share), and `nvsentinel` (it is
+installed, and the controller answers its requests).
 """
 
 import asyncio
@@ -28,7 +29,7 @@ from tests.world.demand import GPU, node_class
 from tests.world.harness import Json, Sim
 
 from .constraints import requires
-from .objects import GPUS_LABEL
+from .objects import GPUS_LABEL, SHARED_CLAIM
 from .plan import Claim, NodePool, Plan, Workload
 
 # The name of a ResourceClaimTemplate for one GPU.
@@ -205,6 +206,8 @@ async def begin(sim: Sim, plan: Plan) -> None:
         sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
     if "dra" in facts:
         await _install_dra(sim, alternatives=facts["dra"].get("alternatives", False))
+        if facts["dra"].get("shared"):
+            await sim.apply(_shared_claim())
     if facts.get("nvsentinel"):
         for crd in nvsentinel.crds():
             await sim.apply(crd)
@@ -254,6 +257,21 @@ async def _install_dra(sim: Sim, *, alternatives: bool) -> None:
     claim = {"devices": {"requests": [listed if alternatives else {"name": "gpu", "exactly": request}]}}
     meta = {"name": GPUS, "namespace": "default"}
     await sim.apply({**group, "kind": "ResourceClaimTemplate", "metadata": meta, "spec": {"spec": claim}})
+
+
+def _shared_claim() -> Json:
+    request = {
+        "name": "gpu",
+        "exactly": {"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 1},
+    }
+    meta = {"name": SHARED_CLAIM, "namespace": "default"}
+    group = "resource.k8s.io/v1"
+    return {
+        "apiVersion": group,
+        "kind": "ResourceClaim",
+        "metadata": meta,
+        "spec": {"devices": {"requests": [request]}},
+    }
 
 
 def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:

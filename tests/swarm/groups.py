@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from provisioner.api import labels
 from tests.world.demand import TOLERATION
 
+from . import gpu_groups
 from .constraints import requires
 from .plan import Claim, Event, NodePool, Plan, Stage, Workload
 
@@ -401,4 +402,4 @@ GROUPS: dict[str, Group] = {
         machine,
         half_empty,
     )
-}
+} | gpu_groups.GROUPS

@@ -11,6 +11,8 @@ from .plan import TIER, NodePool
 
 # The label by which a DRA driver chooses the machines of NodePools.
 GPUS_LABEL = {"example.com/gpus": "of-node-pools"}
+# A ResourceClaim for one GPU, which several pods may share.
+SHARED_CLAIM = "shared"
 
 
 def staged(one: NodePool, now: float) -> NodePool:

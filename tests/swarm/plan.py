@@ -34,6 +34,7 @@ class NodePool(_Part, frozen=True, kw_only=True):
 
     `tiers`: the values of the label TIER that it allows. `labels`: further labels of its template. `min_values`: of its
     sizes. `budgets`: further ones. `node_class`: the spec of a class of its own. `stages`: what it has before.
+    `stays`: how many of its machines drift and have no other place.
     """
 
     name: str
@@ -50,6 +51,7 @@ class NodePool(_Part, frozen=True, kw_only=True):
     budgets: tuple[dict[str, Any], ...] = ()
     node_class: dict[str, Any] | None = None
     stages: tuple[Stage, ...] = ()
+    stays: int = 0
 
 
 class Workload(_Part, frozen=True, kw_only=True):

@@ -390,6 +390,7 @@ class Run:
             found.add("a machine is cordoned for a disruption")
         claims = list(sim.store.each(CLAIMS))
         wanted = [one for one in claims if not self._may_wait(one)]
+        drifted = Counter(_node_pool_of(one) for one in wanted if condition(one, "Drifted") == "True")
         for one in wanted:
             if "deletionTimestamp" in one["metadata"]:
                 found.add("a claim is being deleted")
@@ -398,7 +399,7 @@ class Run:
                 reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
                 found.add(f"a claim is not {step} ({reason})")
             else:
-                found.add(self._undisrupted(one))
+                found.add(self._undisrupted(one, drifted[_node_pool_of(one)]))
         if any(one["metadata"]["uid"] in self.requested for one in claims):
             found.add("a request of NVSentinel waits")
         pools = {pool_mark(pool) for pool in sim.cloud.pools.values() if pool_mark(pool)}
@@ -435,12 +436,12 @@ class Run:
             return not {size.lower() for size in one.sizes} - refused
         return any(owner.workload.waits for owner in self.owners if owner.workload.node_pool == name)
 
-    def _undisrupted(self, claim: Json) -> str:
-        """What the controller is to disrupt about a machine of its NodePool; "" if nothing."""
+    def _undisrupted(self, claim: Json, drifted: int) -> str:
+        """What the controller is to disrupt about a machine of its NodePool, of which so many drift; "" if nothing."""
         node_pool = next((one for one in self.plan.node_pools if one.name == _node_pool_of(claim)), None)
         if node_pool is None or not owner_of(claim) or claim["metadata"]["name"] in self.protected:
             return ""
-        if node_pool.stages and condition(claim, "Drifted") == "True":
+        if drifted > node_pool.stays and node_pool.stages and condition(claim, "Drifted") == "True":
             return "a machine has drifted"
         return "a machine is idle" if self._is_idle(claim, node_pool) else ""
 

@@ -6,13 +6,14 @@ A verb counts with `run.injected(event)` that it found something to strike, and 
 
 from tests.swarm import catalogue
 
-from . import azure, gpus, kube, node_objects, nodes, others, people, process, restores, tenants
+from . import azure, gpu_use, gpus, kube, node_objects, nodes, others, people, process, restores, tenants
 from .base import VERBS, Verb
 
 __all__ = [
     "VERBS",
     "Verb",
     "azure",
+    "gpu_use",
     "gpus",
     "kube",
     "node_objects",

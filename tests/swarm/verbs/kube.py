@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from provisioner.simulator.audit_log import Call
+from provisioner.simulator.snapshot import condition
 from provisioner.simulator.world import KUBE_HOST
 from tests.swarm.plan import Event
 
@@ -286,3 +287,20 @@ async def cache_lags(run: "Run", event: Event) -> None:
 async def kind_lags(run: "Run", event: Event) -> None:
     """Watches and lists of one kind show a state of the past, those of others do not."""
     await _lagging(run, event, (one_of(event, KEYS),))
+
+
+@verb("node-classes-unlisted")
+async def node_classes_unlisted(run: "Run", event: Event) -> None:
+    """A successor with empty memory cannot list node classes: what it cannot know is no fault of a machine."""
+    before = {one["metadata"]["uid"] for one in run.claims() if condition(one, "Initialized") == "True"}
+    for process in [one for one in run.sim.controllers.values() if not one.dead]:
+        run.sim.replace_controller(process.name, reset=event.pick < 0.5)
+    fits: Fits = lambda call: call.target.kind == "agentpoolnodeclasses"  # noqa: E731 - one expression
+    await _answered(run, event, fits, lambda: _status(500, "InternalError"))
+    machines = {one.name for one in run.sim.nodes.machines.values() if one.answers and one.plugin == "running"}
+    for one in run.claims():
+        works = (one.get("status") or {}).get("nodeName") in machines and one["metadata"]["uid"] in before
+        lacks = [
+            held for held in one["status"]["conditions"] if held["type"] == "Initialized" and held["status"] == "False"
+        ]
+        assert not works or not lacks, f"claim {one['metadata']['name']} without its node class: {lacks[0]['reason']}"
