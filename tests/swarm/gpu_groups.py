@@ -12,10 +12,12 @@ from msgspec.structs import replace
 
 from provisioner.api import labels
 
+from .constraints import requires
 from .objects import GPUS_LABEL, SHARED_CLAIM
 from .plan import Claim, Event, NodePool, Plan, Stage, Workload
 
 EIGHT, T4_8, T4_16 = "Standard_ND96isr_H100_v5", "Standard_NC8as_T4_v3", "Standard_NC16as_T4_v3"
+A100_2, A100_4 = "Standard_NC48ads_A100_v4", "Standard_NC96ads_A100_v4"
 RUNS_AT, LEAST_SECONDS = 1800.0, 5400.0
 # Longer than repair waits for any fault of a machine without pods.
 LASTS = (2400.0, 3300.0)
@@ -71,7 +73,8 @@ def dra_pods(rng: Random, plan: Plan) -> Plan:
     second = Workload(at=60.0, name="shares", node_pool="claimed", gpus=0, spec=uses)
     if rng.random() < 0.5:
         return _alone(plan, node_pool, workloads=(first, second), **facts, dra={"shared": True})
-    runs = Workload(at=1.0, name="runs", node_pool="claimed", count=rng.randint(1, 7))
+    # They leave the machine before its GPUs fail.
+    runs = Workload(at=1.0, name="runs", node_pool="claimed", count=rng.randint(1, 7), gone_at=RUNS_AT - 300.0)
     last = Workload(at=RUNS_AT + 120.0, name="last", node_pool="claimed")
     made = _alone(plan, node_pool, workloads=(runs, last), **facts, dra={"claims": True})
     return _struck(rng, made, "gpus-unhealthy-for-good")
@@ -98,6 +101,28 @@ def no_room(rng: Random, plan: Plan) -> Plan:
     return replace(made, policy={**made.policy, "max_agent_pools": 1})
 
 
+def no_place(rng: Random, plan: Plan) -> Plan:
+    """Machines drift whose pods need what their NodePool has no more, or what is sold out; others could be replaced."""
+    until, after = RUNS_AT + rng.uniform(0.0, 900.0), rng.choice((0.0, 60.0))
+    kept = Workload(at=1.0, name="kept", node_pool="kept", spec=_of_size(A100_2, A100_4))
+    goes = Workload(at=300.0, name="goes", node_pool="kept", count=2, spec=_of_size(T4_8, T4_16))
+    if rng.random() < 0.5:
+        stages = (Stage(until=until, sizes=(A100_2, T4_8)),)
+        both = NodePool(name="kept", sizes=(A100_4, T4_16), after="Never", budget="100%", stages=stages, stays=1)
+        return _alone(plan, both, workloads=(kept, goes), refused={A100_4: "capacity"})
+    count = 20
+    stuck = NodePool(
+        name="kept", sizes=(T4_16,), after="Never", stages=(Stage(until=until, sizes=(T4_8,)),), stays=count
+    )
+    fine = NodePool(name="fine", sizes=(T4_16,), after="Never", stages=(Stage(until=until + after, sizes=(T4_8,)),))
+    every = replace(kept, count=count, spec=_of_size(T4_8))
+    return _alone(plan, stuck, fine, workloads=(every, Workload(at=600.0, name="fine", node_pool="fine")))
+
+
+def _of_size(*sizes: str) -> dict[str, Any]:
+    return {"affinity": requires({"key": labels.INSTANCE_TYPE, "operator": "In", "values": [*sizes]})}
+
+
 GROUPS: dict[str, Callable[[Random, Plan], Plan]] = {
-    one.__name__: one for one in (dra_repair, repair, dra_pods, preemption, rack, no_room)
+    one.__name__: one for one in (dra_repair, repair, dra_pods, preemption, rack, no_room, no_place)
 }

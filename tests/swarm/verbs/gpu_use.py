@@ -108,11 +108,17 @@ async def gpus_shared(run: "Run", event: Event) -> None:
 
 @verb("gpus-unhealthy-for-good")
 async def gpus_unhealthy_for_good(run: "Run", event: Event) -> None:
-    """All GPUs of a machine are unhealthy until it is replaced; once in a run."""
+    """All GPUs of a machine are unhealthy until it is replaced; once in a run.
+
+    One of a DRA driver is kept while pods use it, so that only one without pods has this fault.
+    """
     machine = ready(run, event)
     if machine is None or not machine.devices.healthy or run.outcome.happened[event.fault]:
         return
+    if by_dra(run, machine) and _used(run, machine):
+        return
     run.injected(event)
+    installed(run, machine)
     run.sim.nodes.set_unhealthy_gpus(machine.name, machine.devices.healthy)
 
 
