@@ -54,7 +54,7 @@ def repair(rng: Random, plan: Plan) -> Plan:
     """A machine whose GPUs a device plugin offers: it rejects pods, has an Xid, or lacks GPUs while pods use others."""
     fault = rng.choice(("rejects-pods", "xid-and-restart", "gpu-lost-in-use", "gpus-shared", "edit-devices"))
     if fault == "gpus-shared":
-        made = _alone(plan)
+        made = _alone(plan, NodePool(name="repair", sizes=(EIGHT,)))
         return _struck(rng, replace(made, claims=(Claim(at=1.0, name="ws", size=EIGHT),)), fault)
     if fault == "edit-devices":
         trains = Workload(at=1.0, name="trains", node_pool="repair", annotations={labels.DO_NOT_DISRUPT: "true"})
@@ -102,21 +102,12 @@ def no_room(rng: Random, plan: Plan) -> Plan:
 
 
 def no_place(rng: Random, plan: Plan) -> Plan:
-    """Machines drift whose pods need what their NodePool has no more, or what is sold out; others could be replaced."""
-    until, after = RUNS_AT + rng.uniform(0.0, 900.0), rng.choice((0.0, 60.0))
+    """Machines drift, for one of which there is no replacement, because its size is sold out."""
+    stages = (Stage(until=RUNS_AT + rng.uniform(0.0, 900.0), sizes=(A100_2, T4_8)),)
+    both = NodePool(name="kept", sizes=(A100_4, T4_16), after="Never", budget="100%", stages=stages, stays=1)
     kept = Workload(at=1.0, name="kept", node_pool="kept", spec=_of_size(A100_2, A100_4))
     goes = Workload(at=300.0, name="goes", node_pool="kept", count=2, spec=_of_size(T4_8, T4_16))
-    if rng.random() < 0.5:
-        stages = (Stage(until=until, sizes=(A100_2, T4_8)),)
-        both = NodePool(name="kept", sizes=(A100_4, T4_16), after="Never", budget="100%", stages=stages, stays=1)
-        return _alone(plan, both, workloads=(kept, goes), refused={A100_4: "capacity"})
-    count = 20
-    stuck = NodePool(
-        name="kept", sizes=(T4_16,), after="Never", stages=(Stage(until=until, sizes=(T4_8,)),), stays=count
-    )
-    fine = NodePool(name="fine", sizes=(T4_16,), after="Never", stages=(Stage(until=until + after, sizes=(T4_8,)),))
-    every = replace(kept, count=count, spec=_of_size(T4_8))
-    return _alone(plan, stuck, fine, workloads=(every, Workload(at=600.0, name="fine", node_pool="fine")))
+    return _alone(plan, both, workloads=(kept, goes), refused={A100_4: "capacity"})
 
 
 def _of_size(*sizes: str) -> dict[str, Any]:
