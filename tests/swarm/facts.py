@@ -23,6 +23,7 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import catalogue
 from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity, quota_preflight
 from provisioner.simulator.scheduling.requests import amounts
+from provisioner.simulator.scheduling.volumes import BOUND, DISK_ZONE
 from tests import nvsentinel
 from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
 from tests.world.demand import GPU, node_class
@@ -199,11 +200,12 @@ async def begin(sim: Sim, plan: Plan) -> None:
     for size, how in facts.get("refused", {}).items():
         sim.cloud.faults.append(_refusal(size, how))
     if "system_taint" in facts:
-        taint = {"key": facts["system_taint"], "value": "true", "effect": "NoSchedule"}
-        for node in sim.store.list("nodes"):
-            sim.store.patch("nodes", node["metadata"]["name"], {"spec": {"taints": [taint]}})
+        for pool in sim.cloud.pools.values():
+            pool.properties["nodeTaints"] = [f"{facts['system_taint']}=true:NoSchedule"]
     if "daemon_requests" in facts:
         sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
+    for name, one in facts.get("volumes", {}).items():
+        _create_volume(sim, name, **one)
     if "dra" in facts:
         await _install_dra(sim, alternatives=facts["dra"].get("alternatives", False))
         if facts["dra"].get("shared"):
@@ -284,6 +286,16 @@ def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:
     template = {"metadata": {"labels": labels}, "spec": pods}
     spec = {"selector": {"matchLabels": labels}, "template": template}
     sim.store.create("daemonsets.apps", {"metadata": {"name": one["name"]}, "spec": spec}, "kube-system")
+
+
+def _create_volume(sim: Sim, name: str, *, zone: str, bound: bool) -> None:
+    """A PersistentVolumeClaim and its disk, as the disk driver describes it."""
+    terms = [{"matchExpressions": [{"key": DISK_ZONE, "operator": "In", "values": [zone]}]}]
+    volume = {"metadata": {"name": name}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}
+    sim.store.create("persistentvolumes", volume)
+    annotations = {BOUND: "yes"} if bound else {}
+    claim = {"metadata": {"name": name, "annotations": annotations}, "spec": {"volumeName": name}}
+    sim.store.create("persistentvolumeclaims", claim, "default")
 
 
 def _webhook(admission: dict[str, Any], node_pools: Sequence[NodePool]) -> Any:

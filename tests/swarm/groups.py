@@ -6,8 +6,9 @@ new one does not change what seeds have drawn for the others.
 
 The parts of `Plan.facts` that are made here: `refused` (instance types, each with how Azure refuses it, from the
 beginning to the end), `daemon_requests` (what admission adds to daemon pods), `system_taint` (the key of a taint of the
-Nodes that AKS has from the beginning), and `protected` (NodeClaims whose deletion an admission policy refuses until
-everything is removed).
+Nodes that AKS has from the beginning), `protected` (NodeClaims whose deletion an admission policy refuses until
+everything is removed), and `volumes` (PersistentVolumeClaims, each with the `zone` of its disk, and whether it is
+`bound` to it).
 """
 
 from collections.abc import Callable
@@ -35,6 +36,8 @@ LEAST_SECONDS = 3600.0
 SMALL = {"cpu": "1", "memory": "1Gi", "nvidia.com/gpu": "1"}
 INTRUDERS = frozenset({"burst-of-pods", "huge-grace", "do-not-disrupt"})
 DRIFT_SECONDS = 1500.0
+# The Nodes of AKS are a domain of their own.
+OUTSIDE_ZONES = {"regional_zone": "0"}
 
 
 def draw(seed: int, plan: Plan) -> Plan:
@@ -220,6 +223,10 @@ def namespaces(rng: Random, plan: Plan) -> Plan:
     return _with(plan, node_pool, *others, replace(alone, at=at + 900.0))
 
 
+def _beside_workspaces() -> dict[str, Any]:
+    return {"affinity": requires({"key": labels.KAITO_WORKSPACE, "operator": "DoesNotExist"})}
+
+
 def _in_zones(*numbers: int) -> dict[str, Any]:
     zones = [f"westeurope-{number}" for number in numbers]
     return {"affinity": requires({"key": labels.ZONE, "operator": "In", "values": zones})}
@@ -337,12 +344,13 @@ def zones(rng: Random, plan: Plan) -> Plan:
     over["labelSelector"] = {"matchLabels": {"group": "zonal"}}
     if kind == "honor":
         over["nodeTaintsPolicy"] = "Honor"
-        pods = replace(pods, spec={"nodeSelector": {}, "topologySpreadConstraints": [over]})
-        return _with(plan, node_pool, pods, system_taint="CriticalAddonsOnly")
+        spec = {"nodeSelector": {}, "topologySpreadConstraints": [over], **_beside_workspaces()}
+        pods = replace(pods, spec=spec)
+        return _with(plan, node_pool, pods, system_taint="CriticalAddonsOnly", azure=OUTSIDE_ZONES)
     if kind == "ignore":
         # The Nodes of AKS are an empty domain, so that each other one may have one pod.
         ignoring = {"topologySpreadConstraints": [over | {"nodeAffinityPolicy": "Ignore"}], **_in_zones(1, 2)}
-        return _with(plan, node_pool, replace(pods, count=4, waits=2, spec=ignoring))
+        return _with(plan, node_pool, replace(pods, count=4, waits=2, spec=ignoring), azure=OUTSIDE_ZONES)
     return _with(plan, node_pool, replace(pods, spec={"nodeSelector": {}, "topologySpreadConstraints": [over]}))
 
 
@@ -381,6 +389,45 @@ def half_empty(rng: Random, plan: Plan) -> Plan:
     return _with(plan, node_pool, large, Workload(at=1.0, name="half-small", node_pool="half", spec=_requesting()))
 
 
+def volumes(rng: Random, plan: Plan) -> Plan:
+    """Pods with a disk of one zone that is not bound yet, or that they cannot reach or can because of their spread."""
+    if plan.facts.get("zones") is False or "location" in plan.facts.get("azure", {}):
+        return plan
+    at, kind = _at(rng, plan, 0.3), rng.choice(("unbound", "skew", "min-domains"))
+    node_pool = NodePool(name="volumes", sizes=(T4_8,))
+    disks = {"data": {"zone": "westeurope-1", "bound": kind != "unbound"}}
+    own = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "data"}}]}
+    pods = Workload(at=at, name="disk", node_pool="volumes", labels={"group": "disk"}, spec=own, waits=1)
+    if kind == "unbound":
+        return _with(plan, node_pool, pods, volumes=disks)
+    over: dict[str, Any] = {"maxSkew": 1, "topologyKey": labels.ZONE, "whenUnsatisfiable": "DoNotSchedule"}
+    over["labelSelector"] = {"matchLabels": {"group": "disk"}}
+    if kind == "min-domains":
+        over["minDomains"] = 3
+    most = 3 if kind == "skew" else 1
+    running = (
+        replace(pods, name=f"beside{n}", count=most if n == 1 else 1, spec=_in_zones(n), waits=0) for n in (1, 2, 3)
+    )
+    spread_too = {**own, "topologySpreadConstraints": [over]}
+    return _with(
+        plan,
+        node_pool,
+        *running,
+        replace(pods, at=at + 1200.0, spec=spread_too, waits=int(kind == "skew")),
+        volumes=disks,
+    )
+
+
+def rights(rng: Random, plan: Plan) -> Plan:
+    """The controller may not read DaemonSets, and the device plugin of a machine that works is uninstalled."""
+    at, seconds = 900.0 + _at(rng, plan, 0.1), round(rng.uniform(3000.0, 5400.0), 1)
+    plan = replace(plan, faults_seconds=max(plan.faults_seconds, at + seconds))
+    pods = Workload(at=1.0, name="trains", node_pool="rights")
+    away = Event(at=at, fault="plugin-kept-away", seconds=seconds)
+    hidden = Event(at=1.0, fault="daemon-sets-forbidden", seconds=round(plan.faults_seconds - 1.0, 1))
+    return _with(plan, NodePool(name="rights", sizes=(T4_8,), after="Never"), pods, away, hidden)
+
+
 GROUPS: dict[str, Group] = {
     one.__name__: one
     for one in (
@@ -400,6 +447,9 @@ GROUPS: dict[str, Group] = {
         scaled_down,
         zones,
         machine,
-        half_empty,
+        volumes,
+        rights,
     )
-} | gpu_groups.GROUPS
+}
+# A group that is added comes last, so that seeds keep those that they have.
+GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty}

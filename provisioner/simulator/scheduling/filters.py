@@ -1,8 +1,7 @@
 """Whether a pod fits a Node: the filters of kube-scheduler's default plugins, in their order.
 
 The first filter that rejects a Node gives the reasons, with kube-scheduler's words. A rejection is resolvable if the
-deletion of pods could lift it. Volumes are not modelled; devices are in
-`device_claims`.
+deletion of pods could lift it. Devices are in `device_claims`, volumes in `volumes`.
 
 Source: https://kubernetes.io/docs/reference/scheduling/config/#scheduling-plugins,
 https://github.com/kubernetes/kubernetes/tree/v1.34.4/pkg/scheduler/framework/plugins.

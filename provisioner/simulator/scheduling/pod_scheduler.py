@@ -18,13 +18,14 @@ from provisioner.simulator.kube.objects import Key, key_of, rfc3339
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.kube.watch_cache import EventType
 
-from . import device_claims
+from . import device_claims, volumes
 from .device_claims import Allocator, ResourceClaims
 from .filters import Filters
 from .matching import term_selects, untolerated
 from .nodes import NodeInfo, snapshot
 from .rejection import Rejection, message
 from .requests import Json, pod_requests
+from .volumes import Volumes
 
 NAME = "default-scheduler"
 DELAY_SECONDS = 0.01
@@ -39,6 +40,7 @@ _SHAPE = (
     "overhead",
     "resources",
     "resourceClaims",
+    "volumes",
 )
 
 
@@ -73,7 +75,8 @@ class PodScheduler:
         if resource == "pods":
             self._pod_changed(kind, obj, before)
         elif self._pending and (
-            resource in (*device_claims.KINDS, "namespaces") or (resource == "nodes" and _may_matter(kind, obj, before))
+            resource in (*device_claims.KINDS, *volumes.KINDS, "namespaces")
+            or (resource == "nodes" and _may_matter(kind, obj, before))
         ):
             self._run_after(DELAY_SECONDS)
 
@@ -128,9 +131,10 @@ class PodScheduler:
     def _place(self, pod: Json, infos: list[NodeInfo], allocator: Allocator) -> list[Rejection] | None:
         """Bind the pod; the reason of each Node if it fits none."""
         filters = Filters(pod, pod_requests(pod["spec"]), infos, self._namespaces, allocator.extended)
+        attached = Volumes(pod, self._store)
         rejections, fitting = [], []
         for info in infos:
-            if rejection := filters.reject(info):
+            if (rejection := filters.reject(info)) or (rejection := attached.reject(info)):
                 rejections.append(rejection)
             elif allocator.plan(pod, info.name) is None:
                 rejections.append(Rejection((device_claims.REASON,)))

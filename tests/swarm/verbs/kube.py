@@ -117,6 +117,12 @@ async def forbidden(run: "Run", event: Event) -> None:
     await _answered(run, event, fits, lambda: _status(403, "Forbidden"))
 
 
+@verb("daemon-sets-forbidden")
+async def daemon_sets_forbidden(run: "Run", event: Event) -> None:
+    """The role lacks the verbs to read DaemonSets."""
+    await _answered(run, event, lambda call: call.target.kind == "daemonsets", lambda: _status(403, "Forbidden"))
+
+
 @verb("unauthorized")
 async def unauthorized(run: "Run", event: Event) -> None:
     """The API server accepts no token, that of the Lease neither."""

@@ -11,10 +11,12 @@ from typing import Any
 
 import pytest
 
+from provisioner.api.labels import ZONE
 from provisioner.simulator import loop
 from provisioner.simulator.kube.store import Store
 from provisioner.simulator.scheduling.pod_scheduler import REPORT_SECONDS, PodScheduler
 from provisioner.simulator.scheduling.requests import pod_requests, quantity
+from provisioner.simulator.scheduling.volumes import BOUND, DISK_ZONE
 from tests.stories import run_by
 
 from .histories import run_in_world
@@ -137,3 +139,33 @@ def test_the_overhead_of_a_pod_counts() -> None:
     """Overhead is added to the sum of the containers; requests of 0 count for nothing."""
     spec = {**pod("a", cpu="1", memory="0")["spec"], "overhead": {"cpu": "250m"}}
     assert pod_requests(spec) == {"cpu": Decimal("1.25")}
+
+
+@pytest.mark.parametrize(
+    ("bound", "zone", "words"),
+    [
+        (True, "e-1", ""),
+        (True, "e-2", "1 node(s) didn't match PersistentVolume's node affinity"),
+        (False, "e-1", "1 pod has unbound immediate PersistentVolumeClaims"),
+    ],
+)
+def test_a_disk_is_attached_in_its_zone_once_it_is_bound(bound: bool, zone: str, words: str) -> None:
+    """A pod with a disk of zone e-1 runs on a Node there; until its claim is bound, on none."""
+
+    async def story() -> None:
+        at = Writes()
+        terms = [{"matchExpressions": [{"key": DISK_ZONE, "operator": "In", "values": [zone]}]}]
+        volume = {"metadata": {"name": "v"}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}
+        at.store.create("persistentvolumes", volume)
+        claim = {"metadata": {"name": "c", "annotations": {BOUND: "yes"} if bound else {}}, "spec": {"volumeName": "v"}}
+        at.store.create("persistentvolumeclaims", claim, "default")
+        one = pod("a", cpu="1")
+        one["spec"]["volumes"] = [{"name": "data", "persistentVolumeClaim": {"claimName": "c"}}]
+        at.store.create("pods", one)
+        at.ready_node("n1")
+        at.store.patch("nodes", "n1", {"metadata": {"labels": {ZONE: "e-1"}}})
+        at.scheduler.schedule()
+        assert not words or any(words in found for found in messages(at))
+        assert ("nodeName" in at.store.list("pods")[0]["spec"]) == (not words)
+
+    virtually(story)
