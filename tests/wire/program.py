@@ -40,7 +40,7 @@ class RunningProgram:
     def err(self) -> str:
         return (self._home / "stderr").read_text(encoding="utf-8")
 
-    def until(self, text: str, within_seconds: float = 30.0) -> None:
+    def until(self, text: str, within_seconds: float = 120.0) -> None:
         """Wait until its output contains this text."""
         deadline = monotonic() + within_seconds
         while text not in self.out + self.err:

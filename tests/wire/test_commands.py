@@ -155,4 +155,4 @@ async def test_commands_without_one_of_the_apis(site: Site) -> None:
     ended = await ran("adopt", "--all", env=site.env())
     assert (ended.code, ended.out) == (1, "")
     assert ended.err.startswith("gpu-provisioner adopt: the API server: NoResponse: ")
-    assert "KUBECONFIG" in ended.err
+    assert "    Check the kubeconfig and the network until kubectl version succeeds" in ended.err
