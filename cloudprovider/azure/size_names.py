@@ -15,7 +15,8 @@ from itertools import takewhile
 from .instance_types import gpu_sizes, lookup
 from .pricing import known_sizes
 
-_NAME = re.compile(r"(?:standard_|basic_)?(?P<series>[a-z]+)(?P<vcpus>\d+)(?P<rest>.*)")
+# No size has 10,000 vCPUs; a user may write any number of digits.
+_NAME = re.compile(r"standard_(?P<series>[a-z]+)(?P<vcpus>[0-9]{1,4})(?P<rest>.*)")
 
 
 def nearest_size(name: str) -> str:
@@ -23,8 +24,8 @@ def nearest_size(name: str) -> str:
     written = name.casefold()
     full = written if written.startswith("standard_") else f"standard_{written}"
     known = {size.casefold(): size for size in known_sizes()}
-    if written in known:
-        return known[written]
+    if full in known:
+        return known[full]
     resembling = {one: rank for one in known if (rank := _rank(full, one)) is not None}
     return known[max(resembling, key=lambda one: resembling[one])] if resembling else ""
 

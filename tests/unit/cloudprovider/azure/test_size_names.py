@@ -38,6 +38,8 @@ MEANT = {
     "Standard_NC300ads_A100_v4": "",
     "Standard_NX": "",
     "Standard_X9": "",
+    f"Standard_NC{'9' * 400}ads_A100_v4": "",
+    f"Standard_NC{'9' * 5000}ads_A100_v4": "",
     "p3.2xlarge": "",
     "n1-standard-4": "",
     "": "",
