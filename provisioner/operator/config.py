@@ -21,7 +21,7 @@ from provisioner.api.field_error import FieldError
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import Compute
-from provisioner.runtime.connection import SERVICE_ACCOUNT
+from provisioner.runtime.connection import SERVICE_ACCOUNT, uses_service_account
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.settings import RuleSettings, Settings, SettingsError, bounded_yaml
@@ -126,7 +126,7 @@ def _own_namespace(service_account: Path) -> str:
 
 def in_cluster(settings: Settings, env: Mapping[str, str]) -> bool:
     """Whether the process connects to its own cluster, with the service account of its Pod."""
-    return not (settings.kubeconfig or settings.context) and bool(env.get("KUBERNETES_SERVICE_HOST"))
+    return uses_service_account(settings.kubeconfig, settings.context, env)
 
 
 def check_files(settings: Settings, env: Mapping[str, str]) -> None:

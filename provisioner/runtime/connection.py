@@ -140,6 +140,11 @@ def client_over(
     return _SessionClient(configuration, _Requests(session, ca), f"gpu-provisioner/{version}")
 
 
+def uses_service_account(kubeconfig: str | None, context: str | None, environ: Mapping[str, str]) -> bool:
+    """Whether a process connects to the cluster of its own Pod, unless it is told otherwise."""
+    return not (kubeconfig or context) and bool(environ.get("KUBERNETES_SERVICE_HOST"))
+
+
 async def build_api_client(
     kubeconfig: str | None = None,
     context: str | None = None,
@@ -158,7 +163,7 @@ async def build_api_client(
     """
     configuration = Configuration()
     if in_cluster is None:
-        in_cluster = not (kubeconfig or context) and bool(environ.get("KUBERNETES_SERVICE_HOST"))
+        in_cluster = uses_service_account(kubeconfig, context, environ)
     if in_cluster:
         renew, name = _load_service_account(configuration, service_account, environ), ""
     else:

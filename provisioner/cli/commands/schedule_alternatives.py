@@ -10,7 +10,7 @@ import msgspec
 
 from cloudprovider.cloud import InstanceType
 from controllers.provisioning.solver.model import NewMachine, NodePool, Snapshot
-from controllers.provisioning.solver.reasons import quantities
+from controllers.provisioning.solver.reasons import quantity
 from provisioner.api import labels
 from provisioner.api.requirements import Requirements, excludes
 
@@ -64,8 +64,8 @@ def _why(machine: NewMachine, pool: NodePool, wanted: Requirements, kind: Instan
         return ""
     for name, amount in machine.requests.items():
         if kind.allocatable.get(name, 0) < amount:
-            has = quantities({name: kind.allocatable.get(name, 0)})[name]
-            return f"it has {name} {has} of {quantities({name: amount})[name]} requested"
+            has = quantity(name, kind.allocatable.get(name, 0))
+            return f"it has {name} {has} of {quantity(name, amount)} requested"
     if key := excludes(pool.requirements, kind.requirements):
         return f"NodePool {pool.name} does not allow it: {key}"
     if key := excludes(wanted, kind.requirements):

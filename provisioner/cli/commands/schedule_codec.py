@@ -165,9 +165,8 @@ def snapshot(scenario: Scenario, types: InstanceTypes) -> ClusterSnapshot:
 
 def output(found: Snapshot, decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:
     """The decision for programs. `errors`: of pods that could not be decoded."""
-    claims = ((new_node_claim(machine), alternatives(machine, found)) for machine in decision.machines)
     return DecisionOutput(
-        new_node_claims=tuple(msgspec.structs.replace(claim, alternatives=others) for claim, others in claims),
+        new_node_claims=tuple(new_node_claim(machine, alternatives(machine, found)) for machine in decision.machines),
         existing=decision.existing,
         errors={**errors, **decision.errors},
         micros=micros,
@@ -208,7 +207,7 @@ def pass_over(view: View) -> PassOutput:
     )
 
 
-def new_node_claim(machine: NewMachine) -> NewNodeClaim:
+def new_node_claim(machine: NewMachine, others: tuple[Alternative, ...] = ()) -> NewNodeClaim:
     """A planned machine for programs."""
     # `registered` and `initialized` only decide which daemon pods count; a NodeClaim does not require them.
     wanted = {key: allowed for key, allowed in machine.requirements.items() if key not in OF_NODE}
@@ -219,6 +218,7 @@ def new_node_claim(machine: NewMachine) -> NewNodeClaim:
         requirements=_requirements(wanted),
         requests=quantities(machine.requests),
         price=machine.price,
+        alternatives=others,
     )
 
 
