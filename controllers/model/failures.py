@@ -11,6 +11,7 @@ import msgspec
 
 from provisioner.api import labels, reasons
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 
 Verb = Literal["evict", "delete", "read"]
 
@@ -25,6 +26,11 @@ def metadata_digest(claim: NodeClaim) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
+def version_of(node_class: AgentPoolNodeClass | None) -> str:
+    """A version of the spec of a node class: an edit changes it, also one that restores an earlier spec."""
+    return f"{node_class.metadata.uid}/{node_class.metadata.generation}" if node_class is not None else ""
+
+
 class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
     """The last of `times` failures in a row of one kind of cloud call, at `at`.
 
@@ -32,8 +38,8 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
     follow, however often the call fails; None if there is no further attempt.
     `of_machine`: the request was accepted, and the machine failed, which may have been billed.
     `uncertain`: the request may have succeeded; `unanswered`: no answer arrived, or a server error.
-    `for_uid` and `for_metadata`: the claim for which the call was made, and the digest of its labels and
-    annotations.
+    `for_uid`, `for_metadata` and `for_class`: the claim for which the call was made, the digest of its labels and
+    annotations, and the version of its node class.
     """
 
     kind: str
@@ -48,12 +54,18 @@ class CloudFailure(msgspec.Struct, frozen=True, kw_only=True):
     within: float | None = None
     for_uid: str = ""
     for_metadata: str = ""
+    for_class: str = ""
 
-    def concerns(self, claim: NodeClaim | None) -> bool:
-        """Whether the failure still applies to this claim: same UID, and metadata unchanged if it was rejected."""
+    def concerns(self, claim: NodeClaim | None, node_class: AgentPoolNodeClass | None = None) -> bool:
+        """Whether the failure still applies to this claim: same UID, and if it was rejected, nothing edited since.
+
+        `node_class`: the one that the claim refers to; None if that is of another kind.
+        """
         if claim is None or claim.uid != self.for_uid:
             return self.for_uid == ""
-        return self.for_metadata in ("", metadata_digest(claim))
+        if self.for_metadata == "":
+            return True
+        return self.for_metadata == metadata_digest(claim) and self.for_class == version_of(node_class)
 
     def age(self, now: float) -> float:
         """Seconds since the failure."""

@@ -26,7 +26,8 @@ from .offered import NodeClasses
 from .solver import model
 from .solver.solver import solve
 
-# Only another NodeClaim can help: its own fields, which are immutable, are invalid or contradict its node class.
+# No further attempt follows unless a user edits something: fields of the NodeClaim, which are immutable, are invalid
+# or contradict its node class.
 FINAL = frozenset(
     {
         reasons.REQUIREMENTS_INVALID,

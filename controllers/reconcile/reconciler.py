@@ -189,12 +189,11 @@ class Reconciler:
         """The Facts of this pass, with its judgements; what they count from is remembered here."""
         now, wall = self._now(), self._clock.now()
         instance = with_cause(memory, self._inventory.get(key))
-        claims = self._indexes.claims_of(key)
-        update_from_deletion(memory, instance, claim=claims[0] if claims else None, now=now)
-        update_from_instance(memory, instance, claim=claims[0] if claims else None, now=now)
-        self.offering_tracker.update_from_instance(
-            key, instance, claim=claims[0] if claims else None, wall=wall, now=now
-        )
+        claim = next(iter(self._indexes.claims_of(key)), None)
+        node_class = self._indexes.node_class_of(claim)[0] if claim is not None else None
+        update_from_deletion(memory, instance, claim=claim, now=now)
+        update_from_instance(memory, instance, claim=claim, node_class=node_class, now=now)
+        self.offering_tracker.update_from_instance(key, instance, claim=claim, wall=wall, now=now)
         refresh(key, memory, self._indexes, self._inventory, now=now)
         facts = observe(
             key,

@@ -14,10 +14,11 @@ from cloudprovider.interface import Failure
 from controllers.model.diagnosis import Workloads
 from controllers.model.drains import Drain
 from controllers.model.facts import FirstSights
-from controllers.model.failures import CloudFailure, metadata_digest
+from controllers.model.failures import CloudFailure, metadata_digest, version_of
 from controllers.model.results import Kind
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 
 RETRY_FIRST_SECONDS, RETRY_MOST_SECONDS = 5.0, 30.0
 CAPACITY_FIRST_SECONDS, CAPACITY_MOST_SECONDS = 30.0, 300.0
@@ -132,16 +133,23 @@ def _longest(kind: str, after: float | None) -> float:
 
 
 def remember_failure(
-    before: CloudFailure | None, error: CloudError, *, now: float, claim: NodeClaim | None
+    before: CloudFailure | None,
+    error: CloudError,
+    *,
+    now: float,
+    claim: NodeClaim | None,
+    node_class: AgentPoolNodeClass | None = None,
 ) -> CloudFailure:
     """The failure; `times` continues that of `before` for the same kind and claim.
 
-    A rejection also keeps the digest of the claim's labels and annotations: an edit of them allows the next attempt.
+    A rejection also keeps the digest of the claim's labels and annotations and the version of its node class: an edit
+    of them allows the next attempt.
     """
     for_uid = claim.uid if claim is not None else ""
     same = before is not None and before.kind == error.kind and before.for_uid == for_uid
     times = before.times + 1 if before is not None and same else 1
     final = isinstance(error, Rejected) and error.final
+    rejected_claim = claim if isinstance(error, Rejected) else None
     unanswered = error.status == 0 or error.status >= 500 or error.status == 408
     conflict = isinstance(error, Retryable) and error.conflict
     return CloudFailure(
@@ -155,5 +163,6 @@ def remember_failure(
         unanswered=unanswered and not final,
         within=None if final else _longest(error.kind, error.after),
         for_uid=for_uid,
-        for_metadata=metadata_digest(claim) if claim is not None and isinstance(error, Rejected) else "",
+        for_metadata=metadata_digest(rejected_claim) if rejected_claim is not None else "",
+        for_class=version_of(node_class) if rejected_claim is not None else "",
     )

@@ -52,6 +52,7 @@ from controllers.model.steps import (
 )
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.pod import Pod
 from provisioner.runtime.own_writes import GONE_SECONDS
 
@@ -178,8 +179,10 @@ def _update_unhealthy(memory: Memory, **fields: object) -> None:
 
 def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeClaim | None, now: float) -> None:
     match step:
-        case CreateInstance():
-            memory.create_failed = remember_failure(memory.create_failed, error, now=now, claim=claim)
+        case CreateInstance(node_class=node_class):
+            memory.create_failed = remember_failure(
+                memory.create_failed, error, now=now, claim=claim, node_class=node_class
+            )
         case DeleteInstance():
             memory.delete_failed = remember_failure(memory.delete_failed, error, now=now, claim=claim)
         case LookUpPool() | LookUpCluster():
@@ -188,7 +191,14 @@ def _cloud_failed(memory: Memory, step: Step, error: CloudError, *, claim: NodeC
             return
 
 
-def update_from_instance(memory: Memory, instance: Instance | None, *, claim: NodeClaim | None, now: float) -> None:
+def update_from_instance(
+    memory: Memory,
+    instance: Instance | None,
+    *,
+    claim: NodeClaim | None,
+    node_class: AgentPoolNodeClass | None,
+    now: float,
+) -> None:
     """Count a pool that failed after its PUT was accepted as a failed create; a running one clears the failures."""
     if instance is None:
         return
@@ -198,7 +208,7 @@ def update_from_instance(memory: Memory, instance: Instance | None, *, claim: No
     if instance.state is InstanceState.FAILED and instance.failure is not None and memory.failed_etag != instance.etag:
         memory.failed_etag = instance.etag
         error = _as_error(instance.failure)
-        failure = remember_failure(memory.create_failed, error, now=now, claim=claim)
+        failure = remember_failure(memory.create_failed, error, now=now, claim=claim, node_class=node_class)
         memory.create_failed = msgspec.structs.replace(failure, uncertain=False, of_machine=True)
 
 

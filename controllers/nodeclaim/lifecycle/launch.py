@@ -267,7 +267,7 @@ def _last_failure(f: Facts) -> ConditionUpdate | None:
             warning=True,
         )
     failed = f.create_failed
-    if failed is None or not failed.concerns(f.claim) or failed.retry_in(f.loop_now) <= 0:
+    if failed is None or not failed.concerns(f.claim, f.node_class) or failed.retry_in(f.loop_now) <= 0:
         return None
     if failed.kind == NoCapacity.kind or (f.offers and offerings.tries_next(failed)):
         return None

@@ -74,7 +74,7 @@ def failed_condition(f: Facts, failed: Failure) -> ConditionUpdate:
 def last_failure(f: Facts) -> ConditionUpdate | None:
     """The Launched condition after a request that was refused, while other offerings remain."""
     failed = f.create_failed
-    if failed is None or not tries_next(failed) or not failed.concerns(f.claim):
+    if failed is None or not tries_next(failed) or not failed.concerns(f.claim, f.node_class):
         return None
     last = min(f.offers, key=lambda offer: offer.failed_age) if f.offers else None
     scope, after = (last.scope, last.after) if last is not None else ("request", None)

@@ -190,6 +190,7 @@ LAUNCH = (
         r.NODECLASS_CONTRADICTS_OFFERING,
         "A field of the AgentPoolNodeClass contradicts the size or the capacity type of the NodeClaim.",
         "The field in the message.",
-        "Recreate the NodeClaim with another requirement or node class.",
+        "Correct the field of the node class, and the NodeClaim is launched; or recreate the NodeClaim with another"
+        " requirement or node class.",
     ),
 )

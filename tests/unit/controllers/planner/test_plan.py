@@ -16,7 +16,9 @@ from controllers.node.termination import termination
 from controllers.planner.plan import explain, plan
 from controllers.state.memory import remember_failure
 from provisioner.api import labels
-from provisioner.api.meta import Taint
+from provisioner.api.meta import Condition, ObjectMeta, Taint
+from provisioner.api.nodeclaim import NodeClassReference
+from provisioner.api.nodeclass import AgentPoolNodeClass, NodeClassStatus
 from tests.unit.builders import (
     BORN,
     COLUMNS,
@@ -407,6 +409,39 @@ def test_rejected_claim_is_retried_after_a_change_of_its_labels() -> None:
             claims=(requested,), create_failed=memory, loop_now=1.0, refused={"PatchStatus": "Invalid: no"}, **READ
         )
         assert isinstance(plan(known), expected)
+
+
+def test_rejected_claim_is_retried_after_an_edit_of_its_node_class() -> None:
+    """Also if the edit restores the spec with which the claim was created: its hash is then that of the claim."""
+    at_generation = [
+        AgentPoolNodeClass(
+            metadata=ObjectMeta(name="gpu", uid="c1", generation=generation),
+            status=NodeClassStatus(
+                conditions=(
+                    Condition(type="Ready", status="True", last_transition_time=NOW, observed_generation=generation),
+                )
+            ),
+        )
+        for generation in (2, 3)
+    ]
+    requested = claim(down={"Launched": "NodeClassContradictsOffering"})
+    reference = NodeClassReference(group="gpu-provisioner.sh", kind="AgentPoolNodeClass", name="gpu")
+    requested = msgspec.structs.replace(
+        requested, spec=msgspec.structs.replace(requested.spec, node_class_ref=reference)
+    )
+    refusal = Rejected("NodeClassContradictsOffering", "no", final=True)
+    memory = remember_failure(None, refusal, now=0.0, claim=requested, node_class=at_generation[0])
+    for node_class, expected in zip(at_generation, (steps.Wait, steps.CreateInstance), strict=True):
+        known = facts(
+            claims=(requested,),
+            node_class=node_class,
+            node_class_known=True,
+            create_failed=memory,
+            loop_now=1.0,
+            refused={"PatchStatus": "Invalid: no"},
+            **READ,
+        )
+        assert isinstance(plan(known), expected), node_class.metadata.generation
 
 
 def test_deadline_is_reported_once_and_deletes_nothing() -> None:
