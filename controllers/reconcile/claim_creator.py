@@ -13,6 +13,7 @@ import structlog
 from controllers.actuator.actuator import Actuator
 from controllers.model.steps import CreateClaim, Event
 from controllers.provisioning.nodeclaims import claim_name, manifest
+from controllers.provisioning.price_messages import purchase_message
 from controllers.provisioning.solver.model import NewMachine
 from provisioner.api import reasons
 from provisioner.api.meta import EMPTY
@@ -100,6 +101,26 @@ class ClaimCreator:
         NodeClaim. The error of a request that can be repeated is kept in `errors`; without them it is raised as a
         KubeError. After a request without a response those of other NodePools have their turn: a webhook can hang.
         """
+        bought = dict[str, tuple[NewMachine, NodePool]]()
+        try:
+            return await self._create(
+                machines, seen, well_known, decided, annotations=annotations, errors=errors, bought=bought
+            )
+        finally:
+            self._record(bought)
+
+    async def _create(
+        self,
+        machines: Sequence[NewMachine],
+        seen: Sequence[NodeClaim],
+        well_known: frozenset[str],
+        decided: Sequence[NodePool],
+        *,
+        annotations: Callable[[NewMachine], Mapping[str, str]],
+        errors: RequestErrors | None,
+        bought: dict[str, tuple[NewMachine, NodePool]],
+    ) -> Created:
+        """The same. `bought`: gets what each NodeClaim that now exists was created from, by its name."""
         before = {pool.metadata.uid: pool.spec for pool in decided}
         pools = {
             pool.name: pool
@@ -147,11 +168,22 @@ class ClaimCreator:
             taken.add(name)
             claims.append(name)
             created |= dict.fromkeys(machine.pods, name)
+            bought[name] = machine, pool
             _log(machine, name)
-            if machine.price is None:
-                event = Event(type="Normal", reason=reasons.PRICE_UNKNOWN, message=_unpriced(machine, name))
-                self._actuator.record_event(pool, event)
         return Created(tuple(claims), created, refused, denied=tuple(denied))
+
+    def _record(self, bought: Mapping[str, tuple[NewMachine, NodePool]]) -> None:
+        """The Events of the NodePools: what was created and what it costs."""
+        pools = {pool.name: pool for _, pool in bought.values()}
+        for pool in pools.values():
+            own = {name: machine for name, (machine, of) in bought.items() if of is pool}
+            self._record_event(pool, reasons.NODECLAIMS_CREATED, purchase_message([*own.values()], [*own]))
+            for name, machine in own.items():
+                if machine.price is None:
+                    self._record_event(pool, reasons.PRICE_UNKNOWN, _unpriced(machine, name))
+
+    def _record_event(self, pool: NodePool, reason: str, message: str) -> None:
+        self._actuator.record_event(pool, Event(type="Normal", reason=reason, message=message))
 
 
 def _concerns(claim: NodeClaim, pool: NodePool | None, static: Collection[str]) -> bool:

@@ -105,7 +105,9 @@ class DisruptionController:
             ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator),
             machines=machines,
             nominations=nominations,
-            removals=Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock),
+            removals=Removals(
+                caches, actuator, machines=machines, instance_types=instance_types, disrupted=disrupted, clock=clock
+            ),
             observer=observer,
             ended=self._ended,
             places=self._places,

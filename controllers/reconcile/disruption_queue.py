@@ -30,6 +30,7 @@ from controllers.disruption.commands_under_way import (
 )
 from controllers.model.steps import Event
 from controllers.provisioning.nominations import Nominations
+from controllers.provisioning.price_messages import usd_per_hour
 from provisioner.api import reasons
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
@@ -254,8 +255,9 @@ class DisruptionQueue:
         names = ", ".join(created.claims)
         log.info("replacing machines", NodeClaims=[one.claim.name for one in command.machines], command=name,
                  replacements=created.claims, reason=command.reason, saving=round(command.saving, 3))  # fmt: skip
+        saving = f"; saves at least {usd_per_hour(command.saving)}" if command.saving > 0 else ""
         for machine in command.machines:
-            message = f"Launching NodeClaim: {command.reason}; waiting for {names} to be Initialized"
+            message = f"Launching NodeClaim: {command.reason}; waiting for {names} to be Initialized{saving}"
             self._actuator.record_event(machine.claim, _event(reasons.DISRUPTION_LAUNCHING, message))
         return created.again_seconds
 

@@ -89,7 +89,9 @@ class EmptinessController:
         self._no_types = InstanceTypes(types=(), well_known=frozenset(), cloud=cloud)
         self._actuator = actuator
         self._undecided = undecided
-        self._removals = Removals(caches, actuator, machines=machines, disrupted=disrupted, clock=clock)
+        self._removals = Removals(
+            caches, actuator, machines=machines, instance_types=instance_types, disrupted=disrupted, clock=clock
+        )
         self._observer = observer
         self._events = EvaluationEvents(caches, actuator.record_event, isolation)
         self._wake = wake

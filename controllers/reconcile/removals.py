@@ -10,10 +10,13 @@ from collections.abc import Callable
 import structlog
 
 from controllers.actuator.actuator import Actuator
+from controllers.disruption.candidates import price_of
 from controllers.disruption.machine import Machine
 from controllers.gate.gate import Evidence
 from controllers.model.steps import Event
 from controllers.node.termination.pod_predicates import is_waiting_eviction
+from controllers.provisioning.instances import InstanceTypes
+from controllers.provisioning.price_messages import usd_per_hour
 from provisioner.api.causes import CAUSE_OF, CAUSES, Cause, Reason
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import why_foreign
@@ -30,7 +33,10 @@ log = structlog.get_logger("disruption")
 
 
 class Removals:
-    """`disrupted(claim, cause)`: metrics of removals."""
+    """`instance_types`: by whose prices Events state what a machine costs; None while they are unknown.
+
+    `disrupted(claim, cause)`: metrics of removals.
+    """
 
     def __init__(
         self,
@@ -38,12 +44,14 @@ class Removals:
         actuator: Actuator,
         *,
         machines: Machines,
+        instance_types: Callable[[], InstanceTypes | None],
         disrupted: Callable[[NodeClaim, Cause], None],
         clock: Clock,
     ) -> None:
         self._caches = caches
         self._actuator = actuator
         self._machines = machines
+        self._instance_types = instance_types
         self._disrupted = disrupted
         self._clock = clock
         # When the pods of a machine were listed last, by the UID of its NodeClaim (loop times).
@@ -90,15 +98,26 @@ class Removals:
             # The callers have found a place for each pod, in the step of the event loop before that list.
             place="Ready",
         )
-        deletion = await delete_claim(self._actuator, claim, evidence, f"Disrupting NodeClaim: {reason}")
+        why = f"{reason}{self._cost(claim)}"
+        deletion = await delete_claim(self._actuator, claim, evidence, f"Disrupting NodeClaim: {why}")
         if deletion is Deletion.REFUSED:
             self._machines.refused(claim)
         if deletion is Deletion.DELETED:
             self._disrupted(claim, cause)
             if (node := self._caches.node_of(claim)) is not None:
-                row, message = CAUSES[cause], f"Disrupting Node: {reason}"
+                row, message = CAUSES[cause], f"Disrupting Node: {why}"
                 self._actuator.record_event(node, Event(type=row.event_type, reason=row.event, message=message))
         return deletion
+
+    def _cost(self, claim: NodeClaim) -> str:
+        """What its machine costs, as a part of a message; "" if that is not known."""
+        types = self._instance_types()
+        if types is None:
+            return ""
+        try:
+            return f" ({usd_per_hour(price_of(self._machines.machine(claim), types))})"
+        except ValueError:
+            return ""
 
 
 def _now() -> float:

@@ -200,6 +200,13 @@ EVENTS = (
         remedy="See [The purchase brake](../how-to/purchase-brake.md).",
     ),
     Event(
+        name=r.NODECLAIMS_CREATED,
+        kind="Normal",
+        about=("NodePool",),
+        meaning="NodeClaims were created for pending pods, for static capacity, or in place of other machines. The"
+        " message states their sizes and the price by which the decision was made, in USD an hour.",
+    ),
+    Event(
         name=r.PRICE_UNKNOWN,
         kind="Normal",
         about=("NodePool",),
