@@ -11,6 +11,7 @@ from datetime import datetime
 
 import msgspec
 
+from controllers.nodepool.replica_schedules import Desired, desired
 from controllers.nodepool.static_capacity import NODES, node_limit
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.static_machine import static_machine
@@ -69,11 +70,12 @@ def _of_pool(pool: NodePool, view: View) -> Evaluation:
     drifted = [one for one in machines if is_drifted(one)]
     if not drifted:
         return Evaluation()
-    due = due_now(pool, machines, view.now, max_new=view.observed.max_new, undone=undone)
+    settings = settings_of(pool.spec.template.spec.node_class_ref, view.observed.node_classes)
+    target = desired(pool, settings.replica_schedules, view.now)
+    due = due_now(pool, machines, view.now, target=target, max_new=view.observed.max_new, undone=undone)
     why = due.held or (f"{WAITS}: {cause}" if (cause := undone.pools.get(pool.name)) else "")
     kept = {**({one.claim.name: Unreported(why) for one in drifted} if why else {}), **due.kept}
     held, unplaced = {pool.name: why} if why else {}, dict[str, str]()
-    settings = settings_of(pool.spec.template.spec.node_class_ref, view.observed.node_classes)
     replacement = static_machine(pool, view.types, settings) if due.replace else None
     replacements = (replacement,) if replacement is not None else ()
     for machine in due.replace if replacements else ():
@@ -89,21 +91,22 @@ def due_now(
     machines: Sequence[Machine],
     now: datetime,
     *,
+    target: Desired | None,
     max_new: int | None = None,
     undone: Undone = NOTHING_UNDONE,
 ) -> Due:
     """`machines`: all of the NodePool, including those being deleted.
 
-    `max_new`: how many agent pools may still be created; None without a limit. `undone`: the replacements that were.
+    `target`: how many NodeClaims the NodePool is to have; None if it is not static. `max_new`: how many agent pools may
+    still be created; None without a limit. `undone`: the replacements that were.
     """
     line = ((undone.numbers.get(one.claim.uid, 0), *drifted_since(one), one) for one in machines if is_drifted(one))
     drifted = [one for *_, one in sorted(line, key=lambda place: place[:3])]
     running = [one for one in machines if not one.claim.deleting]
-    replicas = pool.spec.replicas
-    if replicas is None or not drifted:
+    if target is None or not drifted:
         return Due()
-    if (surplus := len(running) - _replaced(running) - replicas) > 0:
-        return Due(held=_beyond_replicas(surplus, replicas))
+    if (surplus := len(running) - _replaced(running) - target.replicas) > 0:
+        return Due(held=_beyond_replicas(surplus, target))
     free = [one for one in drifted if not one.blocked_eventually and one.claim.uid not in undone.waiting]
     left = budget_left(pool, count_of(machines), "Drifted", now)
     if left == 0:
@@ -118,7 +121,7 @@ def due_now(
     limit = node_limit(pool, default=count + len(free))
     room = limit - count
     if room <= 0 and free:
-        return Due(held=_at_limit(limit, replicas), kept=kept)
+        return Due(held=_at_limit(limit, target), kept=kept)
     if max_new is not None and max_new <= 0 and free:
         return Due(held=NO_AGENT_POOL, kept=kept)
     most = min(one for one in (room, left, max_new) if one is not None)
@@ -128,21 +131,21 @@ def due_now(
     return Due(replace=tuple(chosen[: max(0, most)]), kept=kept)
 
 
-def _beyond_replicas(surplus: int, replicas: int) -> str:
+def _beyond_replicas(surplus: int, target: Desired) -> str:
     """That NodeClaims are deleted first: a replacement would be one more, and the scale-down could choose it.
 
     An admission policy can protect them for as long as it exists.
     """
     return (
-        f"Waiting for the deletion of {surplus} NodeClaims beyond spec.replicas, which is {replicas}, before others are"
+        f"Waiting for the deletion of {surplus} NodeClaims beyond {target}, before others are"
         " replaced; Events of NodeClaims state which deletions are refused"
     )
 
 
-def _at_limit(limit: int, replicas: int) -> str:
+def _at_limit(limit: int, target: Desired) -> str:
     """Why the limit on Nodes allows no replacement now; one above `spec.replicas` needs no change by a user."""
-    if limit <= replicas:
-        return f"{LIMIT} allows no replacement; raise it above spec.replicas, which is {replicas}"
+    if limit <= target.replicas:
+        return f"{LIMIT} allows no replacement; raise it above {target}"
     return (
         f"{LIMIT} is {limit} and counts NodeClaims that are being deleted or replaced: others are replaced after them"
     )

@@ -19,7 +19,8 @@ def spec_hash(node_class: AgentPoolNodeClass) -> str:
     """16 hexadecimal digits, equal for specs that differ only in the order of tags or in written defaults.
 
     Readiness rules are not part of it: they concern a Node only until it is initialized. Neither is how the device
-    plugin names and multiplies devices: it is configured for machines that exist as well.
+    plugin names and multiplies devices: it is configured for machines that exist as well; nor how many machines there
+    are.
     """
     spec = node_class.spec
     defaults = GpuSettings()
@@ -29,7 +30,7 @@ def spec_hash(node_class: AgentPoolNodeClass) -> str:
         shared_replicas=defaults.shared_replicas,
         shared_resource=defaults.shared_resource,
     )
-    return digest(msgspec.structs.replace(spec, readiness=(), gpu=gpu))
+    return digest(msgspec.structs.replace(spec, readiness=(), replica_schedules=(), gpu=gpu))
 
 
 def hash_annotations(node_class: AgentPoolNodeClass | None) -> dict[str, str]:

@@ -6,7 +6,7 @@ Source: docs/references/agent-pools.md#request-body.
 import re
 from collections.abc import Iterator
 
-from provisioner.api import readiness_errors
+from provisioner.api import readiness_errors, replica_schedules
 from provisioner.api.crd_nodeclass import PRICE, RESERVATION_GROUP, SUBNET
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import (
@@ -64,6 +64,7 @@ def errors(spec: NodeClassSpec) -> Iterator[FieldError]:
     if spec.gpu.mode == "DRA" and (spec.gpu.mig_profile or spec.gpu.shared_replicas != 1):
         remedy = "remove gpu.migProfile and gpu.sharedReplicas, or set gpu.mode to DevicePlugin"
         yield _error("gpu.mode", spec.gpu.mode, "it requires whole GPUs", remedy)
+    yield from replica_schedules.errors(spec.replica_schedules, "spec.replicaSchedules")
     yield from readiness_errors.errors(spec.readiness, "spec.readiness")
     if spec.gpu.mode == "DRA":
         yield from readiness_errors.errors_with_dra(spec.readiness, "spec.readiness")

@@ -1,6 +1,7 @@
 """How many NodeClaims a static NodePool lacks, and which ones it has too many, as a pure function.
 
-A static NodePool has `spec.replicas` NodeClaims, whether or not pods need them. A NodeClaim whose launch fails counts
+A static NodePool has `spec.replicas` NodeClaims, or what a schedule of its node class allows, whether or not pods need
+them. A NodeClaim whose launch fails counts
 too: it tries its offerings again, so that a shortage leads to one NodeClaim with a cause and not to a series of them.
 It is replaced once the NodePool or its node class was corrected.
 NodeClaims that are being deleted count towards `spec.limits` only. One that is being replaced is neither lacking nor
@@ -17,6 +18,8 @@ from provisioner.api.conditions import DISRUPTION_REASON, READY
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
+
+from .replica_schedules import Desired
 
 NODES = "nodes"
 
@@ -50,16 +53,18 @@ class Scale(msgspec.Struct, frozen=True, kw_only=True):
     replace: tuple[NodeClaim, ...] = ()
 
 
-def scale(pool: NodePool, replicas: Sequence[Replica]) -> Scale:
-    """What leads to `spec.replicas` NodeClaims. `replicas`: all of the NodePool, including those being deleted."""
-    wanted = pool.spec.replicas
-    if wanted is None:
-        return Scale()
+def scale(pool: NodePool, replicas: Sequence[Replica], desired: Desired) -> Scale:
+    """What leads to the desired NodeClaims. `replicas`: all of the NodePool, including those being deleted.
+
+    A schedule deletes no NodeClaim that is protected.
+    """
+    wanted = desired.replicas
     running = [one for one in replicas if not one.claim.deleting]
     active = [one for one in running if one.claim.condition(DISRUPTION_REASON, "True") is None]
     surplus, outdated = len(active) - wanted, tuple(one.claim for one in active if one.outdated)
     if surplus > 0:
-        return Scale(delete=tuple(one.claim for one in sorted(active, key=_last_to_keep)[:surplus]))
+        chosen = sorted(active, key=_last_to_keep)[:surplus]
+        return Scale(delete=tuple(one.claim for one in chosen if not (desired.scheduled and one.protected)))
     if outdated:
         return Scale(replace=outdated)
     room = max(0, node_limit(pool, default=wanted + len(replicas)) - len(replicas))

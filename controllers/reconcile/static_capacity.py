@@ -1,4 +1,4 @@
-"""Keeps the number of NodeClaims of each static NodePool at its `spec.replicas`.
+"""Keeps the number of NodeClaims of each static NodePool at its `spec.replicas`, or at what a schedule allows.
 
 A key is the name of a NodePool. NodeClaims have consecutive numbers in their names, so that the API server refuses one
 that exists and that the cache lacks; before NodeClaims are deleted, they are listed from the API server. NodeClaims are
@@ -15,6 +15,7 @@ from controllers.disruption.blockers import MOVABLE
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
+from controllers.nodepool.replica_schedules import Desired, desired
 from controllers.nodepool.static_capacity import Replica, limited, scale
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
@@ -34,6 +35,7 @@ from .claim_deletion import delete_claim
 from .demand_caches import DemandCaches
 from .disruption_events import disruption_event
 from .request_errors import RequestErrors
+from .wall_clock import WallClock
 
 RESYNC_SECONDS = 60.0
 # NodeClaims that one pass creates: other NodePools have their turn in between.
@@ -64,6 +66,7 @@ class StaticCapacity:
         self._max_new = max_new
         self._wake = wake
         self._clock = clock
+        self._wall = WallClock(clock)
         self._creator = ClaimCreator(caches.claims, caches.node_pools, caches.node_class, actuator)
 
     def add_event_handlers(self) -> None:
@@ -94,9 +97,12 @@ class StaticCapacity:
             return None
         if not self._caches.current:
             return STALE_SECONDS
-        wanted = scale(pool, self._replicas(pool, self._caches.claims.by_index(NODEPOOL, pool.metadata.uid)))
+        target = self._desired(pool)
+        if target is None:
+            return None
+        wanted = scale(pool, self._replicas(pool, self._caches.claims.by_index(NODEPOOL, pool.metadata.uid)), target)
         if wanted.delete or wanted.replace:
-            return await self._delete(pool)
+            return await self._delete(pool, target)
         if why_unusable(pool):
             return RESYNC_SECONDS
         if wanted.limited:
@@ -104,6 +110,10 @@ class StaticCapacity:
                 pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, limited(pool, wanted.limited))
             )
         return await self._create(pool, wanted.create) if wanted.create else RESYNC_SECONDS
+
+    def _desired(self, pool: NodePool) -> Desired | None:
+        """A clock that is set ahead begins no schedule."""
+        return desired(pool, self._caches.settings_of(pool).replica_schedules, self._wall.now())
 
     def _replicas(self, pool: NodePool, claims: Iterable[NodeClaim]) -> tuple[Replica, ...]:
         # Once for all claims: whether each offering can be had is asked again each time.
@@ -157,13 +167,13 @@ class StaticCapacity:
             return created.again_seconds
         return STALE_SECONDS if created.claims and group < count else RESYNC_SECONDS
 
-    async def _delete(self, pool: NodePool) -> float | None:
+    async def _delete(self, pool: NodePool, target: Desired) -> float | None:
         """Delete what is too much, or outdated, by a fresh LIST: the cache may lack deletions of others.
 
         A request that fails keeps its NodeClaim only.
         """
         errors = RequestErrors()
-        wanted = scale(pool, self._replicas(pool, await self._actuator.reads.claims()))
+        wanted = scale(pool, self._replicas(pool, await self._actuator.reads.claims()), target)
         for claim in wanted.replace:
             launched = claim.condition(LAUNCHED)
             message = f"Deleted, NodePool {pool.name} was changed since: {launched.message if launched else ''}"
@@ -171,7 +181,7 @@ class StaticCapacity:
             with errors.kept():
                 await delete_claim(self._actuator, claim, evidence, message)
         for claim in wanted.delete:
-            message = f"Deleted: spec.replicas of NodePool {pool.name} is {pool.spec.replicas}"
+            message = f"Deleted from NodePool {pool.name} by {target}"
             # The machine whose end costs least; its pods are evicted, protected ones if no other machine is left.
             evidence = Evidence(cause="scaled-down", uid=claim.uid, ours=managed(claim), seen=True)
             with errors.kept():

@@ -11,6 +11,7 @@ from typing import Any
 from . import labels
 from .crd_parts import conditions
 from .crd_readiness import readiness_rules
+from .crd_replica_schedules import replica_schedules
 from .nodeclass import (
     DISK_CEILING_GIB,
     DISK_FLOOR_GIB,
@@ -86,6 +87,7 @@ def _spec() -> Schema:
                 enum=["Managed", "Ephemeral"],
             ),
             "readiness": readiness_rules(),
+            "replicaSchedules": replica_schedules(),
             "spot": _spot(),
             "tags": _tags(),
             "vnetSubnetID": _resource_id(

@@ -32,6 +32,8 @@ SHARED_RESOURCES = tuple(
 SHARED_REPLICAS = (1, 64)
 DISK_FLOOR_GIB, DISK_CEILING_GIB = 30, 2048
 MAX_PODS = (10, 250)
+REPLICA_SCHEDULES_MAX = 16
+TIME_ZONE_CHARACTERS = 64
 # A resource of Azure has at most 50 tags, three of which are the controller's.
 TAGS_MAX = 47
 
@@ -58,6 +60,18 @@ class SpotSettings(Struct, frozen=True, kw_only=True):
     max_price: str = "-1"
 
 
+class ReplicaSchedule(Struct, frozen=True, kw_only=True):
+    """`schedule` (cron, by the clock of `time_zone`, an IANA name) and `duration`: when it is active.
+
+    `replicas`: at most so many NodeClaims has each static NodePool with the node class meanwhile.
+    """
+
+    schedule: str
+    duration: str
+    time_zone: str = "UTC"
+    replicas: int = 0
+
+
 class NodeClassSpec(Struct, frozen=True, kw_only=True):
     """Sizes are in GiB."""
 
@@ -71,6 +85,7 @@ class NodeClassSpec(Struct, frozen=True, kw_only=True):
     spot: SpotSettings = SpotSettings()
     capacity_reservation_group_id: str = msgspec.field(default="", name="capacityReservationGroupID")
     readiness: tuple[ReadinessRule, ...] = ()
+    replica_schedules: tuple[ReplicaSchedule, ...] = ()
 
 
 class Misfit(Struct, frozen=True, kw_only=True):

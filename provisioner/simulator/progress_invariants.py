@@ -180,7 +180,7 @@ class ProgressInvariants:
 
     def _lacking(self, node_pool: Json, claims: dict[str, Json], since: float, now: float) -> str:
         """What the NodePool has to buy and does not; "" for nothing."""
-        replicas = node_pool["spec"].get("replicas")
+        replicas = self._snapshot.least_replicas(node_pool)
         since = max(since, self._not_bought_at.get(node_pool["metadata"]["uid"], -math.inf), *self._unusable(claims))
         if now - since <= PROGRESS_SECONDS:
             return ""

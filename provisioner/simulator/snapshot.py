@@ -123,6 +123,7 @@ class Snapshot:
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
         self._replicas: dict[str, int] = {}
+        self._scheduled: dict[str, list[int]] = {}
         self._pods: dict[str, tuple[str, bool]] = {}
         self._deadlines: dict[str, list[tuple[str, str, float]]] = {}
         self._requested: set[str] = set()
@@ -202,10 +203,21 @@ class Snapshot:
         else:
             self._replicas[uid] = replicas
 
+    def least_replicas(self, node_pool: Json) -> int | None:
+        """How many NodeClaims the NodePool has at any time of day; None for a dynamic one."""
+        replicas = node_pool["spec"].get("replicas")
+        node_class = node_pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]
+        return replicas if replicas is None else min(replicas, *self._scheduled.get(node_class, ()), replicas)
+
     def set_node_class(self, node_class: Json, *, gone: bool) -> None:
-        """Record the readiness rules of a node class that let a machine be replaced: key and effect, seconds."""
-        rules = () if gone else (node_class.get("spec") or {}).get("readiness") or ()
-        self._deadlines[node_class["metadata"]["name"]] = [
+        """Record the readiness rules of a node class that let a machine be replaced: key and effect, seconds.
+
+        And the fewest replicas that its schedules may leave a static NodePool.
+        """
+        name, spec = node_class["metadata"]["name"], {} if gone else node_class.get("spec") or {}
+        self._scheduled[name] = [one.get("replicas", 0) for one in spec.get("replicaSchedules") or ()]
+        rules = spec.get("readiness") or ()
+        self._deadlines[name] = [
             (rule["taint"]["key"], rule["taint"]["effect"], rule.get("timeoutSeconds", 1800))
             for rule in rules
             if rule.get("onTimeout") == "Replace"

@@ -5,6 +5,7 @@ import math
 from controllers.disruption.candidates import price_of
 from controllers.disruption.expiration import expires_at
 from controllers.disruption.machine import Machine, budget_use, count_of
+from controllers.nodepool.replica_schedules import desired
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
 from provisioner.api import labels
@@ -59,7 +60,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
         answer=f"{counted(len(rows), 'machine')}, {usd(sum(prices))}{unpriced}; {verdict}",
         facts={
             "ready": f"no, nothing is bought, replaced or consolidated: {unusable}" if unusable else "yes",
-            "replicas": "" if pool.spec.replicas is None else str(pool.spec.replicas),
+            "replicas": _replicas(world, pool),
             "limits": ", ".join(
                 f"{key} {used.get(key, 0)} of {most}" for key, most in sorted(pool.spec.limits.items())
             ),
@@ -72,6 +73,15 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
         parts={"disruptionNow": tuple(map(_command, own)), "machines": tuple(rows.values())},
         unknown=(*world.unread, *filter(None, [failed]), MEMORY),
     )
+
+
+def _replicas(world: World, pool: NodePool) -> str:
+    """How many NodeClaims a static NodePool is to have, and by which schedule; "" for a dynamic one."""
+    node_class = world.caches.node_classes.get(pool.spec.template.spec.node_class_ref.name)
+    found = desired(pool, node_class.spec.replica_schedules if node_class is not None else (), world.now)
+    if found is None:
+        return ""
+    return f"{found.replicas} of {pool.spec.replicas}, by {found}" if found.scheduled else str(found.replicas)
 
 
 async def _decided(world: World) -> PassOutput:

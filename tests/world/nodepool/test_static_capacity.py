@@ -277,3 +277,24 @@ def test_a_pass_reads_once_which_instance_types_can_be_bought(monkeypatch: pytes
 
     story()
     assert set(requested) == {1}
+
+
+@simulated()
+async def test_a_schedule_of_the_node_class_lowers_the_replicas(sim: Sim) -> None:
+    """A protected machine stays; the other one is created again when the schedule ends."""
+    night = {"schedule": "0 14 * * *", "duration": "2h", "timeZone": "Europe/Berlin"}  # 13:00 to 15:00 UTC
+    await static_pool(sim, 2)
+    sim.store.patch("agentpoolnodeclasses.gpu-provisioner.sh", "default", {"spec": {"replicaSchedules": [night]}})
+    await sim.start_controller()
+    await sim.until(lambda: len(live(sim)) == 2 and all_ready(sim), 900.0, "two machines")
+    kept = {"metadata": {"annotations": {"karpenter.sh/do-not-disrupt": "true"}}}
+    sim.store.patch("nodeclaims.karpenter.sh", "gpu-1", kept)
+    await settle(sim, 3600.0 - sim.now - 30.0)
+    assert live(sim) == ["gpu-1", "gpu-2"]
+    await sim.until(lambda: len(claims_of(sim)) == 1 and nodes(sim) == 1, 900.0, "one machine is deleted")
+    (event,) = sim.store.list("events", fields="involvedObject.kind=NodeClaim,reason=ScaledDown")
+    why = "spec.replicaSchedules[0].replicas of AgentPoolNodeClass default, which is 0"
+    assert event["message"].startswith(f"Deleted from NodePool gpu by {why}"), event["message"]
+    await settle(sim, 3 * 3600.0 - sim.now - 60.0)
+    assert live(sim) == ["gpu-1"]
+    await sim.until(lambda: len(live(sim)) == 2 and all_ready(sim), 900.0, "two machines again")

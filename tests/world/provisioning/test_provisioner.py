@@ -35,6 +35,10 @@ async def test_a_pending_pod_gets_a_nodeclaim(sim: Sim) -> None:
     assert claim["spec"]["taints"] == [{"key": "sku", "value": "gpu", "effect": "NoSchedule"}]
     nominated = ("Nominated", f"Pod should schedule on: nodeclaim/{claim['metadata']['name']}")
     await sim.until(lambda: nominated in pod_events(sim, "trainer"), 5.0, "the Event")
+    fields = "involvedObject.kind=NodePool,reason=NodeClaimsCreated"
+    (event,) = await sim.until(lambda: sim.store.list("events", fields=fields), 5.0, "the Event with the price")
+    name = claim["metadata"]["name"]
+    assert event["message"] == f"created NodeClaim {name} for 1 pod: 1 of {T4}; 0.658 USD an hour"
 
 
 @simulated()

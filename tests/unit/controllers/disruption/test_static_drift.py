@@ -1,6 +1,7 @@
 """Which drifted machines of a static NodePool are replaced, as a table."""
 
-from datetime import timedelta
+from datetime import datetime, timedelta
+from typing import Any
 
 import msgspec
 import pytest
@@ -9,7 +10,8 @@ from controllers.disruption.drift import NO_BUDGET
 from controllers.disruption.machine import Machine
 from controllers.disruption.retries import Undone
 from controllers.disruption.search import WAITS
-from controllers.disruption.static_drift import NO_AGENT_POOL, due_now
+from controllers.disruption.static_drift import NO_AGENT_POOL, Due, due_now
+from controllers.nodepool.replica_schedules import desired
 from provisioner.api.conditions import DISRUPTION_REASON, DRIFTED
 from provisioner.api.nodepool import Budget, Disruption, NodePool, NodePoolSpec
 from tests.unit.builders import BORN, NOW, claim, node
@@ -32,6 +34,11 @@ def machine(
     made = claim(name=name, uid=name, up=(*up, *kinds), deleting=deleting)
     meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN + timedelta(minutes=younger))
     return Machine(claim=msgspec.structs.replace(made, metadata=meta), node=node(), quiet_since=BORN, **known)  # type: ignore[arg-type]
+
+
+def due(node_pool: NodePool, machines: list[Machine], now: datetime, **known: Any) -> Due:
+    """Without a schedule."""
+    return due_now(node_pool, machines, now, target=desired(node_pool, (), now), **known)
 
 
 def pool(replicas: int | None = 2, nodes: str = "100%") -> NodePool:
@@ -88,13 +95,13 @@ GOING = machine("going", DRIFTED, DISRUPTION_REASON)
     ],
 )
 def test_due_now(node_pool: NodePool, machines: list[Machine], replaced: str, held: str) -> None:
-    found = due_now(node_pool, machines, NOW)
+    found = due(node_pool, machines, NOW)
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
 
 
 def test_a_condition_that_is_false_is_no_drift() -> None:
     made = claim(name="a", uid="a", up=UP, down={DRIFTED: "NoDrift"})
-    found = due_now(pool(1), [Machine(claim=made, node=node(), quiet_since=BORN)], NOW)
+    found = due(pool(1), [Machine(claim=made, node=node(), quiet_since=BORN)], NOW)
     assert (found.replace, found.held, found.kept) == ((), "", {})
 
 
@@ -127,19 +134,19 @@ LAST_WEEK = since(machine("fine"), 0)
     ],
 )
 def test_each_drift_needs_its_own_proof(machines: list[Machine], replaced: str) -> None:
-    found = due_now(pool(len(machines)), machines, NOW)
+    found = due(pool(len(machines)), machines, NOW)
     assert " ".join(one.claim.name for one in found.replace) == replaced
 
 
 @pytest.mark.parametrize(("max_new", "replaced", "held"), [(None, "a b", ""), (1, "a", ""), (0, "", NO_AGENT_POOL)])
 def test_room_under_the_limit_on_agent_pools(max_new: int | None, replaced: str, held: str) -> None:
-    found = due_now(pool(3), [A, B, FINE], NOW, max_new=max_new)
+    found = due(pool(3), [A, B, FINE], NOW, max_new=max_new)
     assert (" ".join(one.claim.name for one in found.replace), found.held) == (replaced, held)
 
 
 def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
     def names(**known: object) -> str:
-        found = due_now(pool(3, nodes="2"), [A, B, FINE], NOW, **known)  # type: ignore[arg-type]
+        found = due(pool(3, nodes="2"), [A, B, FINE], NOW, **known)
         return " ".join(one.claim.name for one in found.replace)
 
     assert names() == "a b"
@@ -159,5 +166,5 @@ def test_a_machine_whose_replacement_was_undone_goes_to_the_end() -> None:
     ],
 )
 def test_why_machines_are_kept(machines: list[Machine], budget: str, kept: dict[str, str]) -> None:
-    found = due_now(pool(len(machines), nodes=budget), machines, NOW, undone=Undone(waiting={"a": "no place"}))
+    found = due(pool(len(machines), nodes=budget), machines, NOW, undone=Undone(waiting={"a": "no place"}))
     assert found.kept == kept

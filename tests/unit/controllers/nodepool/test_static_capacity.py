@@ -1,26 +1,13 @@
 """The number of NodeClaims of a static NodePool, as a table."""
 
-from datetime import timedelta
-from typing import Any
-
-import msgspec
 import pytest
 
-from controllers.nodepool.static_capacity import Replica, beyond_limit, scale
+from controllers.nodepool.replica_schedules import desired
+from controllers.nodepool.static_capacity import Replica, Scale, beyond_limit, scale
 from provisioner.api.nodepool import NodePool, NodePoolSpec
-from tests.unit.builders import BORN, claim
+from tests.unit.builders import BORN
 
-READY = ("Launched", "Registered", "Initialized", "Ready")
-
-
-def replica(
-    name: str, *, ready: bool = True, deleting: bool = False, replaced: bool = False, age: int = 0, **known: Any
-) -> Replica:
-    """A machine that is `age` minutes old."""
-    up = (*(READY if ready else ()), *(("DisruptionReason",) if replaced else ()))
-    made = claim(name=name, uid=name, up=up, deleting=deleting)
-    meta = msgspec.structs.replace(made.metadata, creation_timestamp=BORN - timedelta(minutes=age))
-    return Replica(claim=msgspec.structs.replace(made, metadata=meta), **known)
+from .replicas import replica
 
 
 @pytest.mark.parametrize(
@@ -29,9 +16,16 @@ def replica(
     ids=["enough", "too few: it is replaced first", "too many"],
 )
 def test_outdated(replicas: int, create: int, delete: tuple[str, ...], replace: tuple[str, ...]) -> None:
-    found = scale(static(replicas), [replica("old", ready=False, outdated=True), replica("a")])
+    found = scaled(static(replicas), [replica("old", ready=False, outdated=True), replica("a")])
     names = tuple(tuple(one.name for one in of) for of in (found.delete, found.replace))
     assert (found.create, *names) == (create, delete, replace)
+
+
+def scaled(pool: NodePool, machines: list[Replica]) -> Scale:
+    """Without a schedule."""
+    target = desired(pool, (), BORN)
+    assert target is not None
+    return scale(pool, machines, target)
 
 
 def static(replicas: int | None, **limits: str) -> NodePool:
@@ -41,7 +35,6 @@ def static(replicas: int | None, **limits: str) -> NodePool:
 @pytest.mark.parametrize(
     ("pool", "machines", "create", "delete"),
     [
-        (static(None), [replica("a")], 0, ()),
         (static(0), [], 0, ()),
         (static(3), [], 3, ()),
         (static(3), [replica("a"), replica("b", ready=False)], 1, ()),
@@ -71,7 +64,7 @@ def static(replicas: int | None, **limits: str) -> NodePool:
     ],
 )
 def test_scale(pool: NodePool, machines: list[Replica], create: int, delete: tuple[str, ...]) -> None:
-    found = scale(pool, machines)
+    found = scaled(pool, machines)
     assert (found.create, tuple(one.name for one in found.delete)) == (create, delete)
 
 
@@ -104,5 +97,5 @@ def test_replicas_beyond_the_limit(pool: NodePool, surplus: int) -> None:
 def test_what_the_limit_does_not_allow_now(
     pool: NodePool, machines: list[Replica], created: int, not_allowed: int
 ) -> None:
-    found = scale(pool, machines)
+    found = scaled(pool, machines)
     assert (found.create, found.limited) == (created, not_allowed)
