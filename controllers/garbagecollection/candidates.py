@@ -13,8 +13,9 @@ from controllers.model.ownership import Verdict, belongs, holds_finalizer, marke
 from controllers.nodeclaim import interruption
 from controllers.nodeclaim.lifecycle.launch import pool_missing
 from controllers.nodeclaim.lifecycle.launch_failure import failed_launch_remains
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.causes import Cause
+from provisioner.api.conditions import LAUNCHED
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -35,7 +36,7 @@ def candidate_cause(f: Facts) -> Cause | None:
             return "spot-evicted"
         if deleted_node(f, claim) is not None and not failed_launch_remains(f, claim):
             return "node-deleted"
-        if instance is None and (launched(claim) or (pool_missing(f, claim) and f.absence == "absent")):
+        if instance is None and (launched(claim) or (pool_missing(f, claim) and _proven_absent(f, claim))):
             return "missing-pool"
     if instance is None and any(is_leftover(f, node) for node in f.nodes):
         return "leftover-node"
@@ -57,6 +58,12 @@ def _orphaned(f: Facts, instance: Instance) -> bool:
             return f.policy.legacy_pools == "collect"
         case _:
             return False
+
+
+def _proven_absent(f: Facts, claim: NodeClaim) -> bool:
+    """Whether this process has the proof, or the condition has that of a former leader, which a command reads too."""
+    stated = claim.condition(LAUNCHED, "Unknown")
+    return f.absence == "absent" or (stated is not None and stated.reason == reasons.POOL_DELETED)
 
 
 def deleted_node(f: Facts, claim: NodeClaim) -> Node | None:

@@ -16,7 +16,7 @@ from tests.world.commands import WHO, command, written
 from tests.world.garbagecollection.common import FOREIGN, NO_BOUND, deletes, fleet, one
 from tests.world.harness import Sim, node_claim, simulate, simulated
 from tests.world.main_job import NAME
-from tests.world.transcript import CLAIMS, FAST, MINUTE, node_name, refuse, strip
+from tests.world.transcript import CLAIMS, FAST, MINUTE, events, node_name, refuse, strip
 
 pytestmark = pytest.mark.matrix(quick=0)
 
@@ -148,6 +148,24 @@ async def test_a_missing_pool_and_deleted_nodes(sim: Sim) -> None:
     assert (deleted["pool"], deleted["cause"], deleted["waitsFor"]) == (names[1], "node-deleted", "")
     assert deleted["action"] == "delete the NodeClaim and its agent pool"
     assert deleted["since"] == sim.nodes_of(names[1])[0]["metadata"]["deletionTimestamp"]
+
+
+@simulated(azure=FAST, **NO_BOUND)
+async def test_pools_that_others_deleted_before_they_ran(sim: Sim) -> None:
+    """Their claims are restricted together, as an Event that names this command says; it lists and confirms them."""
+    await sim.start_controller()
+    names = [f"gpu{number}" for number in range(4)]
+    for name in names:
+        await sim.apply(node_claim(name))
+    await sim.until(lambda: set(names) <= set(sim.cloud.pools), MINUTE, "all are being created")
+    for name in names:
+        sim.cloud.delete_pool_by_hand(name)
+    await asyncio.sleep(5 * MINUTE)
+    assert len(events(sim, "RemovalRestricted")) == 4
+    ended = await command(sim, "gc", "--confirm", "--yes")
+    for name in names:
+        assert "missing-pool   delete the NodeClaim   circuit breaker: too many inferred removals" in ended.row(name)
+    await sim.until(lambda: not sim.store.list(CLAIMS), 10 * MINUTE, "all claims go")
 
 
 @simulated(azure=FAST, **NO_BOUND)

@@ -104,6 +104,12 @@ def test_claim_of_a_missing_pool_is_a_candidate_only_after_proof() -> None:
     assert candidates.candidate_cause(facts(claims=(launching(),), **GONE)) == "missing-pool"
 
 
+def test_claim_that_states_the_proof_is_a_candidate() -> None:
+    """A new leader, and `gpu-provisioner gc`, count the claims whose pools a former leader proved to be gone."""
+    assert candidates.candidate_cause(facts(claims=(launching("PoolDeleted"),))) == "missing-pool"
+    assert candidates.candidate_cause(facts(claims=(launching("PoolDeleted"),), instance=instance(DELETING))) is None
+
+
 def test_failed_read_of_a_missing_pool_is_reported() -> None:
     """Until its absence is proven it counts as accepted; the message with the failed read is stable."""
     unread = failed("retryable", delay=90.0)
