@@ -47,9 +47,9 @@ class DraDrivers:
         self._scheduler = scheduler
 
     def serves(self, machine: Machine) -> bool:
-        """Whether a DRA driver runs on this machine instead of a device plugin."""
+        """Whether a DRA driver runs on this machine instead of a device plugin, also if all its GPUs are gone."""
         wanted = self._settings.dra_labels
-        return wanted is not None and wanted.items() <= machine.pool.labels.items() and machine.devices.count > 0
+        return wanted is not None and wanted.items() <= machine.pool.labels.items() and bool(machine.devices.resource)
 
     def publish(self, machine: Machine) -> None:
         """The driver registers, or its devices changed: it writes a new generation."""

@@ -49,3 +49,19 @@ def test_gpus_that_fail(health: Health, unhealthy: list[list[str]], lost: list[l
         assert published(sim) == [[]] * 8
 
     run_scenario(scenario, NodeSettings(dra_labels={}, device_health=health))
+
+
+def test_a_machine_without_any_of_its_gpus() -> None:
+    """The driver, which runs, publishes a pool without devices; the Node has no resource of a device plugin."""
+
+    async def scenario(sim: Sim) -> None:
+        sim.create(vmSize="Standard_NC4as_T4_v3")
+        await asyncio.sleep(600.0)
+        assert published(sim) == [[]]
+        sim.nodes.lose_gpus(sim.name, 1)
+        await asyncio.sleep(60.0)
+        (found,) = sim.store.list("resourceslices.resource.k8s.io")
+        assert (found["spec"]["devices"], found["spec"]["pool"]["resourceSliceCount"]) == ([], 1)
+        assert sim.gpus() == (None, None)
+
+    run_scenario(scenario, NodeSettings(dra_labels={}))
