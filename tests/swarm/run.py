@@ -20,7 +20,7 @@ import structlog
 from aiohttp import web
 
 from controllers.model.policy import Policy
-from provisioner.api import labels
+from provisioner.api import labels, reasons
 from provisioner.api.nvsentinel import NVSentinel
 from provisioner.runtime.leaderelection import LeadershipLost
 from provisioner.simulator.audit_log import Call
@@ -28,7 +28,7 @@ from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.simulator.disruption_invariants import has_ended, is_of_daemon_set, owner_of
 from provisioner.simulator.kube.resources import CRD_KEY
 from provisioner.simulator.nodes.machine import NodeSettings
-from provisioner.simulator.snapshot import condition, is_disrupted, of_node_pool, pool_mark
+from provisioner.simulator.snapshot import condition, is_disrupted, of_node_pool, pool_mark, requests_gpus
 from tests.world.commands import command
 from tests.world.harness import Json, Sim, crds, node_claim, simulate
 
@@ -57,6 +57,8 @@ RECONNECT_SECONDS = 120.0
 RETRY_SECONDS = 10.0
 SIZES = ("Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4")
 STEPS = ("Launched", "Registered", "Initialized", "Ready")
+# With these, a machine keeps the pods that use its GPUs for a day, longer than a run (docs/references/rules.md#repair).
+LACKS_GPUS = (reasons.GPU_COUNT_MISMATCH, reasons.DRA_DRIVER_POOLS_NOT_PUBLISHED)
 
 
 class Unfinished(AssertionError):
@@ -154,6 +156,12 @@ def _tuples(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
 
 
+def reason_of(claim: Json, kind: str) -> str:
+    """The reason of a condition; "" if there is none."""
+    conditions = (claim.get("status") or {}).get("conditions") or ()
+    return next((held.get("reason", "") for held in conditions if held["type"] == kind), "")
+
+
 def _node_pool_of(claim: Json) -> str:
     return str(claim["metadata"].get("labels", {}).get("karpenter.sh/nodepool", ""))
 
@@ -181,8 +189,10 @@ class Run:
             await self.faults()
             administrator = beside.create_task(self._administer())
             await self._until(lambda: not self._unconverged(), CONVERGE_SECONDS, self._unconverged)
-            if self.protected or any(self._may_wait(one) for one in self.sim.store.each(CLAIMS)):
-                # What is refused is requested again and again.
+            if self.protected or any(
+                self._may_wait(one) or self._keeps_pods(one) for one in self.sim.store.each(CLAIMS)
+            ):
+                # What is refused is requested again and again, and how long a signal was observed is written.
                 await asyncio.sleep(QUIET_SECONDS)
             else:
                 await self.sim.settled(QUIET_SECONDS, SETTLE_SECONDS)
@@ -395,9 +405,8 @@ class Run:
             if "deletionTimestamp" in one["metadata"]:
                 found.add("a claim is being deleted")
             elif step := next((step for step in STEPS if condition(one, step) != "True"), ""):
-                conditions = (one.get("status") or {}).get("conditions") or ()
-                reason = next((held.get("reason", "") for held in conditions if held["type"] == step), "")
-                found.add(f"a claim is not {step} ({reason})")
+                if not self._keeps_pods(one):
+                    found.add(f"a claim is not {step} ({reason_of(one, step)})")
             else:
                 found.add(self._undisrupted(one, drifted[_node_pool_of(one)]))
         if any(one["metadata"]["uid"] in self.requested for one in claims):
@@ -408,6 +417,14 @@ class Run:
         if not all(pools & _marks(one) for one in wanted):
             found.add("a claim has no pool")
         return ", ".join(sorted(found - {""}))
+
+    def _keeps_pods(self, claim: Json) -> bool:
+        """Whether its machine lacks GPUs since its start, and pods that use the others keep it."""
+        pools = self.sim.pools_of(claim["metadata"]["uid"])
+        nodes = {node["metadata"]["name"] for pool in pools for node in self.sim.nodes_of(pool.name)}
+        pods = (one for one in self.sim.store.each("pods") if one["spec"].get("nodeName") in nodes)
+        lacks = "deletionTimestamp" not in claim["metadata"] and reason_of(claim, "Initialized") in LACKS_GPUS
+        return lacks and any(requests_gpus(one) and not has_ended(one) for one in pods)
 
     def tainted(self) -> list[str]:
         """Our Nodes that a disruption has tainted, of NodeClaims that are not deleted."""

@@ -167,6 +167,22 @@ def test_pods_get_the_gpus_of_a_dra_driver(claims: bool) -> None:
     assert found.why == "", found.error
 
 
+@pytest.mark.matrix(quick=0)
+@pytest.mark.parametrize("size", ["Standard_NC4as_T4_v3", "Standard_NC64as_T4_v3"])
+def test_a_machine_that_never_has_all_gpus(size: str) -> None:
+    """With some of them it keeps its pod for a day, which is longer than a run; without any it is replaced."""
+    found = execute(
+        Plan(
+            seed=1,
+            faults_seconds=900.0,
+            node_pools=(NodePool(name="np0", sizes=(size,), after="Never"),),
+            workloads=(Workload(at=1.0, name="w", node_pool="np0"),),
+            events=(Event(at=30.0, fault="gpus-never", seconds=800.0),),
+        )
+    )
+    assert (found.why, found.happened["gpus-never"]) == ("", 1), found.error
+
+
 def test_each_group_is_drawn() -> None:
     """By one of the first seeds; a group has NodePools, and its workloads name them."""
     assert {groups.chosen(seed) for seed in range(1, 400)} == {"", *groups.GROUPS}
