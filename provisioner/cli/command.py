@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TextIO, TypeVar
 
 from provisioner.api.field_error import FieldError
+from provisioner.api.text import printable
 from provisioner.runtime import logs
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.signals import until_signalled
@@ -105,7 +106,16 @@ class Invocation:
             raise SettingsError([*wrong, *errors]) from None
         if wrong:
             raise SettingsError(wrong)
+        if release is not None:
+            self._warn_of_overridden(settings, release)
         return settings, release
+
+    def _warn_of_overridden(self, settings: Settings, release: "ReleaseSettings") -> None:
+        """With an exported variable of another cluster, a command would read and write the wrong one."""
+        from .commands.helm_release import overridden
+
+        for line in overridden(settings, release.variables):
+            self.err.write(f"warning: {printable(line)}\n")
 
     def _load(
         self, file: Mapping[str, Any] | None, release: Mapping[str, str] | None = None, *, azure: bool
@@ -113,21 +123,31 @@ class Invocation:
         return load(self.line.flags, self.env, file, release, acts=self.command.acts, azure=azure)
 
     def _release(self, file: Mapping[str, Any] | None) -> "ReleaseSettings | None":
-        """What the release has of the settings, if the command needs some that are not given."""
+        """What the release has of the settings; None in a Pod and for files.
+
+        It is read even if subscription, resource group and cluster name are given: prices, the Lease and other settings
+        are those of the release too.
+        """
         if not self.command.release or getattr(self.arguments, "filename", None):
             return None
         from provisioner.operator.config import check_files, in_cluster
 
         from .commands import helm_release
+        from .commands.refusal import Refused
 
         try:
             own = self._load(file, azure=False)
         except SettingsError:
             return None  # all errors are reported together
-        if in_cluster(own, self.env) or not helm_release.missing(own):
+        if in_cluster(own, self.env):
             return None
-        check_files(own, self.env)
-        return self.wait(helm_release.read_from_cluster(own, self.arguments.release_namespace))
+        try:
+            check_files(own, self.env)
+            return self.wait(helm_release.read_from_cluster(own, self.arguments.release_namespace))
+        except (SettingsError, Refused):
+            if helm_release.missing(own):
+                raise
+            return None  # the command reports it
 
     def wait(self, running: Coroutine[Any, Any, T]) -> T:
         """Run it until it ends or a signal arrives. Raises Refused for an invalid kubeconfig."""

@@ -23,8 +23,8 @@ login (az login), unless DEPLOYMENT_MODE or AZURE_FEDERATED_TOKEN_FILE is set.""
 # In the help of each command that connects to the API server.
 CLUSTER_FLAGS = ("kubeconfig", "context")
 RELEASE = """\
-Outside a Pod, unless subscription, resource group and cluster name are given, the settings that are not given are
-read from the Helm release in the cluster: the environment of its Deployment."""
+Outside a Pod, the settings that are not given are read from the Helm release in the cluster: the environment of its
+Deployment. A warning names what is given otherwise."""
 
 
 def parse(words: Sequence[str]) -> CommandLine:

@@ -7,7 +7,7 @@ Secret or a ConfigMap are not read.
 
 import re
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +21,8 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import key_of
 from provisioner.runtime.resources import Resource
 from provisioner.settings import BY_FLAG, OPTIONS, REQUIRED, Settings, shown
+from provisioner.settings.loading import FILE
+from provisioner.settings.shown import masked
 
 from .console import listed
 from .refusal import by_api_server
@@ -112,6 +114,28 @@ def flags_of(settings: Settings) -> str:
         and origins.get(option.field, "").startswith("release ")
         and (value := getattr(settings, option.field)) != option.default
     )
+
+
+def overridden(settings: Settings, release: Mapping[str, str]) -> Iterator[str]:
+    """What identifies the cluster and was given otherwise than the release has it. `release`: its variables.
+
+    Azure ignores the case of its names.
+    """
+    origins = dict(settings.origins)
+    for option in OPTIONS:
+        found = next((release[name].strip() for name in option.env if release.get(name, "").strip()), "")
+        origin = origins.get(option.field, "")
+        if option.field not in _IDENTIFYING or not found or origin == "default" or origin.startswith("release "):
+            continue
+        given = shown(getattr(settings, option.field), option.kind)
+        try:
+            differs = given.casefold() != shown(option.kind.read(found), option.kind).casefold()
+        except ValueError:
+            differs = True
+        if differs:
+            place, _, name = origin.partition(" ")
+            where = f" in {FILE}" if place == "file" else ""
+            yield f"{name}={given}{where} overrides {masked(found)} of the Helm release"
 
 
 async def read_from_cluster(settings: Settings, namespace: str) -> ReleaseSettings:

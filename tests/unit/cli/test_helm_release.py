@@ -1,12 +1,19 @@
 """The settings that commands read from the Helm release: which release, which settings, and why one is missing."""
 
+import io
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import yaml
 
 from provisioner.api.field_error import FieldError
+from provisioner.cli.command import Invocation
+from provisioner.cli.commands import helm_release
 from provisioner.cli.commands.helm_release import FLAGS, ReleaseSettings, flags_of, missing, read
+from provisioner.cli.definitions import COMMANDS
+from provisioner.cli.parser import parse
 from provisioner.settings import SettingsError, load
 from tests.unit.runtime.kube_server import Answer, kube_client, kube_server, listing, obj, status
 
@@ -162,6 +169,72 @@ def test_what_belongs_to_the_pod_is_not_read() -> None:
         " --leader-election-name lease"
     )
     assert flags_of(load({}, AZURE)) == ""
+
+
+class Given(NamedTuple):
+    """What is given besides the release, and the warning."""
+
+    env: Mapping[str, str] = {}
+    warning: str = ""
+    flags: Sequence[str] = ()
+    file: Mapping[str, str] = {}
+
+
+OVERRIDDEN = {
+    "an exported subscription": Given(
+        {"ARM_SUBSCRIPTION_ID": "sub-2"}, "ARM_SUBSCRIPTION_ID=sub-2 overrides sub-1 of the Helm release"
+    ),
+    "all are given": Given(
+        {**AZURE, "AZURE_CLUSTER_NAME": "aks-2"}, "AZURE_CLUSTER_NAME=aks-2 overrides aks-1 of the Helm release"
+    ),
+    "all are given, and are those of the release": Given(AZURE),
+    "a variable of another name": Given(
+        {"CLUSTER_NAME": "aks-2"}, "CLUSTER_NAME=aks-2 overrides aks-1 of the Helm release"
+    ),
+    "a flag": Given({}, "--cluster-name=aks-2 overrides aks-1 of the Helm release", flags=["--cluster-name", "aks-2"]),
+    "the file": Given(
+        {},
+        "resource-group=rg-2 in the file of --config overrides rg-1 of the Helm release",
+        file={"resource-group": "rg-2"},
+    ),
+    "another case of letters": Given({"ARM_RESOURCE_GROUP": "RG-1"}),
+    "what identifies no cluster": Given({"METRICS_PORT": "9"}),
+    "nothing": Given(),
+}
+
+
+@pytest.mark.parametrize("given", OVERRIDDEN.values(), ids=OVERRIDDEN)
+def test_another_cluster_than_that_of_the_release_is_reported(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, given: Given
+) -> None:
+    """An exported variable of another cluster changes what a command reads and writes; prices are read in any case."""
+
+    async def released(*_: object) -> ReleaseSettings:
+        return ReleaseSettings({**AZURE, "PRICES": "Standard_NC24ads_A100_v4=2"}, "", "")
+
+    monkeypatch.setattr(helm_release, "read_from_cluster", released)
+    config, file = tmp_path / "config", tmp_path / "settings.yaml"
+    config.write_text("{}", encoding="utf-8")
+    file.write_text(yaml.safe_dump(dict(given.file)), encoding="utf-8")
+    call = invocation("cost", "--config", str(file), *given.flags, env={"KUBECONFIG": str(config), **given.env})
+    settings, _ = call.settings_and_release()
+    assert call.err.getvalue() == (f"warning: {given.warning}\n" if given.warning else "")
+    assert dict(settings.prices) == {"Standard_NC24ads_A100_v4": 2}
+
+
+def invocation(*words: str, env: Mapping[str, str]) -> Any:
+    texts = io.StringIO(), io.StringIO(), io.StringIO()
+    return Invocation(COMMANDS[words[0]], parse(words), env, *texts)
+
+
+@pytest.mark.parametrize("kubeconfig", ["absent", "invalid"])
+def test_a_kubeconfig_that_cannot_be_used(tmp_path: Path, kubeconfig: str) -> None:
+    """It is no reason to refuse settings that are complete: `check` reports it as one of its results."""
+    path = tmp_path / "config"
+    if kubeconfig == "invalid":
+        path.write_text("[", encoding="utf-8")
+    settings, release = invocation("check", env={"KUBECONFIG": str(path), **AZURE}).settings_and_release()
+    assert (settings.cluster_name, release) == ("aks-1", None)
 
 
 def test_a_missing_setting_names_the_way_to_give_it() -> None:
