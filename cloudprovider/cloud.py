@@ -160,8 +160,13 @@ class Cloud(Protocol):
         obstacle: Obstacle,
         skus: Skus = None,
         facts: ClusterFacts = UNKNOWN_CLUSTER,
+        *,
+        every_size: bool = False,
     ) -> tuple[InstanceType, ...]:
-        """The instance types of a region, as machines with the default node class have them."""
+        """The instance types of a region, as machines with the default node class have them.
+
+        `every_size`: also those that nobody is known to offer there.
+        """
 
     def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:
         """What machines have in common in a cluster with these Nodes. `max_pods`: as in `ClusterFacts`."""

@@ -28,14 +28,17 @@ def instance_types(
     obstacle: Obstacle = lambda _: "",
     skus: Skus = None,
     facts: ClusterFacts = UNKNOWN_CLUSTER,
+    *,
+    every_size: bool = False,
 ) -> tuple[InstanceType, ...]:
     """The sizes with a price in the region, then those without one that it may have.
 
     Where the region has prices, a size that only others price is left out unless the subscription's list has it.
+    `every_size`: it is not.
 
     `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known.
     """
-    here = region in regions()
+    here = region in regions() and not every_size
     others = [one for one in unpriced(region) if not here or not is_priced(one.name) or _is_listed(one, skus)]
     return tuple(_instance_type(size, region, obstacle, skus, facts) for size in (*sizes(region), *others))
 

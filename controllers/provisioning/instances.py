@@ -100,6 +100,7 @@ class InstanceTypeCache:
     """`obstacles()` tells of each offering why it cannot be requested now, "" if it can: all can without it.
 
     `overlays()`: the NodeOverlays, which apply to the instance types of `pools()`. `prices`: instead of list prices.
+    `every_size`: also sizes that nobody is known to offer in the region, as for machines that exist.
     """
 
     def __init__(
@@ -109,8 +110,11 @@ class InstanceTypeCache:
         overlays: Callable[[], Sequence[NodeOverlay]] = tuple,
         pools: Callable[[], Iterable[NodePool]] = tuple,
         prices: PriceTable = (),
+        *,
+        every_size: bool = False,
     ) -> None:
         self._cloud = cloud
+        self._every_size = every_size
         self._prices = {_priced(offer, cloud): float(amount) for offer, amount in prices}
         self._obstacles = obstacles
         self._overlays = overlays
@@ -138,7 +142,7 @@ class InstanceTypeCache:
             answers[offering] = obstacle(offering)
             return answers[offering]
 
-        found = self._cloud.instance_types(region, recorded, skus, facts)
+        found = self._cloud.instance_types(region, recorded, skus, facts, every_size=self._every_size)
         if self._prices:
             found = tuple(_stated(kind, self._prices) for kind in found)
         self._types = InstanceTypes(

@@ -18,6 +18,8 @@ from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.reflector import Reflector
 from provisioner.runtime.workqueue import WorkQueue
 
+# The labels that all Nodes of the cluster have, and the sizes of the subscription, change what overlays apply to.
+AGAIN_SECONDS = 600.0
 # Until the instance types of the cluster's region are known.
 UNKNOWN_SECONDS = 10.0
 CONFLICT_SECONDS = 5.0
@@ -60,14 +62,14 @@ class NodeOverlays:
             return UNKNOWN_SECONDS
         step = plan(overlay, types.overlaid, self._now())
         if step is None:
-            return None
+            return AGAIN_SECONDS
         try:
             await self._actuator.write(step)
         except KubeError as error:
             if error.status in (404, 409, 422):
                 return CONFLICT_SECONDS
             raise
-        return None
+        return AGAIN_SECONDS
 
     def _overlay_changed(self, old: NodeOverlay | None, new: NodeOverlay | None) -> None:
         """A change of the conditions is not answered: Karpenter writes the same ones, and no two may alternate."""

@@ -79,7 +79,8 @@ class SchedulingObserver(Protocol):
 class Provisioner:
     """`instance_types`: what can be bought now. `max_new`: how many agent pools may still be created.
 
-    Both return None while they are unknown. `wake(key)` adds the key to the work queue. `compute` runs a decision.
+    Both return None while they are unknown. `unread()`: what could not be read for it, "" if that is not known.
+    `wake(key)` adds the key to the work queue. `compute` runs a decision.
     `on_demand()`: a pod has become provisionable.
     """
 
@@ -92,6 +93,7 @@ class Provisioner:
         *,
         instance_types: Callable[[], InstanceTypes | None],
         max_new: Callable[[], int | None],
+        unread: Callable[[], str],
         wake: Callable[[str], None],
         on_demand: Callable[[], None],
         clock: Clock,
@@ -106,6 +108,7 @@ class Provisioner:
         self._actuator = actuator
         self._instance_types = instance_types
         self._max_new = max_new
+        self._unread = unread
         self._wake = wake
         self._on_demand = on_demand
         self._clock = clock
@@ -205,7 +208,7 @@ class Provisioner:
             return None
         types, max_new = self._instance_types(), self._max_new()
         if types is None or max_new is None:
-            return STALE_SECONDS
+            return self._wait(pods, now)
         brake = await self._brake.assess(pods, types, storage, errors)
         without_machine = {claim.uid for claim in launchless}
         kept = [claim for claim in claims if claim.uid not in without_machine]
@@ -247,6 +250,12 @@ class Provisioner:
         errors.raise_first()
         self._observer.finished()
         return max(0.0, self._retry_at - _now())
+
+    def _wait(self, pods: Sequence[CachedPod], now: float) -> float:
+        """The seconds until what is unknown is asked again; Events state why if reading it fails."""
+        if why := self._unread():
+            self._events.undecided(pods, why, now)
+        return STALE_SECONDS
 
     async def preview(self, types: InstanceTypes) -> tuple[ClusterSnapshot, Decision]:
         """What a pass would decide now; nothing is recorded or written."""

@@ -9,7 +9,7 @@ Source: docs/references/karpenter.md#events.
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 
 from controllers.actuator.actuator import Actuator
 from controllers.model.steps import Event
@@ -47,7 +47,13 @@ class SchedulingEvents:
         now: float,
     ) -> None:
         """Record the Events of one decision. `created`: the new NodeClaim of each pod that has one."""
-        events = [*_of_pods(pods, found, decision, created)]
+        self._record([*_of_pods(pods, found, decision, created)], now)
+
+    def undecided(self, pods: Iterable[CachedPod], why: str, now: float) -> None:
+        """Record why there is no decision about these pods."""
+        self._record([(pod, _failed(why)) for pod in pods], now)
+
+    def _record(self, events: Collection[tuple[CachedPod, Event]], now: float) -> None:
         uids, namespaces = {pod.metadata.uid for pod, _ in events}, {pod.metadata.namespace for pod, _ in events}
         self._pods = {uid: turn for uid, turn in self._pods.items() if uid in uids}
         self._namespaces = {name: turn for name, turn in self._namespaces.items() if name in namespaces}
@@ -89,9 +95,12 @@ def _of_pods(
             event = Event(type="Normal", reason=reasons.NOMINATED, message=message, repeat_seconds=NOMINATED_SECONDS)
             yield pod, event
         elif pod.name in errors:
-            message = f"Failed to schedule pod, {errors[pod.name]}{note}"
-            reason, seconds = reasons.FAILED_SCHEDULING, FAILED_SECONDS
-            yield pod, Event(type="Warning", reason=reason, message=message, repeat_seconds=seconds)
+            yield pod, _failed(f"{errors[pod.name]}{note}")
+
+
+def _failed(why: str) -> Event:
+    message = f"Failed to schedule pod, {why}"
+    return Event(type="Warning", reason=reasons.FAILED_SCHEDULING, message=message, repeat_seconds=FAILED_SECONDS)
 
 
 def omissions(

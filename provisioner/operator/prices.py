@@ -9,6 +9,7 @@ from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, Obstacle
 from cloudprovider.inventory import Inventory
 from cloudprovider.watches import SkuWatch
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes, no_obstacle
+from provisioner.api.node import Node
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 
@@ -25,11 +26,20 @@ class PricedTypes:
         self._caches = caches
         self._inventory = inventory
         self._skus = skus
-        self._all = self._cache(lambda: no_obstacle)
+        self._all = self._cache(lambda: no_obstacle, every_size=True)
+        self._facts: ClusterFacts | None = None
+        caches.nodes.add_event_handler(self._node_changed)
 
     def known(self) -> InstanceTypes | None:
         """Of all sizes. None until the cluster, the NodeOverlays and, if there are any, the NodePools were read."""
-        return self._in_region(self._all, UNKNOWN_CLUSTER)
+        return self._in_region(self._all)
+
+    def unread(self) -> str:
+        """Why the NodeOverlays could not be read, "" if they were, or if no request has failed yet."""
+        error = self._caches.node_overlays.last_error
+        if error is None or overlays_known(self._caches):
+            return ""
+        return f"the NodeOverlays, which state prices, cannot be read: {error}; gpu-provisioner check names the remedy"
 
     def available(self, obstacles: Callable[[], Obstacle]) -> Callable[[], InstanceTypes | None]:
         """Those that can be bought now. None also until the first read of sizes ended."""
@@ -43,19 +53,39 @@ class PricedTypes:
 
         return current
 
-    def _cache(self, obstacles: Callable[[], Obstacle]) -> InstanceTypeCache:
-        overlays, prices = self._caches.node_overlays.items, self._config.prices
-        return InstanceTypeCache(self._cloud, obstacles, overlays=overlays, pools=self._node_pools, prices=prices)
+    def _cache(self, obstacles: Callable[[], Obstacle], *, every_size: bool = False) -> InstanceTypeCache:
+        return InstanceTypeCache(
+            self._cloud,
+            obstacles,
+            overlays=self._caches.node_overlays.items,
+            pools=self._node_pools,
+            prices=self._config.prices,
+            every_size=every_size,
+        )
 
     def _node_pools(self) -> tuple[NodePool, ...]:
         pools = self._caches.node_pools.items()
         return tuple(one for one in pools if is_own(one.spec.template.spec.node_class_ref))
 
-    def _in_region(self, cache: InstanceTypeCache, facts: ClusterFacts) -> InstanceTypes | None:
+    def _node_changed(self, old: Node | None, new: Node | None) -> None:
+        if old is None or new is None or old.metadata.labels != new.metadata.labels:
+            self._facts = None
+
+    def _of_cluster(self, max_pods: int) -> ClusterFacts:
+        """What overlays can require of all machines of the cluster; nothing is read of the Nodes without overlays."""
+        if not self._caches.node_overlays.items():
+            return UNKNOWN_CLUSTER
+        if self._facts is None or self._facts.max_pods != max_pods:
+            self._facts = self._cloud.cluster_facts(self._caches.nodes.items(), max_pods)
+        return self._facts
+
+    def _in_region(self, cache: InstanceTypeCache, facts: ClusterFacts | None = None) -> InstanceTypes | None:
+        """`facts`: None for those that prices depend on."""
         cluster = self._inventory.cluster
         if cluster is None or not overlays_known(self._caches):
             return None
         pools = known_node_pools(self._caches, enabled=self._config.node_pools)
         if pools is None and self._caches.node_overlays.items():
             return None
+        facts = facts if facts is not None else self._of_cluster(cluster.max_pods)
         return cache.in_region(cluster.location, self._skus.skus, facts)

@@ -136,6 +136,7 @@ def build_provisioning(
         actuator,
         instance_types=instance_types,
         max_new=max_new,
+        unread=prices.unread,
         wake=queue.add,
         on_demand=supply.quota_watch.wake,
         clock=clients.clock,

@@ -226,7 +226,13 @@ class Vms:
         return {}
 
     def instance_types(
-        self, region: str, obstacle: Obstacle, skus: Skus = None, facts: ClusterFacts = UNKNOWN_CLUSTER
+        self,
+        region: str,
+        obstacle: Obstacle,
+        skus: Skus = None,
+        facts: ClusterFacts = UNKNOWN_CLUSTER,
+        *,
+        every_size: bool = False,
     ) -> tuple[InstanceType, ...]:
         return tuple(
             InstanceType(

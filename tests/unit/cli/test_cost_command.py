@@ -9,6 +9,7 @@ import msgspec
 import pytest
 import yaml
 
+from provisioner.api import labels
 from provisioner.cli.main import run_command
 from tests.unit.controllers.disruption.fleet import A100, T4, Fleet, pool
 from tests.world.demand import pod
@@ -49,3 +50,35 @@ def test_files_without_a_machine(costs: Any) -> None:
     """A NodePool without machines costs nothing."""
     code, out, err = costs("--by", "namespace", items=_objects(Fleet()))
     assert (code, out, err) == (0, "No machine of this controller runs: nothing is paid.\n", "")
+
+
+# It has list prices in other regions than that of the test.
+H200 = "Standard_ND96isr_H200_v5"
+
+
+def _overlay(price: str, key: str, value: str) -> Any:
+    spec = {"requirements": [{"key": key, "operator": "In", "values": [value]}], "price": price}
+    return {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": price}, "spec": spec}
+
+
+@pytest.mark.parametrize(
+    ("words", "more"),
+    [(("--prices", f"{H200}=80"), []), ((), [_overlay("80", labels.INSTANCE_TYPE, H200)])],
+    ids=["--prices", "NodeOverlay"],
+)
+def test_a_stated_price_of_a_size_that_the_list_has_elsewhere(costs: Any, words: tuple[str, ...], more: Any) -> None:
+    """The machine exists, so its region has the size."""
+    code, out, _ = costs(*words, "-o", "yaml", items=[*_objects(Fleet(pool("a")).add("one", H200, of="a")), *more])
+    total = yaml.safe_load(out)["total"]
+    assert (code, total["perHour"], total["unpriced"]) == (0, 80.0, 0)
+
+
+@pytest.mark.parametrize(("cluster", "price"), [("MC_this", 0.1), ("MC_other", 3.673)])
+def test_an_overlay_of_one_cluster(costs: Any, cluster: str, price: float) -> None:
+    """It has the label that AKS gives all Nodes of that cluster."""
+    known = {"agentpool": "system", labels.OS: "linux", "kubernetes.azure.com/cluster": "MC_this"}
+    node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "system", "labels": known}}
+    items = _objects(Fleet(pool("a")).add("one", A100, of="a"))
+    overlay = _overlay("0.1", "kubernetes.azure.com/cluster", cluster)
+    code, out, _ = costs("-o", "yaml", items=[*items, node, overlay])
+    assert (code, yaml.safe_load(out)["total"]["perHour"]) == (0, price)

@@ -7,7 +7,7 @@ from aiohttp import web
 
 from provisioner.runtime.metrics import Metrics
 from tests.world.claims import condition
-from tests.world.demand import GPU, T4, claims_of, node_class, node_pool, pending, pod, workload
+from tests.world.demand import GPU, T4, claims_of, node_class, node_pool, pending, pod, pod_events, workload
 from tests.world.harness import Json, Sim, simulated
 
 OVERLAYS = "nodeoverlays.karpenter.sh"
@@ -104,7 +104,7 @@ async def test_nothing_is_bought_before_the_overlays_are_read(sim: Sim) -> None:
 
 @simulated()
 async def test_refused_lists_stop_purchases_and_nothing_else(sim: Sim) -> None:
-    """Without the permission no pod gets a machine; one that exists is removed with its claim."""
+    """Without the permission no pod gets a machine, and its Event states why; one that exists is removed."""
 
     async def forbidden(call: Any, _: Any) -> Any:
         if call.target.kind != "nodeoverlays":
@@ -126,6 +126,10 @@ async def test_refused_lists_stop_purchases_and_nothing_else(sim: Sim) -> None:
     await sim.delete_claim(first["metadata"]["name"])
     await sim.until(lambda: not claims_of(sim), 1800.0, "the claim is gone")
     assert bought(sim) == [T4]
+    (text,) = {text for reason, text in pod_events(sim, "second") if reason == "FailedScheduling"}
+    assert text.startswith(
+        "Failed to schedule pod, the NodeOverlays, which state prices, cannot be read: 403 Forbidden"
+    )
 
 
 @simulated()
