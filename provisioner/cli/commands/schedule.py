@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
 
-from cloudprovider.cloud import Cloud, PriceList
+from cloudprovider.cloud import Cloud
 from cloudprovider.interface import SPOT
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
@@ -20,7 +20,7 @@ from provisioner.api import labels
 
 from . import schedule_disrupt
 from .console import Console, counted, table
-from .explain_answer import SPOT_UNKNOWN
+from .explain_answer import SPOT_UNKNOWN, prices_of
 from .refusal import FAILED, OK, USAGE, Refused
 from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, output, snapshot
 from .schedule_input import Objects, answer, unusable
@@ -66,8 +66,8 @@ def _scenario(wanted: argparse.Namespace, cloud: Cloud, console: Console, found:
     )
 
 
-def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator[str]:
-    claims = decided.new_node_claims
+def _report(decided: DecisionOutput, region: str, types: InstanceTypes) -> Iterator[str]:
+    claims, prices = decided.new_node_claims, types.cloud.list_prices(region)
     rows = [
         (
             claim.node_pool,
@@ -81,12 +81,14 @@ def _report(decided: DecisionOutput, region: str, prices: PriceList) -> Iterator
     ]
     if rows:
         yield from table(("NODEPOOL", "TYPE", "CAPACITY", "USD/H", "PODS", "NAMES"), rows)
-        known = sum(claim.price or 0.0 for claim in claims)
+        known = [claim.price for claim in claims if claim.price is not None]
+        unknown = len(claims) - len(known)
         yield from _alternatives(claims)
         yield ""
-        if prices.on_demand:
-            source = f"list prices of {region}, {prices.date}"
-            yield f"{counted(len(claims), 'new machine')}, {known:.3f} USD an hour ({source})"
+        if known or prices.on_demand:
+            without = f", without {unknown} whose price is unknown" if unknown else ""
+            new = counted(len(claims), "new machine")
+            yield f"{new}, {sum(known):.3f} USD an hour{without} ({prices_of(region, types)})"
         else:
             yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
         if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.has_spot:

@@ -13,8 +13,11 @@ from controllers.provisioning.solver.model import NewMachine, NodePool, Snapshot
 from controllers.provisioning.solver.reasons import quantity
 from provisioner.api import labels
 from provisioner.api.requirements import Requirements, excludes
+from provisioner.api.value_sets import ANY
 
 MOST = 3
+# Of a type that is cheaper, and which nothing above excludes.
+OTHER = "other pods of the decision, or their order, do not allow it"
 # Requirements that follow from the choice of the type.
 CHOSEN = frozenset({labels.INSTANCE_TYPE, labels.ZONE})
 
@@ -50,12 +53,32 @@ def alternatives(machine: NewMachine, found: Snapshot) -> tuple[Alternative, ...
 def _others(machine: NewMachine, pool: NodePool, types: Iterable[InstanceType]) -> Iterator[tuple[float, str, str]]:
     """Price, name and why not, "" if it would do, of each other type."""
     wanted = {key: allowed for key, allowed in machine.requirements.items() if key not in CHOSEN}
-    terms = machine.requirements[labels.CAPACITY_TYPE]
     extended = [name for name in machine.requests if "/" in name]
     for kind in types:
-        offered = [one.price for one in kind.offerings if one.price is not None and terms.allows(one.capacity_type)]
-        if kind.name != machine.instance_types[0] and offered and all(kind.allocatable.get(name) for name in extended):
-            yield min(offered), kind.name, _why(machine, pool, wanted, kind)
+        if kind.name == machine.instance_types[0] or not all(kind.allocatable.get(name) for name in extended):
+            continue
+        price, elsewhere = _price(machine, pool, kind)
+        if price is not None:
+            why = _why(machine, pool, wanted, kind) or elsewhere
+            cheaper = machine.price is not None and price < machine.price
+            yield price, kind.name, why or (OTHER if cheaper else "")
+
+
+def _price(machine: NewMachine, pool: NodePool, kind: InstanceType) -> tuple[float | None, str]:
+    """The least price, and why the machine cannot have it, "" if it can; None if no price is known."""
+    terms, zones = machine.requirements[labels.CAPACITY_TYPE], machine.requirements.get(labels.ZONE, ANY)
+    offered = [one for one in kind.offerings if one.price is not None and terms.allows(one.capacity_type)]
+    of_pool = [one for one in offered if pool.requirements.get(labels.ZONE, ANY).allows(one.zone)]
+    here = [one for one in of_pool if zones.allows(one.zone)]
+    now = [one for one in here if one.available]
+    why = ""
+    if not of_pool:
+        why = f"NodePool {pool.name} does not allow it: {labels.ZONE}"
+    elif not here:
+        why = "it is not offered in the zones of the machine"
+    elif not now:
+        why = here[0].cause
+    return min((one.price for one in now or here or of_pool or offered if one.price is not None), default=None), why
 
 
 def _why(machine: NewMachine, pool: NodePool, wanted: Requirements, kind: InstanceType) -> str:
@@ -70,6 +93,9 @@ def _why(machine: NewMachine, pool: NodePool, wanted: Requirements, kind: Instan
         return f"NodePool {pool.name} does not allow it: {key}"
     if key := excludes(wanted, kind.requirements):
         return f"its pods do not allow it: {key}"
+    for name, limit in pool.limits.items():
+        if pool.used.get(name, 0) + kind.capacity.get(name, 0) > limit:
+            return f"it exceeds spec.limits of NodePool {pool.name}: {name}"
     return ""
 
 

@@ -13,12 +13,13 @@ from typing import TextIO
 
 import msgspec
 
-from cloudprovider.cloud import Cloud, PriceList
+from cloudprovider.cloud import Cloud
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
 from provisioner.runtime.clock import SystemClock
 
 from .console import Console, counted, table
+from .explain_answer import prices_of
 from .refusal import OK, USAGE, Refused
 from .schedule_codec import NewNodeClaim, PassOutput, Scenario, one_pass
 from .schedule_input import Objects, answer, foreign
@@ -61,7 +62,7 @@ def _scenario(wanted: argparse.Namespace, console: Console, found: Objects) -> S
     )
 
 
-def _report(decided: PassOutput, region: str, prices: PriceList) -> Iterator[str]:
+def _report(decided: PassOutput, region: str, types: InstanceTypes) -> Iterator[str]:
     rows = [
         (one.reason, one.decision, ",".join(one.nodes), ",".join(map(_new, one.replacements)), f"{one.saving:.3f}")
         for one in decided.commands
@@ -70,9 +71,9 @@ def _report(decided: PassOutput, region: str, prices: PriceList) -> Iterator[str
         yield from table(("REASON", "DECISION", "NODES", "REPLACEMENTS", "USD/H"), rows)
         yield ""
         count = counted(sum(len(one.nodes) for one in decided.commands), "machine")
-        if prices.on_demand:
-            saved = sum(one.saving for one in decided.commands)
-            source = f"list prices of {region}, {prices.date}"
+        saved = sum(one.saving for one in decided.commands)
+        if saved or types.cloud.list_prices(region).on_demand:
+            source = prices_of(region, types)
             yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
         else:
             yield f"{count} would be disrupted now ({region} has no list prices)"

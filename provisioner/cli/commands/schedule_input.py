@@ -11,7 +11,7 @@ from typing import Any, TextIO, TypeVar
 
 import msgspec
 
-from cloudprovider.cloud import Cloud, PriceList
+from cloudprovider.cloud import Cloud
 from controllers.nodeclass.validation import errors as class_errors
 from controllers.nodepool.nodepool import is_ours
 from controllers.nodepool.validation import TEMPLATE, errors
@@ -167,11 +167,11 @@ def answer(
     *,
     scenario: Callable[[Objects], Scenario],
     decide: Callable[[Scenario, InstanceTypes], D],
-    report: Callable[[D, str, PriceList], Iterable[str]],
+    report: Callable[[D, str, InstanceTypes], Iterable[str]],
 ) -> D | None:
     """Decide about the manifests and print it, or about each line with `--json-lines`, of which nothing is returned.
 
-    `report`: the lines for people, with the prices and their region. Raises Refused.
+    `report`: the lines for people, with the region and its instance types. Raises Refused.
     """
     if wanted.json_lines:
         _answer_lines(cloud, decide, typed, console)
@@ -182,8 +182,7 @@ def answer(
     objects = _read(wanted.filename, typed)
     found = scenario(objects)
     region = wanted.region or _region_of(found, cloud)
-    prices = cloud.list_prices(region)
-    if not prices.on_demand:
+    if not cloud.list_prices(region).on_demand:
         console.err.write(
             f"warning: no list prices of {region} are known: sizes are compared by their prices in other regions, and"
             " all are taken to be offered there\n"
@@ -197,7 +196,7 @@ def answer(
     except ValueError as error:
         raise Refused(str(error), REMEDY, USAGE) from None
     for_people = wanted.output == "table"
-    console.print(*(report(decided, region, prices) if for_people else [encoded(decided, wanted.output)]))
+    console.print(*(report(decided, region, types) if for_people else [encoded(decided, wanted.output)]))
     return decided
 
 

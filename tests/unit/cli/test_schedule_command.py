@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from provisioner.api import labels
 from provisioner.cli.main import run_command
 from tests.world.demand import node_pool, pod
 from tests.world.harness import Json
@@ -440,3 +441,59 @@ def test_what_could_be_bought_instead(tmp_path: Path, case: str) -> None:
     (claim,) = json.loads(_run("-f", fleet, "--region", "eastus", "-o", "json")[1])["newNodeClaims"]
     reported = claim["alternatives"]
     assert [f"{one['instanceType']} {one['price']:.3f} {one['why']}" for one in reported] == expected
+
+
+def _overlay(name: str, price: str, **required: str) -> Json:
+    keys = {"size": labels.INSTANCE_TYPE, "zone": labels.ZONE, "term": labels.CAPACITY_TYPE}
+    entries = [{"key": keys[key], "operator": "In", "values": [value]} for key, value in required.items()]
+    spec = {"requirements": entries, "price": price}
+    return {"apiVersion": "karpenter.sh/v1alpha1", "kind": "NodeOverlay", "metadata": {"name": name}, "spec": spec}
+
+
+T4, T4_64, TWO_A100 = "Standard_NC8as_T4_v3", "Standard_NC64as_T4_v3", "Standard_NC48ads_A100_v4"
+# What the NodePool requires besides, its limits, what the Pod selects, and an alternative that costs less or nothing.
+CHEAPER: dict[str, tuple[list[Json], Json, Json, str]] = {
+    "a zone of another NodePool": (
+        [{"key": labels.ZONE, "operator": "In", "values": ["eastus-1"]}],
+        {},
+        {},
+        f"{TWO_A100} 7.346 6.594 USD an hour more",
+    ),
+    "a zone that the Pod does not select": (
+        [],
+        {},
+        {labels.ZONE: "eastus-1"},
+        f"{TWO_A100} 7.346 6.594 USD an hour more",
+    ),
+    "the limits of the NodePool": (
+        [],
+        {"nvidia.com/gpu": 1},
+        {labels.ZONE: "eastus-2"},
+        f"{TWO_A100} 0.100 it exceeds spec.limits of NodePool gpu: nvidia.com/gpu",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHEAPER)
+def test_an_alternative_has_the_price_of_its_place(tmp_path: Path, case: str) -> None:
+    """An overlay states the price of one zone."""
+    required, limits, selected, expected = CHEAPER[case]
+    sizes = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4, TWO_A100]}
+    pool = node_pool("gpu", requirements=[sizes, *required], limits=limits)
+    overlay = _overlay("zone", "0.1", size=TWO_A100, zone="eastus-2")
+    worker = pod("worker", gpus=1, nodeSelector=selected)
+    found = json.loads(_run("-f", written(tmp_path, pool, worker, overlay), "--region", "eastus", "-o", "json")[1])
+    (claim,) = found["newNodeClaims"]
+    others = {
+        one["instanceType"]: f"{one['instanceType']} {one['price']:.3f} {one['why']}" for one in claim["alternatives"]
+    }
+    assert (claim["instanceTypes"][0], others[TWO_A100]) == (T4, expected)
+
+
+def test_the_sources_of_prices_are_named(tmp_path: Path) -> None:
+    """NodeOverlays among them; a machine without a price is no part of the sum."""
+    files = written(tmp_path, node_pool("gpu"), pod("worker", gpus=1), _overlay("half", "0.2"))
+    assert (
+        "1 new machine, 0.200 USD an hour (list prices of eastus, 2026-06-18, and prices of NodeOverlays)\n"
+        in (_run("-f", files, "--region", "eastus")[1])
+    )
