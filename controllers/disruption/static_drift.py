@@ -11,9 +11,14 @@ from datetime import datetime
 
 import msgspec
 
+from controllers.nodepool.cost_limit import affordable
 from controllers.nodepool.replica_schedules import Desired, desired
 from controllers.nodepool.static_capacity import NODES, node_limit
+from controllers.provisioning.cost import cost_of, dearest
+from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.offered import settings_of
+from controllers.provisioning.solver.model import NewMachine
+from controllers.provisioning.solver.resources import cost
 from controllers.provisioning.static_machine import static_machine
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
@@ -73,10 +78,12 @@ def _of_pool(pool: NodePool, view: View) -> Evaluation:
     settings = settings_of(pool.spec.template.spec.node_class_ref, view.observed.node_classes)
     target = desired(pool, settings.replica_schedules, view.now)
     due = due_now(pool, machines, view.now, target=target, max_new=view.observed.max_new, undone=undone)
+    replacement = static_machine(pool, view.types, settings) if due.replace else None
+    if replacement is not None and (unaffordable := _beyond_cost(pool, machines, replacement, view.types)):
+        due = Due(held=unaffordable, kept=due.kept)
     why = due.held or (f"{WAITS}: {cause}" if (cause := undone.pools.get(pool.name)) else "")
     kept = {**({one.claim.name: Unreported(why) for one in drifted} if why else {}), **due.kept}
     held, unplaced = {pool.name: why} if why else {}, dict[str, str]()
-    replacement = static_machine(pool, view.types, settings) if due.replace else None
     replacements = (replacement,) if replacement is not None else ()
     for machine in due.replace if replacements else ():
         command = for_pods(view, Command(reason="Drifted", machines=(machine,), replacements=replacements))
@@ -140,6 +147,16 @@ def _beyond_replicas(surplus: int, target: Desired) -> str:
         f"Waiting for the deletion of {surplus} NodeClaims beyond {target}, before others are"
         " replaced; Events of NodeClaims state which deletions are refused"
     )
+
+
+def _beyond_cost(pool: NodePool, machines: Sequence[Machine], replacement: NewMachine, types: InstanceTypes) -> str:
+    """Why the limit on the cost allows no replacement beside all machines, "" if it does."""
+    cost_now = cost_of(((one.claim, one.node) for one in machines), types)
+    price = dearest(pool.name, replacement.requirements, types)
+    # The replacements of commands that have just been decided may not exist yet.
+    coming = sum(one.leaving for one in machines)
+    allowed, why = affordable(pool, cost_now, None if price is None else cost(price), coming=coming)
+    return why if allowed == 0 else ""
 
 
 def _at_limit(limit: int, target: Desired) -> str:

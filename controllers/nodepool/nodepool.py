@@ -23,7 +23,8 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import AgentPoolNodeClass, is_own
 from provisioner.api.nodepool import NodePool
 
-from . import budgets, validation
+from . import budgets, cost_limit, validation
+from .cost_limit import Cost
 from .hash import HASH_VERSION, hash_annotations
 from .static_capacity import beyond_limit
 
@@ -35,7 +36,8 @@ OUTCOMES_KEPT, FAILURES_MOST = 4, 2
 class NodePoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     """`node_class` None: it does not exist. `outcomes`: of the last launches, oldest first, of this generation.
 
-    `resources`: what its machines use together. `claims()`: those of its machines.
+    `resources`: what its machines use together. `claims()`: those of its machines. `cost`: of its machines, None if it
+    is not limited, or prices are not known yet.
     """
 
     node_pool: NodePool
@@ -44,6 +46,7 @@ class NodePoolFacts(msgspec.Struct, frozen=True, kw_only=True):
     resources: Mapping[str, str]
     claims: Callable[[], Iterable[NodeClaim]] = tuple
     outcomes: tuple[Outcome, ...] = ()
+    cost: Cost | None = None
     cloud: Cloud
 
 
@@ -85,7 +88,7 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
     updates[READY] = root(updates, *updates)
     updates[reasons.REGISTRATION_HEALTHY] = _registration_health(f)
     conditions = updated(pool.status.conditions, updates, generation=pool.metadata.generation, now=f.now)
-    nodes, resources = int(f.resources["nodes"]), dict(f.resources)
+    nodes, resources = int(f.resources["nodes"]), {**f.resources, **_cost(f)}
     generation = f.node_class.metadata.generation if f.node_class is not None else 0
     counted = (pool.status.nodes, dict(pool.status.resources), pool.status.node_class_observed_generation)
     if conditions == pool.status.conditions and counted == (nodes, resources, generation):
@@ -101,6 +104,16 @@ def plan(f: NodePoolFacts) -> PoolStep | None:
     return PatchNodePoolStatus(node_pool=pool, conditions=conditions, fields=fields, events=events)
 
 
+def _cost(f: NodePoolFacts) -> dict[str, str]:
+    """What its machines cost, if that is limited; as before while prices are not known."""
+    if cost_limit.limit(f.node_pool) is None:
+        return {}
+    if f.cost is not None:
+        return {labels.COST_PER_HOUR: f.cost.written}
+    before = f.node_pool.status.resources.get(labels.COST_PER_HOUR)
+    return {} if before is None else {labels.COST_PER_HOUR: str(before)}
+
+
 def _other_version(f: NodePoolFacts) -> NodeClaim | None:
     """A claim whose hash another version computed, as long as the NodePool's is of another version too."""
     if f.node_pool.metadata.annotations.get(labels.NODEPOOL_HASH_VERSION) == HASH_VERSION:
@@ -113,7 +126,7 @@ def _valid(f: NodePoolFacts) -> ConditionUpdate:
     wrong = next(errors(f.node_pool, f.cloud), None)
     if wrong is not None:
         return ConditionUpdate(status="False", reason=reasons.NODEPOOL_INVALID, message=str(wrong))
-    message = "; ".join(notes(f.node_pool))
+    message = "; ".join(filter(None, (*notes(f.node_pool), cost_limit.note(f.node_pool, f.cost))))
     return ConditionUpdate(status="True", reason=reasons.VALIDATION_SUCCEEDED, message=message)
 
 

@@ -20,6 +20,8 @@ from provisioner.api.restricted_labels import (
     refused_value,
 )
 
+from . import cost_limit
+
 TEMPLATE = "spec.template"
 
 
@@ -37,11 +39,16 @@ def errors(pool: NodePool, cloud: Cloud) -> Iterator[FieldError]:
         except ValueError as error:
             remedy = "write a quantity such as 8 or 512Gi"
             yield FieldError(f"spec.limits[{resource}]", "FieldValueInvalid", str(error), str(amount), remedy)
+    yield from cost_limit.errors(pool)
 
 
 def exhausted_limits(pool: NodePool) -> tuple[str, ...]:
-    """The resources with a limit of 0 or less, by which no NodeClaim is ever created."""
-    return tuple(resource for resource, amount in pool.spec.limits.items() if _is_zero(amount))
+    """The resources with a limit of 0 or less, by which no NodeClaim is ever created.
+
+    A machine can cost nothing, so that a limit on the cost is none of them.
+    """
+    limits = ((resource, amount) for resource, amount in pool.spec.limits.items() if resource != labels.COST_PER_HOUR)
+    return tuple(resource for resource, amount in limits if _is_zero(amount))
 
 
 def _is_zero(amount: str | int | float) -> bool:

@@ -5,6 +5,8 @@ An object that cannot be read is left out and does not stop the others.
 Source: docs/references/karpenter.md#scheduling, docs/references/rules.md#no-machine-is-bought-twice.
 """
 
+import msgspec
+
 from controllers.nodeclaim.lifecycle.dra import DRA
 from provisioner.api import labels
 from provisioner.api.conditions import INITIALIZED
@@ -13,6 +15,7 @@ from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.owner import counted_in
 
 from .bought_state import START_SECONDS
+from .cost import price_of
 from .existing import existing_node
 from .free_devices import allocated_devices, slices_by_node, with_devices
 from .instances import InstanceTypes
@@ -20,6 +23,7 @@ from .observed import Observed
 from .offered import DEFAULTS, settings_of
 from .pods import bound
 from .solver import model
+from .solver.resources import cost
 
 
 def machines(
@@ -30,6 +34,7 @@ def machines(
     by_node = observed.claims_by_node()
     found, with_node = list[tuple[model.ExistingNode, bool]](), set[str]()
     unreadable = list[tuple[Node | NodeClaim, str]]()
+    limited = {pool.name for pool in observed.node_pools if labels.COST_PER_HOUR in pool.spec.limits}
     slices, allocated = slices_by_node(observed.slices), allocated_devices(observed.storage.devices)
     for node in observed.nodes:
         claim = by_node.get(node.name)
@@ -55,6 +60,8 @@ def machines(
                 size = next((one for one in known if one.name == node.metadata.labels.get(labels.INSTANCE_TYPE)), None)
                 own = slices.get(node.name, ())
                 machine = with_devices(machine, node, claim, size=size, slices=own, allocated=allocated)
+            if claim is not None and counted_in(claim) in limited:
+                machine = _with_cost(machine, price_of(claim, node, types))
             found.append((machine, leaving))
         except ValueError as error:
             unreadable.append((node, str(error)))
@@ -64,10 +71,17 @@ def machines(
                 settings = settings_of(claim.spec.node_class_ref, observed.node_classes)
                 known = types.of_pool(counted_in(claim))
                 coming = existing_node(None, claim, (), known, settings, cloud=types.cloud)
+                if counted_in(claim) in limited:
+                    coming = _with_cost(coming, price_of(claim, None, types))
                 found.append((coming, claim.deleting))
             except ValueError as error:
                 unreadable.append((claim, str(error)))
     return tuple(found), tuple(unreadable)
+
+
+def _with_cost(machine: model.ExistingNode, price: float | None) -> model.ExistingNode:
+    """The machine with what it counts towards the limit on the cost of its NodePool."""
+    return msgspec.structs.replace(machine, capacity={**machine.capacity, labels.COST_PER_HOUR: cost(price)})
 
 
 def _is_overdue(observed: Observed, node: Node) -> bool:

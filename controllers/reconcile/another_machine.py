@@ -9,6 +9,7 @@ Source: docs/reference/deletion-gate.md.
 from collections.abc import Callable, Sequence
 
 from controllers.model.facts import Facts
+from controllers.nodepool.cost_limit import note
 from controllers.nodepool.counter import exceeded_limit
 from controllers.provisioning.nodepools import why_unusable
 from controllers.state.offering_tracker import OfferingTracker
@@ -77,5 +78,6 @@ class AnotherMachine:
             return None
         pool = next((one for one in pools if is_owned_by(claim, one)), None)
         why = "it does not exist, or NodePools are disabled" if pool is None else why_unusable(pool)
-        why = why or (exceeded_limit(pool, claim, self._usage.of(pool.name)) if pool is not None else "")
+        if pool is not None:
+            why = why or exceeded_limit(pool, claim, self._usage.of(pool.name)) or note(pool, self._usage.cost(pool))
         return f"NodePool {owner.name}: {why}" if why else ""

@@ -17,6 +17,7 @@ from controllers.model.pool_steps import PoolStep
 from controllers.nodeclass import nodeclass
 from controllers.nodeclass.nodeclass import NodeClassFacts
 from controllers.nodepool import nodepool
+from controllers.nodepool.cost_limit import limit
 from controllers.nodepool.nodepool import OUTCOMES_KEPT, NodePoolFacts, Outcome
 from controllers.state.indexes import COUNTED_IN, NODE_CLASS
 from provisioner.api import labels, reasons
@@ -37,6 +38,8 @@ from .nodepool_usage import NodePoolUsage
 POOL, CLASS = "NodePool/", "AgentPoolNodeClass/"
 # Changes of machines come in groups; one status write covers a group.
 COLLECT_SECONDS = 1.0
+# Prices change without an event of the NodePool.
+PRICES_SECONDS = 60.0
 CONFLICT_SECONDS, CONFLICT_MOST_SECONDS = 0.5, 60.0
 # The API server keeps Events for an hour by default.
 ORPHANED_SECONDS = 1800.0
@@ -85,7 +88,7 @@ class NodePoolReconciler:
         step = self._plan_class(key.removeprefix(CLASS)) if key.startswith(CLASS) else self._plan_pool(key)
         if step is None:
             self._conflicts.pop(key, None)
-            return None if key.startswith(CLASS) else self._report_orphans(key.removeprefix(POOL))
+            return None if key.startswith(CLASS) else self._again(key.removeprefix(POOL))
         try:
             await self._actuator.write(step)
         except KubeError as error:
@@ -120,9 +123,16 @@ class NodePoolReconciler:
             resources=self._usage.of(name).resources(),
             claims=lambda: self._claims.by_index(COUNTED_IN, name),
             outcomes=tuple(self._outcomes_of(pool, found)),
+            cost=self._usage.cost(pool),
             cloud=self._cloud,
         )
         return nodepool.plan(facts)
+
+    def _again(self, name: str) -> float | None:
+        """Seconds until the next look at a NodePool without an event."""
+        pool = self._pools.get(name)
+        limited = pool is not None and nodepool.is_ours(pool) and limit(pool) is not None
+        return PRICES_SECONDS if limited else self._report_orphans(name)
 
     def _report_orphans(self, name: str) -> float | None:
         """Events of the NodeClaims that were kept when their NodePool was deleted; seconds until the next ones."""

@@ -108,6 +108,8 @@ REPLACES = "gpu-provisioner.sh/replaces"
 REPLACEMENTS = "gpu-provisioner.sh/replacements"
 # Set on a claim: the pods that it was bought for, and what its machine was to offer, as JSON.
 BOUGHT_FOR = "gpu-provisioner.sh/bought-for"
+# A limit of a NodePool: what its machines cost together, in USD an hour. An annotation of static NodePools.
+COST_PER_HOUR = "gpu-provisioner.sh/cost-per-hour"
 TAG_CLAIM_NAME = "gpu-provisioner_nodeclaim"
 TAG_CLAIM_UID = "gpu-provisioner_nodeclaim-uid"
 TAG_PUT_TIME = "gpu-provisioner_put-time"

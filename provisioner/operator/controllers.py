@@ -161,7 +161,7 @@ def build_controllers(
         types=prices.known,
         creating_seconds=config.policy.replace_creating_seconds,
     )
-    usage = NodePoolUsage(caches.claims, caches.nodes)
+    usage = NodePoolUsage(caches.claims, caches.nodes, prices.known)
     usage.add_event_handlers()
     another_machine = AnotherMachine(
         offering_tracker,

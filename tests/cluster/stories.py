@@ -9,10 +9,12 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
 from provisioner.api import labels
 from provisioner.simulator.azure.faults import Fault
 from tests.world.claims import CLAIMS, condition, events, ready, removed, versions, wait_for_condition, word
-from tests.world.demand import node_class, node_pool
+from tests.world.demand import T4, node_class, node_pool
 from tests.world.demand import pod as pending_pod
 from tests.world.harness import SIZE, Sim, node_claim
 from tests.world.transcript import BUDGETS, claim_condition, deleting, finalizers, run_pod
@@ -29,6 +31,7 @@ LONG = 900.0
 SLOW_SECONDS = 1800.0
 # More objects than this are read in one LIST.
 ONE_BY_ONE = 10
+OF_T4 = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4]}
 
 
 @dataclass(frozen=True)
@@ -261,6 +264,57 @@ async def node_pool_lifecycle(scene: Scene) -> None:
     await stage.until(lambda: stage.store.get(CLASSES, scene.name) is None, 60, "the node class is gone")
 
 
+async def cost_limit(scene: Scene) -> None:
+    """The API server takes a limit in money, which one of two machines keeps within; of static NodePools only an
+    annotation.
+    """
+    stage, pods = scene.stage, [f"{scene.name}-{number}" for number in range(2)]
+    await stage.apply(node_class(scene.name))
+    of_class = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": scene.name}
+
+    def wanted(name: str = scene.name, amount: object = "0.9", **spec: Any) -> Json:
+        body = node_pool(name, limits={labels.COST_PER_HOUR: amount}, requirements=[OF_T4], **spec)
+        body["spec"]["template"]["spec"]["nodeClassRef"] = of_class
+        return body
+
+    for refused in (wanted("static", replicas=1), wanted("fraction", 12.5), wanted("words", "a lot")):
+        with pytest.raises(AssertionError, match=r"422|limits"):
+            await stage.apply(refused)
+    await stage.apply(of_price(scene.name, "0.5"))
+    await stage.apply(wanted())
+    await stage.until(lambda: is_ready(stage, POOLS, scene.name), 60, "the NodePool is Ready")
+    await stage.until(lambda: is_ready(stage, OVERLAYS, scene.name), 60, "the NodeOverlay is Ready")
+    for name in pods:
+        unplaced_pod(scene, name, [])
+    selector = f"{labels.NODEPOOL}={scene.name}"
+    await stage.until(lambda: stage.store.list(CLAIMS, labels=selector), 60, "a claim for one of the pods")
+    (claim,) = stage.store.list(CLAIMS, labels=selector)
+    await stage.until(lambda: any(failed_scheduling(stage, name) for name in pods), 60, "an Event on the other one")
+    (why,) = filter(None, (failed_scheduling(stage, name) for name in pods))
+    assert labels.COST_PER_HOUR in why
+    made = Scene(stage, claim["metadata"]["name"], scene.a_while_seconds)
+    uid = await ready(stage, made.name)
+
+    def cost() -> object:
+        return (stage.store.get(POOLS, scene.name)["status"].get("resources") or {}).get(labels.COST_PER_HOUR)
+
+    await stage.until(lambda: cost() == "500m" or cost() == "0.5", 120, "the NodePool states what its machine costs")
+    assert len(stage.store.list(CLAIMS, labels=selector)) == 1
+    for name in pods:
+        stage.store.delete("pods", name, "default")
+    await stage.request("DELETE", f"/apis/karpenter.sh/v1/nodepools/{scene.name}")
+    await stage.request("DELETE", f"/apis/karpenter.sh/v1alpha1/nodeoverlays/{scene.name}")
+    await made.went(uid, WHOLE)
+    await stage.request("DELETE", f"/apis/gpu-provisioner.sh/v1alpha1/agentpoolnodeclasses/{scene.name}")
+    await stage.until(lambda: stage.store.get(CLASSES, scene.name) is None, 60, "the node class is gone")
+
+
+def of_price(name: str, price: str) -> Json:
+    """A NodeOverlay: machines of the NodePool of this name have this price."""
+    found = half_price(name)
+    return {**found, "spec": {"requirements": found["spec"]["requirements"], "price": price}}
+
+
 def half_price(name: str) -> Json:
     """A NodeOverlay: machines of the NodePool of this name cost half of their price."""
     of_pool = {"key": labels.NODEPOOL, "operator": "In", "values": [name]}
@@ -325,6 +379,7 @@ STORIES: dict[str, Story] = {
     "foreign": foreign_pool,
     "orphan": orphan_pool,
     "nodepool": node_pool_lifecycle,
+    "costlimit": cost_limit,
     "unmanaged": unmanaged_claim,
     "notready": node_not_ready,
     "drained": drained_node,

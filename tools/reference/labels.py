@@ -88,6 +88,13 @@ ANNOTATIONS = (
         " the setting.",
     ),
     Mark(
+        k.COST_PER_HOUR,
+        ("NodePool",),
+        USER,
+        "Of a static NodePool: the limit on what its machines cost together, in USD an hour. Others have it in"
+        " `spec.limits`.",
+    ),
+    Mark(
         k.DRA_DRIVERS,
         ("NodeClaim",),
         USER,

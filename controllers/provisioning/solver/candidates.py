@@ -19,7 +19,7 @@ from provisioner.api.zones import is_regional
 
 from .model import NodePool, Resources, Snapshot
 from .overhead import Daemons, expected, fit, largest_together
-from .resources import total, without
+from .resources import cost, total, without
 
 SPOT = "spot"
 # The price of an offering without a known price: higher than any machine, so that it is chosen last.
@@ -92,13 +92,20 @@ def _of_pool(pool: NodePool, snapshot: Snapshot, *, available: bool) -> Iterator
             priced=offering.price is not None,
             requirements=requirements,
             allocatable=without(kind.allocatable, requests),
-            capacity=kind.capacity,
+            capacity=_counted(pool, kind, offering),
             daemon_requests=requests,
             taints=taints,
             host_ports=frozenset(port for one in counted for port in one.host_ports),
             cause=offering.cause,
             quotas=offering.quotas,
         )
+
+
+def _counted(pool: NodePool, kind: InstanceType, offering: InstanceOffering) -> Resources:
+    """What the machine counts towards the limits of its NodePool."""
+    if labels.COST_PER_HOUR not in pool.limits:
+        return kind.capacity
+    return {**kind.capacity, labels.COST_PER_HOUR: cost(offering.price)}
 
 
 def _counts_zones(snapshot: Snapshot) -> bool:

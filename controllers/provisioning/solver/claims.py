@@ -2,12 +2,14 @@
 
 The NodeClaim lists every instance type that takes the same pods for at most 15 % more than the chosen one, cheapest
 first, so that a shortage of one type does not end in a machine that is much dearer. That holds for each combination of
-the types, capacity types and zones that it lists, because the launch may try all of them.
+the types, capacity types and zones that it lists, because the launch may try all of them. Under a limit on the cost of
+the NodePool nothing dearer than the chosen machine is listed, unless `minValues` need it.
 """
 
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 from itertools import product
+from math import inf
 
 import msgspec
 
@@ -22,7 +24,7 @@ from .min_values import has_min_values, short_of
 from .model import NewMachine, PodSpec, Resources, Snapshot
 from .nodes import Host
 from .offers import Offers
-from .resources import total
+from .resources import UNPRICED, cost, total
 
 TOLERATED_PRICE = 1.15
 
@@ -79,9 +81,13 @@ class Claims:
         alike = [one for one in possible if not beyond(chosen, one)]
         # Above the price that stands for an unknown one only the rest is an amount.
         unknown = UNKNOWN_PRICE if chosen.price >= UNKNOWN_PRICE else 0.0
-        ceiling = unknown + (chosen.price - unknown) * TOLERATED_PRICE + 1e-9
-        kept = self._within(chosen, [one for one in alike if one.price <= ceiling], ceiling)
-        kept = _with_min_values(_with_min_values(kept, alike, required), possible, required)
+        tolerated = 1.0 if labels.COST_PER_HOUR in chosen.pool.limits else TOLERATED_PRICE
+        ceiling = unknown + (chosen.price - unknown) * tolerated + 1e-9
+        cheap = self._within(chosen, [one for one in alike if one.price <= ceiling], ceiling)
+        kept = _with_min_values(_with_min_values(cheap, alike, required), possible, required)
+        dearer = self._dearer(chosen, kept)
+        if any(amount > room.get(name, 0) for name, amount in dearer.items()):
+            kept, dearer = cheap, {}
         kept.sort(key=lambda one: (one.price, one.type_name != chosen.type_name, one.type_name, one.zone))
         names = tuple(dict.fromkeys(one.type_name for one in kept))
         terms = one_of(one.capacity_type for one in kept)
@@ -103,6 +109,7 @@ class Claims:
         more = Counter[str]()
         for one in kept:
             more |= Counter(beyond(chosen, one))
+        more |= Counter(dearer)
         return machine, short_of(narrowed, (one for one in offered if one.type_name in names)), more
 
     def _within(self, chosen: Candidate, cheap: Iterable[Candidate], ceiling: float) -> list[Candidate]:
@@ -117,13 +124,30 @@ class Claims:
                 kept.append(one)
         return kept
 
+    def _dearer(self, chosen: Candidate, kept: Iterable[Candidate]) -> Resources:
+        """What more the dearest combination of types, capacity types and zones costs, if the cost is limited."""
+        if labels.COST_PER_HOUR not in chosen.pool.limits:
+            return {}
+        prices = self._prices_of(chosen)
+        types, zones = {one.type_name for one in kept}, {one.zone for one in kept}
+        listed = product(types, zones, {one.capacity_type for one in kept})
+        most = max((prices.get(offering, 0.0) for offering in listed), default=0.0)
+        more = (UNPRICED if most == inf else cost(most)) - chosen.capacity[labels.COST_PER_HOUR]
+        return {labels.COST_PER_HOUR: more} if more > 0 else {}
+
     def _prices_of(self, chosen: Candidate) -> dict[tuple[str, str, str], float]:
-        """The prices of all offerings, also of those that are not available now, by type, zone and capacity type."""
+        """The prices of all offerings, also of those that are not available now, by type, zone and capacity type.
+
+        One that is not known is infinite where the cost is limited.
+        """
+        limited = labels.COST_PER_HOUR in chosen.pool.limits
         found = self._prices.get(chosen.pool.name)
         if found is None:
             types = self._snapshot.instance_types if chosen.pool.types is None else chosen.pool.types
             found = self._prices[chosen.pool.name] = {
-                (kind.name, one.zone, one.capacity_type): order_price(one) for kind in types for one in kind.offerings
+                (kind.name, one.zone, one.capacity_type): inf if limited and one.price is None else order_price(one)
+                for kind in types
+                for one in kind.offerings
             }
         return found
 

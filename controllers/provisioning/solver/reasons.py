@@ -5,6 +5,7 @@ If machines would take the pod whose offerings are not available now, the causes
 
 from collections.abc import Iterable, Iterator, Mapping
 
+from provisioner.api.labels import COST_PER_HOUR
 from provisioner.api.meta import Taint
 from provisioner.api.requirements import conflict
 from provisioner.api.taints import untolerated
@@ -14,6 +15,7 @@ from .candidates import Candidate
 from .min_values import short_of
 from .model import NO_RESOURCES, NodePool, Resources, Snapshot
 from .offers import Offers
+from .resources import UNPRICED
 from .views import View
 from .work import Work
 
@@ -66,7 +68,8 @@ def _obstacle(
         return f"minValues of {label} are not met"
     exhausted = sorted({name for name in pool.limits if all(_exceeds(pool, c, name) for c in roomy)})
     if exhausted:
-        return f"limits of the NodePool are exhausted: {', '.join(exhausted)}"
+        cost = _cost(pool, roomy) if COST_PER_HOUR in exhausted else ""
+        return f"limits of the NodePool are exhausted: {', '.join(exhausted)}{cost}"
     if quota := _quota(snapshot, roomy, left):
         return quota
     if pool.limits:
@@ -131,6 +134,16 @@ def _short(requests: Resources, fitting: list[Candidate]) -> Iterator[str]:
 def _exceeds(pool: NodePool, candidate: Candidate, name: str) -> bool:
     amount = 1000 if name == "nodes" else candidate.capacity.get(name, 0)
     return pool.used.get(name, 0) + amount > pool.limits[name]
+
+
+def _cost(pool: NodePool, roomy: Iterable[Candidate]) -> str:
+    """The amounts of a limit on the cost that allows none of these machines."""
+    used, costs = pool.used.get(COST_PER_HOUR, 0), [one.capacity.get(COST_PER_HOUR, 0) for one in roomy]
+    unknown = "a machine of it" if used >= UNPRICED else "another machine" if min(costs) >= UNPRICED else ""
+    if unknown:
+        return f" (the price of {unknown} is not known: state it with a NodeOverlay or --prices)"
+    most = pool.limits[COST_PER_HOUR]
+    return f" (its machines cost {used / 1000:g} of {most / 1000:g} USD an hour, another one {min(costs) / 1000:g})"
 
 
 def _listed(values: Iterable[str]) -> str:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from decimal import ROUND_CEILING
 from functools import lru_cache
+from math import ceil
 
 from provisioner.api.quantity import parse_quantity
 
@@ -10,6 +11,8 @@ from .model import Resources
 
 # Stands for any number of pods that no resource and no constraint limits.
 UNLIMITED = 1_000_000
+# The cost of a machine without a known price: more than any limit can be.
+UNPRICED = 10**30
 
 
 def parse(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
@@ -21,6 +24,11 @@ def parse(quantities: Mapping[str, str | int | float]) -> dict[str, int]:
         except ValueError as error:
             raise ValueError(f"{name}: {error}") from None
     return parsed
+
+
+def cost(price: float | None) -> int:
+    """A price in USD an hour in thousandths, rounded up, as limits count it."""
+    return UNPRICED if price is None else ceil(price * 1000 - 1e-6)
 
 
 @lru_cache(maxsize=4096)  # the Nodes of a cluster have few sizes

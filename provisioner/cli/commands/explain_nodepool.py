@@ -5,6 +5,7 @@ import math
 from controllers.disruption.candidates import price_of
 from controllers.disruption.expiration import expires_at
 from controllers.disruption.machine import Machine, budget_use, count_of
+from controllers.nodepool.cost_limit import limits_of
 from controllers.nodepool.replica_schedules import desired
 from controllers.planner.plan import phase_of
 from controllers.provisioning.nodepools import why_unusable
@@ -61,9 +62,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
         facts={
             "ready": f"no, nothing is bought, replaced or consolidated: {unusable}" if unusable else "yes",
             "replicas": _replicas(world, pool),
-            "limits": ", ".join(
-                f"{key} {used.get(key, 0)} of {most}" for key, most in sorted(pool.spec.limits.items())
-            ),
+            "limits": ", ".join(f"{key} {used.get(key, 0)} of {most}" for key, most in sorted(limits_of(pool).items())),
             "budgets": "; ".join(
                 f"{reason} {one.used} of {'any number' if one.allowed is None else one.allowed} used"
                 for reason, one in budgets.items()

@@ -23,6 +23,7 @@ from provisioner.api.conditions import (
     VOLUMES_DETACHED,
     Status,
 )
+from provisioner.api.labels import COST_PER_HOUR
 from provisioner.api.nodeclaim import Phase
 from provisioner.vendors import BY_RESOURCE
 
@@ -64,6 +65,8 @@ Queue = Literal[
     "gkm",
 ]
 RESOURCES = ("cpu", "memory", "pods", "ephemeral_storage", *BY_RESOURCE)
+# In USD an hour.
+COST = COST_PER_HOUR.replace("-", "_")
 
 LABELS: Mapping[str, Label] = {
     "action": Label(meaning="what a repair does", values=("replace", "restart-plugin")),
@@ -178,7 +181,7 @@ LABELS: Mapping[str, Label] = {
             *("resourceslices", "pods", "daemonsets", "namespaces", "poddisruptionbudgets", "agentpools"),
         ),
     ),
-    "resource_type": Label(meaning="resource, in Karpenter's spelling", values=(*RESOURCES, "nodes")),
+    "resource_type": Label(meaning="resource, in Karpenter's spelling", values=(*RESOURCES, "nodes", COST)),
     "result": Label(
         meaning="result of a reconcile or an operation",
         values=("success", "error", "requeue", "requeue_after", "succeeded", "failed"),

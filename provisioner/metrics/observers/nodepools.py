@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client import Counter
 
+from controllers.nodepool.cost_limit import limits_of
 from controllers.nodepool.nodepool import is_ours
 from provisioner.api.nodepool import NodePool
 from provisioner.api.quantity import parse_quantity
@@ -33,7 +34,7 @@ def register_nodepool_metrics(
                 if name == OTHER:
                     continue  # several NodePools would have the same series
                 yield from _amounts(karpenter.NODEPOOLS_USAGE, pool.status.resources, name)
-                yield from _amounts(karpenter.NODEPOOLS_LIMIT, pool.spec.limits, name)
+                yield from _amounts(karpenter.NODEPOOLS_LIMIT, limits_of(pool), name)
 
     metrics.registry.register(GaugeCollector(FAMILIES, samples, errors))
 

@@ -55,12 +55,22 @@ def change_type(sim: Sim, size: str) -> None:
     sim.store.patch(POOLS, "gpu", {"spec": {"template": {"spec": {"requirements": [requirement]}}}})
 
 
+def limit_cost(sim: Sim, amount: str | None) -> None:
+    """In USD an hour; None: no limit."""
+    sim.store.patch(POOLS, "gpu", {"metadata": {"annotations": {labels.COST_PER_HOUR: amount}}})
+
+
 Change = Callable[[Sim], object]
 OBSTACLES: dict[str, tuple[Change, str, Change]] = {
     "the limit of the NodePool was lowered": (
         lambda sim: limit_nodes(sim, "0"),
         "NodePool gpu: limit nodes: 0, needed 1",
         lambda sim: limit_nodes(sim, "1"),
+    ),
+    "the limit on the cost was lowered": (
+        lambda sim: limit_cost(sim, "1"),
+        "NodePool gpu: metadata.annotations[gpu-provisioner.sh/cost-per-hour] is 1, and its machines cost",
+        lambda sim: limit_cost(sim, None),
     ),
     "the NodePool is not Ready": (
         lambda sim: change_type(sim, "Standard_None"),

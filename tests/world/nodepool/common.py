@@ -6,6 +6,8 @@ from tests.world.claims import condition
 from tests.world.harness import Sim, node_claim
 
 Json = dict[str, Any]
+OVERLAYS = "nodeoverlays.karpenter.sh"
+SIZE = "node.kubernetes.io/instance-type"
 POOLS, CLASSES = "nodepools.karpenter.sh", "agentpoolnodeclasses.gpu-provisioner.sh"
 REFERENCE = {"group": "gpu-provisioner.sh", "kind": "AgentPoolNodeClass", "name": "default"}
 
@@ -52,3 +54,22 @@ async def until_shown(sim: Sim, kind: str, of: tuple[str, str], status: str, rea
     """The message of the condition of the object (kind and name), once it has this status and reason."""
     await sim.until(lambda: shown(sim, kind, *of)[:2] == (status, reason), 120, f"{of}: {kind} {status} {reason}")
     return shown(sim, kind, *of)[2]
+
+
+def overlay(name: str, *sizes: str, **spec: Any) -> Json:
+    required = [{"key": SIZE, "operator": "In", "values": list(sizes)}] if sizes else []
+    return {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": name},
+        "spec": {"requirements": required, **spec},
+    }
+
+
+def limit_events(sim: Sim) -> list[dict[str, Any]]:
+    return sim.store.list("events", fields="involvedObject.kind=NodePool,reason=PoolLimitReached")
+
+
+async def settle(sim: Sim, seconds: float = 90.0) -> None:
+    end = sim.now + seconds
+    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some more passes")

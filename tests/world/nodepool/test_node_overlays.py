@@ -8,22 +8,12 @@ from aiohttp import web
 from provisioner.runtime.metrics import Metrics
 from tests.world.claims import condition
 from tests.world.demand import GPU, T4, claims_of, node_class, node_pool, pending, pod, pod_events, workload
-from tests.world.harness import Json, Sim, simulated
+from tests.world.harness import Sim, simulated
 
-OVERLAYS = "nodeoverlays.karpenter.sh"
+from .common import OVERLAYS, overlay
+
 CRDS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 A100, TWO_A100 = "Standard_NC24ads_A100_v4", "Standard_NC48ads_A100_v4"
-SIZE = "node.kubernetes.io/instance-type"
-
-
-def overlay(name: str, *sizes: str, **spec: Any) -> Json:
-    required = [{"key": SIZE, "operator": "In", "values": list(sizes)}] if sizes else []
-    return {
-        "apiVersion": "karpenter.sh/v1alpha1",
-        "kind": "NodeOverlay",
-        "metadata": {"name": name},
-        "spec": {"requirements": required, **spec},
-    }
 
 
 def ready(sim: Sim, name: str) -> tuple[str, str] | None:

@@ -13,6 +13,8 @@ from tests.world.demand import T4, claims_of, node_class, node_pool, pending, po
 from tests.world.disruption.common import live, sizes
 from tests.world.harness import Sim, simulated
 
+from .common import limit_events, settle
+
 pytestmark = pytest.mark.matrix(quick=0)
 
 POOLS = "nodepools.karpenter.sh"
@@ -32,15 +34,6 @@ def all_ready(sim: Sim) -> bool:
 def nodes(sim: Sim) -> int:
     """The number of machines of NodePools."""
     return sum("karpenter.sh/nodepool" in pool.properties.get("nodeLabels", {}) for pool in sim.cloud.pools.values())
-
-
-def limit_events(sim: Sim) -> list[dict[str, Any]]:
-    return sim.store.list("events", fields="involvedObject.kind=NodePool,reason=PoolLimitReached")
-
-
-async def settle(sim: Sim, seconds: float = 90.0) -> None:
-    end = sim.now + seconds
-    await sim.until(lambda: sim.now >= end, seconds + 60.0, "some more passes")
 
 
 @simulated()

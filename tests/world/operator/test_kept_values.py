@@ -200,7 +200,7 @@ def test_what_is_kept_is_what_counting_gives(seed: int) -> None:
         demand = build_demand_caches(clients, caches, gpus_required=True)
         machines, usage = (
             Machines(demand, nominations=Nominations(), pool_of=clients.cloud.pool_of, clock=clock),
-            NodePoolUsage(demand.claims, demand.nodes),
+            NodePoolUsage(demand.claims, demand.nodes, lambda: None),
         )
         usage.add_event_handlers()
         machines.add_event_handlers()

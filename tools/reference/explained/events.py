@@ -225,9 +225,10 @@ EVENTS = (
         name=r.POOL_LIMIT_REACHED,
         kind="Normal",
         about=("NodePool",),
-        meaning="The static NodePool has fewer NodeClaims than `spec.replicas`, because its `spec.limits.nodes` or"
-        " the number of agent pools does not allow more. The message names the limit.",
-        remedy="Raise that limit (`spec.limits.nodes`, `--max-agent-pools`), lower `spec.replicas`, or delete"
+        meaning="The static NodePool has fewer NodeClaims than `spec.replicas`, because its `spec.limits.nodes`, its"
+        " limit on the cost or the number of agent pools does not allow more. The message names the limit.",
+        remedy="Raise that limit (`spec.limits.nodes`, the annotation `gpu-provisioner.sh/cost-per-hour`,"
+        " `--max-agent-pools`), lower `spec.replicas`, or delete"
         " NodeClaims that are not needed.",
     ),
     Event(

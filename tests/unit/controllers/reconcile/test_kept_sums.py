@@ -95,7 +95,7 @@ def test_drawn_events(seed: int) -> None:
     """Of NodeClaims that change their NodePool, node class, Node and UID, and Nodes that change their capacity."""
     rng = Random(seed)
     claims, nodes = Drawn(rng, NODECLAIMS, claim_indexes(lambda one: one.name)), Drawn(rng, NODES, {})
-    usage = NodePoolUsage(claims.cache, nodes.cache)
+    usage = NodePoolUsage(claims.cache, nodes.cache, lambda: None)
     usage.add_event_handlers()
     for _ in range(STEPS):
         if rng.random() < 0.6:
