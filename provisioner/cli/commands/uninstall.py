@@ -15,6 +15,7 @@ from enum import Enum, auto
 from typing import Any
 
 from provisioner.api.meta import ObjectMeta
+from provisioner.api.text import printable
 from provisioner.operator.holders import holder
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.objects import Lease, key_of
@@ -27,6 +28,7 @@ from .controller_lease import Controller, LeaseObserver, observe_controller
 from .demand_remains import read_demand
 from .refusal import OK, Refused, by_api_server
 from .remains import Remains, remains
+from .uninstall_effects import Effects, read_effects
 from .uninstall_report import Report
 
 # Two requests to ARM each time, of the 60 and one per second that AKS allows
@@ -75,20 +77,19 @@ async def run(tools: Tools, wanted: argparse.Namespace, console: Console) -> int
     uninstall = Uninstall(tools, console, output=wanted.output)
     left = await uninstall.read()
     if wanted.dry_run:
-        uninstall.show(left, planned=True)
+        uninstall.show(left, await uninstall.effects(left))
         _warn(left, uninstall, console)
         return OK
-    if left.items:
-        if uninstall.stopped():
-            uninstall.show(left)
-            raise Refused(f"no controller is running: {uninstall.why_stopped()}", START)
-        if left.to_delete:
-            console.err.writelines(f"{line}\n" for line in uninstall.report(left).lines(planned=True))
-        _warn(left, uninstall, console)
-    if left.to_delete:
-        server = tools.clients.kube.server
-        where = f" in {tools.cluster}{f', API server {server}' if server else ''}"
-        await console.confirm(f"Delete {left.to_delete} and their machines{where}?", yes=wanted.yes)
+    if left.items and uninstall.stopped():
+        uninstall.show(left)
+        raise Refused(f"no controller is running: {uninstall.why_stopped()}", START)
+    effects = await uninstall.effects(left) if left.to_delete else None
+    if effects is not None:
+        console.err.writelines(f"{printable(line)}\n" for line in uninstall.report(left, effects).lines())
+    _warn(left, uninstall, console)
+    if effects is not None:
+        question = f"Delete {left.to_delete} and their machines with {effects} in {uninstall.where}?"
+        await console.confirm(question, yes=wanted.yes)
     await uninstall.delete(left)
     end, left = await uninstall.wait(left, wanted.timeout)
     uninstall.show(left)
@@ -127,7 +128,17 @@ class Uninstall:
         self._clear_since: float | None = None
         self._failure: Refused | None = None
 
+    @property
+    def where(self) -> str:
+        """The cluster, by its names in Azure and in the kubeconfig."""
+        server = self._tools.clients.kube.server
+        return f"{self._tools.cluster}{f', API server {server}' if server else ''}"
+
     # Reads
+
+    async def effects(self, left: Remains) -> Effects:
+        """What the deletion affects besides. Raises Refused."""
+        return await read_effects(self._tools.clients.kube, {one.name for one in left.items if one.kind == "Node"})
 
     async def read(self) -> Remains:
         """Agent pools, NodeClaims, Nodes and Leases, each completely. Raises Refused."""
@@ -266,16 +277,14 @@ class Uninstall:
         """The numbers of all objects, Leases included."""
         return self.report(left).summary
 
-    def report(self, left: Remains) -> Report:
-        """What remains, Leases included, for output."""
-        return Report(left, tuple(self._observer.leases()), self._controller)
+    def report(self, left: Remains, effects: Effects | None = None) -> Report:
+        """What remains, Leases included, for output. `effects`: before the deletion."""
+        return Report(left, tuple(self._observer.leases()), self._controller, self.where, effects)
 
-    def show(self, left: Remains, *, planned: bool = False) -> None:
-        """Print what remains, and the result."""
-        report = self.report(left)
-        self._console.print(
-            *(report.lines(planned=planned) if self._output == "table" else [report.encoded(self._output)])
-        )
+    def show(self, left: Remains, effects: Effects | None = None) -> None:
+        """Print what remains, and the result. `effects`: before the deletion."""
+        report = self.report(left, effects)
+        self._console.print(*(report.lines() if self._output == "table" else [report.encoded(self._output)]))
 
 
 def _idle(lease: Lease) -> str:

@@ -158,11 +158,14 @@ each object waits for. The deletions continue when the command is interrupted. R
 2. after helm uninstall, to delete the Lease: the command reads for one minute, because an agent pool that was requested
    last may not be visible yet, and ends with exit code 0
 
+Before the question, the command prints the cluster, the objects that it deletes, and the pods that run on the machines.
+NodeOverlays stay: Karpenter may use them too.
+
 The command uses the permissions of the caller: list nodepools, agentpoolnodeclasses, nodeclaims, nodes,
 customresourcedefinitions and leases, delete all of these except nodes and customresourcedefinitions, and read the
-managed cluster and its agent pools in Azure.""",
+managed cluster and its agent pools in Azure. Pods and nodeoverlays are named if the caller may list them.""",
     examples="""\
-  gpu-provisioner uninstall --drain --dry-run          list what would be deleted, and how
+  gpu-provisioner uninstall --drain --dry-run          list what would be deleted, how, and the pods on it
   gpu-provisioner uninstall --drain                    print the list, ask, delete, wait
   gpu-provisioner uninstall --drain --yes -o json      the same in a script""",
     exit_codes="""\

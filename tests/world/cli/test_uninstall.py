@@ -12,7 +12,7 @@ from provisioner.api import labels
 from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.faults import ALWAYS, Fault
 from tests.world.claims import ready
-from tests.world.commands import Ended, command, written
+from tests.world.commands import WHO, Ended, command, written
 from tests.world.garbagecollection.common import FOREIGN, LEGACY, NO_BOUND, deletes, fleet, one
 from tests.world.harness import SIZE, Sim, node_claim, simulated
 from tests.world.main_job import NAME
@@ -73,13 +73,15 @@ async def test_a_dry_run_writes_nothing(sim: Sim) -> None:
     assert ended.code == 0
     rows = [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in ended.out.splitlines()]
     assert rows == [
+        [f"In {CLUSTER}:"],
+        [],
         ["KIND", "NAME", "CLAIM", "OWNER", "ACTION"],
         ["NodeClaim", NAME, "-", "Workspace default/w", "delete"],
         ["Node", node, NAME, "-", "removed with its NodeClaim"],
         ["AgentPool", NAME, NAME, "-", "removed with its NodeClaim"],
         ["Lease", f"kube-system/{LEASE}", "-", "-", "deleted once no controller runs"],
         [],
-        ["1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool, 1 Lease"],
+        ["1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool, 1 Lease, 0 running pods"],
     ]
     assert "Delete the owners first: Workspace default/w" in ended.err
     assert written(sim) == []
@@ -96,9 +98,54 @@ async def test_the_question_comes_before_the_first_write(sim: Sim, answer: str |
     await one(sim)
     ended = await command(sim, "uninstall", "--drain", answer=answer)
     assert ended.code == code
-    assert ended.questions == ((f"Delete 1 NodeClaim and their machines in {CLUSTER}?",) if answer else ())
+    assert ended.questions == (
+        (f"Delete 1 NodeClaim and their machines with 0 running pods in {CLUSTER}?",) if answer else ()
+    )
     assert bool(written(sim)) is (answer == "yes")
     assert "removed with its NodeClaim" in ended.err
+
+
+@simulated(azure=FAST)
+async def test_running_pods_and_what_stays_are_named_before_the_question(sim: Sim) -> None:
+    """Pods that must run elsewhere by name; those of DaemonSets by number; NodeOverlays, which stay."""
+    await one(sim)
+    node = node_name(sim)
+    job = sim.store.create("jobs.batch", {"metadata": {"name": "train"}}, "default")["metadata"]["uid"]
+    owner = {"apiVersion": "batch/v1", "kind": "Job", "name": "train", "uid": job, "controller": True}
+    run_pod(sim, "train-1", node, ownerReferences=[owner])
+    run_pod(sim, "alone", node)
+    run_pod(sim, "agent", node, daemon=True)
+    run_pod(sim, "elsewhere", "another-node")
+    spec = {"requirements": [{"key": labels.OS, "operator": "Exists"}], "price": "2"}
+    sim.store.create("nodeoverlays.karpenter.sh", {"metadata": {"name": "discount"}, "spec": spec})
+    ended = await command(sim, "uninstall", "--drain", answer="no")
+    assert ended.questions == (f"Delete 1 NodeClaim and their machines with 2 running pods in {CLUSTER}?",)
+    shown = [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in ended.err.splitlines()]
+    assert shown[shown.index(["POD", "NODE", "OWNER"]) + 1 :][:-4] == [
+        ["default/alone", node, "-"],
+        ["default/train-1", node, "Job train"],
+        [],
+        ["1 running pod without an owner: nothing creates such a pod again."],
+        ["1 pod of DaemonSets, or static: removed with the Nodes."],
+        ["1 NodeOverlay will stay: kubectl delete nodeoverlays discount"],
+        ["1 NodeClaim, 1 Node, 2 finalizers, 1 agent pool, 1 Lease, 2 running pods"],
+    ]
+    result = json.loads((await command(sim, "uninstall", "--drain", "--dry-run", "-o", "json")).out)
+    assert (result["cluster"], result["nodeOverlays"]) == (CLUSTER, ["discount"])
+    named = [(pod["name"], pod["owner"], pod["daemon"]) for pod in result["pods"]]
+    assert named == [("agent", "DaemonSet d", True), ("alone", "", False), ("train-1", "Job train", False)]
+
+
+@simulated(azure=FAST)
+async def test_pods_that_may_not_be_listed_are_unknown(sim: Sim) -> None:
+    """The question says so, and the command works."""
+    await one(sim)
+    refuse(sim, lambda call: call.who == WHO and call.target.kind == "pods", 403, "Forbidden", "no pods")
+    ended = await command(sim, "uninstall", "--drain", answer="yes")
+    assert ended.code == 3
+    (question,) = ended.questions
+    assert "with an unknown number of running pods in" in question
+    assert "The pods on these machines are not known: 403 Forbidden: list pods: no pods" in ended.err
 
 
 @simulated(azure=FAST)

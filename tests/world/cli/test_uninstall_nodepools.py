@@ -118,12 +118,14 @@ async def test_a_dry_run_lists_nodepools_and_classes_first(sim: Sim) -> None:
     await sim.apply(others_pool())
     ended = await command(sim, "uninstall", "--drain", "--dry-run")
     rows = [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in ended.out.splitlines()]
-    assert rows[1:3] == [
+    assert rows[3:5] == [
         ["NodePool", "gpu", "-", "-", "delete"],
         ["AgentPoolNodeClass", "default", "-", "-", "delete"],
     ]
-    assert rows[3][:2] == ["NodeClaim", "gpu-1"]
-    assert rows[-1] == ["1 NodePool, 1 AgentPoolNodeClass, 1 NodeClaim, 1 Node, 3 finalizers, 1 agent pool, 1 Lease"]
+    assert rows[5][:2] == ["NodeClaim", "gpu-1"]
+    assert rows[-1] == [
+        "1 NodePool, 1 AgentPoolNodeClass, 1 NodeClaim, 1 Node, 3 finalizers, 1 agent pool, 1 Lease, 1 running pod"
+    ]
     assert "theirs" not in ended.out
     assert "Delete the owners first" not in ended.err
     assert written(sim) == []
@@ -137,7 +139,7 @@ async def test_the_question_names_everything_that_is_deleted(sim: Sim) -> None:
     await running(sim, "a")
     ended = await command(sim, "uninstall", "--drain", answer="no")
     what = "1 NodePool, 1 NodeClaim, 1 AgentPoolNodeClass"
-    assert ended.questions == (f"Delete {what} and their machines in {CLUSTER}?",)
+    assert ended.questions == (f"Delete {what} and their machines with 1 running pod in {CLUSTER}?",)
     assert written(sim) == []
 
 
