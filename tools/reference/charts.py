@@ -25,9 +25,9 @@ No image is published: `az acr build` builds it from a checkout of the repositor
 its repository (`controller.image.repository`). The cluster must be allowed to pull it (`az aks update --attach-acr`).
 
 `gpu-provisioner values` reads the cluster and the managed identity (`--identity-name`), writes the values, and
-prints on stderr the remaining steps in Azure: the cluster's OIDC issuer and workload identity, a federated
-credential for the service account, and the role in `azure-role.json` for the identity, with the permissions
-that the controller uses."""
+prints on stderr the remaining steps in Azure: a federated credential for the service account, and the role in
+`azure-role.json` for the identity, with the permissions that the controller uses. Without the cluster's OIDC
+issuer, workload identity, the identity or the image it prints the command that makes it, and fails (exit code 3)."""
 
 LEFT = """\
 Uninstalling the chart keeps the CRDs, the NodeClaims and their machines, which continue to be billed. Remove the

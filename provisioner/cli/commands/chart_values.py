@@ -123,21 +123,21 @@ def gaps(subject: Subject) -> Iterator[Gap]:
             "the image of the controller is unknown: no image is published, and the chart has no default",
             f"{BUILD}    # then set --image REGISTRY.azurecr.io/{CHART}",
         )
-    if not profile.location:
-        yield Gap("the region of the cluster is unknown", "az account list-locations --output table")
+    if not (profile.location or settings.location):
+        finds = f"az aks show {where} --query location --output tsv"
+        yield Gap("the region of the cluster is unknown", f"{finds}    # then set --location")
 
 
 def next_steps(subject: Subject) -> Iterator[str]:
-    """The commands to run next, in order, each with a comment."""
+    """The commands to run next if there are no gaps, in order, each with a comment."""
     settings, profile = subject.settings, subject.profile
     group, release, namespace = map(shlex.quote, (subject.identity_group, subject.release, subject.namespace))
     if subject.self_hosted:
-        issuer = shlex.quote(profile.oidc_issuer) if profile.oidc_issuer else "OIDC_ISSUER"
         yield "  # let the service account use the identity"
         yield FOLDED.join(
             (
                 f"  az identity federated-credential create --resource-group {group} --name {release}",
-                f"--identity-name {shlex.quote(subject.identity)} --issuer {issuer}",
+                f"--identity-name {shlex.quote(subject.identity)} --issuer {shlex.quote(profile.oidc_issuer)}",
                 f"--subject system:serviceaccount:{namespace}:{shlex.quote(subject.service_account)}",
             )
         )

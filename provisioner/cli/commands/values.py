@@ -1,8 +1,10 @@
 """`values`: prints Helm values for an existing cluster, read from Azure.
 
 The command reads a token, the managed cluster and, if its client ID is not given, the managed identity. Values go to
-stdout; missing features and the commands to run next go to stderr. The token is that of the caller (`az login`); the
-identity in the settings is that of the controller and is not used.
+stdout, what is missing or else the commands to run next to stderr. Exit codes: 0 complete, 1 the cluster could not be
+read, 2 invalid usage, 3 something is missing: the values are incomplete.
+
+The token is that of the caller (`az login`); the identity in the settings is that of the controller and is not used.
 """
 
 import argparse
@@ -21,6 +23,8 @@ from .console import Console
 from .refusal import OK, Refused
 
 NOT_LOGGED_IN = "not logged in to Azure"
+INCOMPLETE = 3
+AGAIN = "The values are incomplete. Run the command below each cause, then this command again."
 LOG_IN = "Run az login, with --tenant if you have several tenants."
 
 
@@ -55,8 +59,10 @@ async def print_values(arm: Azure, settings: Settings, wanted: argparse.Namespac
     subject = Subject(settings, profile, *names, image=wanted.image, unread=unread)
     lines = [*values_of(subject)]
     console.print(*(lines if wanted.output == "yaml" else [_json(lines)]))
-    for gap in gaps(subject):
-        console.err.write(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n")
+    if missing := [*gaps(subject)]:
+        console.err.writelines(f"gpu-provisioner values: {gap.what}\n    {gap.command}\n" for gap in missing)
+        console.err.write(f"{AGAIN}\n")
+        return INCOMPLETE
     console.err.write("\n".join(("", "Next steps, with the values in values.yaml:", *next_steps(subject), "")))
     return OK
 

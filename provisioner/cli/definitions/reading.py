@@ -216,8 +216,9 @@ VALUES = Command(
     description="""\
 Prints values of the Helm chart for an existing AKS cluster, read from Azure: region, cloud, OIDC issuer, workload
 identity and managed Prometheus, and the client ID of the managed identity. It reads only these, with your own login
-(az login), and does not access Kubernetes. Values are printed on stdout; missing features, unknown values, and the
-commands to run next on stderr.
+(az login), and does not access Kubernetes. Values are printed on stdout. If a feature of the cluster or a value is
+missing, stderr has the cause and the command that makes or finds it, and the exit code is 3; otherwise it has the
+commands to run next.
 
 --client-id names the identity of the controller, not the identity that reads from Azure.""",
     examples="""\
@@ -226,7 +227,8 @@ commands to run next on stderr.
   gpu-provisioner values --identity-name NAME              the rest from ARM_SUBSCRIPTION_ID, ARM_RESOURCE_GROUP, …
   gpu-provisioner values --deployment-mode managed         without workload identity, with the node's identity
   gpu-provisioner values -o json                           for a program, without the comments""",
-    exit_codes="Exit codes: 0 printed (missing features on stderr), 1 the cluster could not be read, 2 invalid usage.",
+    exit_codes="""\
+Exit codes: 0 printed, 1 the cluster could not be read, 2 invalid usage, 3 printed, but something is missing.""",
     settings="accepted",
     arguments=_add_values,
     run=_values,

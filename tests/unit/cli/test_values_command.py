@@ -125,7 +125,12 @@ def test_unknown_values_are_empty() -> None:
         ),
         ({"power_state": "Stopped"}, {}, "is stopped", "az aks start --resource-group rg --name aks"),
         ({}, {"image": ""}, "the image of the controller is unknown", "az acr build --registry REGISTRY --image gpu-"),
-        ({"location": ""}, {}, "region of the cluster is unknown", "az account list-locations"),
+        (
+            {"location": ""},
+            {},
+            "region of the cluster is unknown",
+            "--query location --output tsv    # then set --location",
+        ),
         ({}, {"AZURE_CLIENT_ID": ""}, "is unknown: it is not there", "or set --client-id"),
     ],
 )
@@ -139,6 +144,8 @@ def test_each_gap_has_a_command(profile: Json, env: dict[str, str], what: str, c
 def test_a_complete_cluster_has_no_gaps() -> None:
     """Managed mode does not require workload identity."""
     assert list(gaps(subject(AZURE_CLIENT_ID=CLIENT))) == []
+    fields = {name: getattr(WELL, name) for name in WELL.__struct_fields__} | {"location": ""}
+    assert list(gaps(subject(ClusterProfile(**fields), AZURE_CLIENT_ID=CLIENT, LOCATION="westeurope"))) == []
     without = ClusterProfile(location="x", power_state="Running")
     assert list(gaps(subject(without, DEPLOYMENT_MODE="managed"))) == []
 

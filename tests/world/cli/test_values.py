@@ -55,10 +55,10 @@ async def test_values_in_json(sim: Sim) -> None:
 
 @simulated()
 async def test_a_cluster_that_issues_no_tokens_is_reported(sim: Sim) -> None:
-    """What is missing, and the one command for it; the values are written all the same."""
+    """What is missing, and the one command for it; the values are written all the same, and the command fails."""
     changed(sim, oidc_issuer=False, workload_identity=False)
     ended = await values(sim)
-    assert ended.code == 0
+    assert ended.code == 3
     assert yaml.safe_load(ended.out)["workloadIdentity"]["clientId"] == ""
     assert (
         "gpu-provisioner values: the cluster has no OIDC issuer and workload identity, which its Pods need to get"
@@ -66,7 +66,8 @@ async def test_a_cluster_that_issues_no_tokens_is_reported(sim: Sim) -> None:
         " --enable-workload-identity\n"
     ) in ended.err
     assert "unknown: identity gpu-provisioner not found in resource group rg\n    az identity create" in ended.err
-    assert "--issuer OIDC_ISSUER" in ended.err
+    assert ended.err.endswith("Run the command below each cause, then this command again.\n")
+    assert "Next steps" not in ended.err, "they need what is missing"
 
 
 @simulated()
@@ -86,7 +87,7 @@ async def test_the_identitys_client_id_is_read_by_its_name(sim: Sim) -> None:
     assert "identity gpu-identity not found in resource group other" in elsewhere.err
     sim.cloud.faults.append(Fault(verb="IDENTITY", times=ALWAYS, answer=FORBIDDEN))
     unread = await values(sim, *IDENTITY)
-    assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (0, "")
+    assert (unread.code, yaml.safe_load(unread.out)["workloadIdentity"]["clientId"]) == (3, "")
     assert "identity gpu-identity of resource group rg: AuthorizationFailed" in unread.err
 
 
