@@ -1,5 +1,7 @@
 """`schedule`: places pods offline and prints which machines would be bought, at which price, and why.
 
+If no pod is pending, it prints the machines that exist.
+
 Reads NodePools, Pods, Nodes and NodeClaims from manifests. Exit codes: 0 every pod has a place, 1 a pod stays pending,
 2 the input cannot be used. With `--json-lines` each line of standard input is a scenario with instance types and prices
 of its own, and each is answered by one line before the next one is read. `schedule_disrupt` answers `--disrupt`.
@@ -10,6 +12,8 @@ import time
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import TextIO
+
+import msgspec
 
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import SPOT
@@ -22,7 +26,8 @@ from . import schedule_disrupt
 from .console import Console, counted, table
 from .explain_answer import SPOT_UNKNOWN, prices_of
 from .refusal import FAILED, OK, USAGE, Refused
-from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, output, snapshot
+from .schedule_codec import DecisionOutput, NewNodeClaim, Scenario, fleet_of, output, snapshot
+from .schedule_fleet import fleet_lines
 from .schedule_input import Objects, answer, unusable
 
 
@@ -46,14 +51,21 @@ def _decide(scenario: Scenario, types: InstanceTypes) -> DecisionOutput:
     found = snapshot(scenario, types)
     start = time.perf_counter()
     decision = solve(found.snapshot)
-    return output(found.snapshot, decision, found.errors, int((time.perf_counter() - start) * 1_000_000))
+    micros = int((time.perf_counter() - start) * 1_000_000)
+    decided = output(found.snapshot, decision, found.errors, micros)
+    pending = found.snapshot.pods or found.errors
+    return decided if pending else msgspec.structs.replace(decided, fleet=fleet_of(scenario, types))
 
 
 def _scenario(wanted: argparse.Namespace, cloud: Cloud, console: Console, found: Objects) -> Scenario:
     """The objects of the manifests, without instance types; the console shows which NodePools are not used."""
-    if not found.pods:
+    if not (found.pods or found.machines):
         kinds = f" ({', '.join(sorted(found.ignored))} read)" if found.ignored else ""
-        raise Refused(f"{', '.join(wanted.filename)}: no Pod found{kinds}", "Name manifests of kind Pod.", USAGE)
+        cause, remedy = (
+            f"{', '.join(wanted.filename)}: no Pod and no Node found{kinds}",
+            "Name manifests of these kinds.",
+        )
+        raise Refused(cause, remedy, USAGE)
     left_out = {pool.name: why for pool, why in unusable(found.pools, found.classes, cloud)}
     console.err.writelines(f"warning: NodePool {name} is not used: {why}\n" for name, why in left_out.items())
     return Scenario(
@@ -67,6 +79,8 @@ def _scenario(wanted: argparse.Namespace, cloud: Cloud, console: Console, found:
 
 
 def _report(decided: DecisionOutput, region: str, types: InstanceTypes) -> Iterator[str]:
+    if decided.fleet is not None:
+        yield from fleet_lines(decided.fleet, region, types)
     claims, prices = decided.new_node_claims, types.cloud.list_prices(region)
     rows = [
         (

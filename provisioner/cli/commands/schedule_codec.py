@@ -46,6 +46,7 @@ from provisioner.api.time import EARLIEST
 from provisioner.api.value_sets import one_of
 
 from .schedule_alternatives import Alternative, alternatives
+from .schedule_fleet import FleetMachine, fleet
 
 UNREAD = "the devices of its ResourceClaims are not known: they are not read of manifests"
 
@@ -116,13 +117,14 @@ class NewNodeClaim(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
     alternatives: tuple[Alternative, ...] = ()
 
 
-class DecisionOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
-    """`micros`: how long the decision took, in microseconds of wall time."""
+class DecisionOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel", omit_defaults=True):
+    """`micros`: how long the decision took, in microseconds of wall time. `fleet`: only if no pod is pending."""
 
     new_node_claims: tuple[NewNodeClaim, ...]
     existing: Mapping[str, tuple[str, ...]]
     errors: Mapping[str, str]
     micros: int
+    fleet: tuple[FleetMachine, ...] | None = None
 
 
 class CommandOutput(msgspec.Struct, frozen=True, kw_only=True, rename="camel"):
@@ -161,6 +163,11 @@ def snapshot(scenario: Scenario, types: InstanceTypes) -> ClusterSnapshot:
     unread = {one.name: UNREAD for one in pods if one.devices and one.name in found.errors}
     waiting = {one.name: f"no machine is bought for it: {one.waits_for}" for one in pods if one.waits_for}
     return msgspec.structs.replace(found, errors={**found.errors, **unread, **waiting})
+
+
+def fleet_of(scenario: Scenario, types: InstanceTypes) -> tuple[FleetMachine, ...]:
+    """The machines that exist. Raises ValueError that names an object which cannot be read."""
+    return fleet(_read(scenario)[2], types)
 
 
 def output(found: Snapshot, decision: Decision, errors: Mapping[str, str], micros: int) -> DecisionOutput:

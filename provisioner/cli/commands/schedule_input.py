@@ -127,7 +127,13 @@ def check_region(region: str | None) -> None:
 
 
 def _region_of(scenario: Scenario, cloud: Cloud) -> str:
-    """The region of the zones of Nodes, and of those that Pods and NodePools require; the default if it is not one."""
+    """The region of the Nodes, or else of the zones that Nodes have and that Pods and NodePools require.
+
+    The default of the cloud if there is not exactly one.
+    """
+    named = (one.node.metadata.labels.get(labels.REGION) for one in scenario.nodes or () if one.node is not None)
+    if len(stated := {*filter(None, named)}) == 1:
+        return stated.pop()
     zones = [pod.spec.node_selector.get(labels.ZONE, "") for pod in scenario.pods or ()]
     zones += [one.node.metadata.labels.get(labels.ZONE, "") for one in scenario.nodes or () if one.node is not None]
     for pool in scenario.node_pools or ():

@@ -42,7 +42,9 @@ def _add_schedule(parser: Parser) -> None:
         "--disrupt", action="store_true", help="print which machines would be disrupted now, and what keeps the others"
     )
     parser.add_argument(
-        "--region", metavar="REGION", help="whose sizes and prices (that of the zones in the manifests, or eastus)"
+        "--region",
+        metavar="REGION",
+        help="whose sizes and prices (that of the Nodes or zones in the manifests, or eastus)",
     )
     add_output(parser)
 
@@ -92,7 +94,8 @@ SCHEDULE = Command(
     description="""\
 Places Pods on existing Nodes, on NodeClaims without a Node, and on new machines of NodePools, at list prices. Among all
 fleets that take the most Pods it chooses the cheapest one. Prints which Pod goes where, the price an hour, and why each
-other Pod stays pending. The command works offline, without a cluster, an Azure credential or settings.
+other Pod stays pending. If no Pod is pending, it prints the machines that exist, with their prices and the room on
+them. The command works offline, without a cluster, an Azure credential or settings.
 
 With --disrupt it prints instead which machines of NodePools would be removed or replaced now because they are empty,
 have drifted or are underutilized, what that saves, and why the others are kept. It simulates one pass of the

@@ -218,7 +218,7 @@ def test_each_line_is_one_scenario(monkeypatch: pytest.MonkeyPatch) -> None:
             ("--region", "West Europe"),
             "not the name of a region",
         ),
-        ("kind: NodePool\nmetadata: {name: p}\n", (), "no Pod found"),
+        ("kind: NodePool\nmetadata: {name: p}\n", (), "no Pod and no Node found"),
         ("kind: Pod\nmetadata: {name: 7}\n", (), "$.metadata.name"),
         ("{]", (), "line 1"),
         (
@@ -236,6 +236,63 @@ def test_bad_input_is_refused_in_words(tmp_path: Path, body: str, words: tuple[s
     code, out, err = _run("-f", str(file), *words)
     assert (code, out) == (2, "")
     assert cause in err
+
+
+def machine(name: str, region: str = "westeurope", **labels: str) -> Json:
+    """A Node with one GPU, and these labels of Karpenter."""
+    of_cloud = {"node.kubernetes.io/instance-type": "Standard_NC4as_T4_v3", "topology.kubernetes.io/region": region}
+    known = {**of_cloud, **{f"karpenter.sh/{key}": value for key, value in labels.items()}}
+    has = {"cpu": "3860m", "memory": "26091Mi", "nvidia.com/gpu": "1", "pods": "110"}
+    return {"kind": "Node", "metadata": {"name": name, "labels": known}, "status": {"allocatable": has}}
+
+
+def test_the_fleet_is_the_answer_when_no_pod_is_pending(tmp_path: Path) -> None:
+    """Machines of NodePools and NodeClaims, with the price of the Nodes' region and the room that their pods leave."""
+    own = {"nodepool": "gpu", "initialized": "true", "capacity-type": "on-demand"}
+    running, daemon = pod("t", gpus=1), pod("d", gpus=0)
+    owner = {"apiVersion": "apps/v1", "kind": "DaemonSet", "name": "d", "uid": "d", "controller": True}
+    daemon["metadata"]["ownerReferences"] = [owner]
+    for one in (running, daemon):
+        one["spec"]["nodeName"] = "full"
+    coming = {"kind": "NodeClaim", "metadata": {"name": "gpu-2", "labels": {"karpenter.sh/nodepool": "gpu"}}}
+    sizes = {"key": "node.kubernetes.io/instance-type", "operator": "In", "values": ["Standard_NC24ads_A100_v4"]}
+    coming["spec"] = {"requirements": [sizes]}
+    leaving = machine("old", **own)
+    leaving["metadata"]["deletionTimestamp"] = "2026-03-01T12:00:00Z"
+    system = machine("system")
+    file = written(tmp_path, node_pool(), machine("full", **own), leaving, system, coming, running, daemon)
+    code, out, _ = _run("-f", file)
+    assert code == 0
+    rows = [[cell.strip() for cell in line.split("   ") if cell.strip()] for line in out.splitlines()]
+    assert [row[:7] for row in rows[1:4]] == [
+        ["full", "gpu", "Standard_NC4as_T4_v3", "-", "on-demand", "0.658", "1"],
+        ["gpu-2", "gpu", "Standard_NC24ads_A100_v4", "0", "on-demand", "4.775", "0"],
+        ["old", "gpu", "Standard_NC4as_T4_v3", "-", "on-demand", "0.658", "0"],
+    ]
+    assert rows[1][7].startswith("nvidia.com/gpu 0, cpu ")
+    assert rows[2][7].endswith("(no Node yet)")
+    assert rows[3][7] == "is being removed"
+    assert rows[-1][0].startswith("No Pod is pending. 3 machines, 6.091 USD an hour (list prices of westeurope, ")
+    as_json = json.loads(_run("-f", file, "-o", "json")[1])
+    assert [(one["name"], one["coming"], one["leaving"]) for one in as_json["fleet"]] == [
+        ("full", False, False),
+        ("gpu-2", True, False),
+        ("old", False, True),
+    ]
+    assert as_json["fleet"][0]["room"]["nvidia.com/gpu"] == "0"
+
+
+def test_the_fleet_is_not_part_of_an_answer_about_pending_pods(tmp_path: Path) -> None:
+    decided = json.loads(_run("-f", written(tmp_path, node_pool(), pod("a")), "-o", "json")[1])
+    assert "fleet" not in decided
+
+
+def test_regions_of_nodes_that_differ_are_not_guessed(tmp_path: Path) -> None:
+    """The default region has the prices."""
+    own = {"nodepool": "gpu", "initialized": "true"}
+    file = written(tmp_path, machine("a", **own), machine("b", "eastus", **own))
+    assert "(list prices of eastus, " in _run("-f", file)[1]
+    assert "(list prices of westeurope, " in _run("-f", file, "--region", "westeurope")[1]
 
 
 CLASS = "kind: AgentPoolNodeClass\nmetadata: {name: other}\n"
