@@ -9,12 +9,13 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple, TextIO
 
 from controllers.model.ownership import managed
+from provisioner.api import labels
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 from provisioner.api.pod import Pod
+from provisioner.operator.config import Clients
 from provisioner.runtime.kept import whole
-from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import NODECLAIMS, NODEPOOLS, PODS, Resource, is_name
 from provisioner.settings import Settings
@@ -40,6 +41,8 @@ FILES = "not read for objects in files"
 NO_SETTINGS = f"not read; give {FLAGS}, and log in (az login)"
 DISABLED = "NodePools are disabled by --node-pools, NODE_POOLS or nodePools.enabled of the chart"
 FORMS = "Write nodeclaim/NAME, nodepool/NAME or pod/NAMESPACE/NAME, or a name."
+ALL = "kubectl get nodeclaims,nodepools,pods -A lists all of them."
+TAGGED = f"The tag {labels.TAG_CLAIM_NAME} of an agent pool names its NodeClaim, also of one that is gone."
 
 
 class Target(NamedTuple):
@@ -83,7 +86,7 @@ async def run(
 async def explain(tools: Tools, about: Target, *, without_azure: str, location: str) -> Answer:
     """The answer about one object. Raises Refused."""
     try:
-        found, resource = await _look_up(tools.clients.kube, about)
+        found, resource = await _look_up(tools.clients, about)
         if ignored := _ignored(found, node_pools=tools.config.node_pools):
             name = f"{about.namespace}/{about.name}" if resource.namespaced else about.name
             return Answer(kind=resource.kind, name=name, answer=ignored)
@@ -115,11 +118,13 @@ def _ignored(found: NodeClaim | NodePool | Pod, *, node_pools: bool) -> str:
     return f"ignored, another controller serves its nodeClassRef {reference.group}/{reference.kind}"
 
 
-async def _look_up(kube: Kube, about: Target) -> tuple[Any, Resource[Any]]:
+async def _look_up(clients: Clients, about: Target) -> tuple[Any, Resource[Any]]:
     """The object, and what it is. Raises Refused if there is none or several, and KubeError.
 
-    By a list, which is all that the controller may send about some kinds. A name is looked up as each kind that may be.
+    By a list, which is all that the controller may send about some kinds. A name is looked up as each kind that may be,
+    and a name of nothing as that of the agent pool or the Node of a NodeClaim.
     """
+    kube = clients.kube
     found, refused = list[tuple[Any, Resource[Any]]](), None
     for resource in about.resources:
         namespace, selector = about.namespace if resource.namespaced else "", f"metadata.name={about.name}"
@@ -131,17 +136,30 @@ async def _look_up(kube: Kube, about: Target) -> tuple[Any, Resource[Any]]:
             refused = error if error.status == 403 else refused
             continue
         found += [(one, resource) for one in listed.items]
+    if not found and NODECLAIMS in about.resources:
+        found += [(claim, NODECLAIMS) for claim in await _of_machine(clients, about.name)]
     if refused is not None and not found:
         raise refused
     kinds = " or ".join(one.kind for one in about.resources)
     where = f" in namespace {about.namespace}" if PODS in about.resources else ""
     if not found:
-        cause = f"there is no {kinds} named {about.name}{where}"
-        raise Refused(cause, "kubectl get nodeclaims,nodepools,pods -A lists all of them.")
+        remedy = f"{ALL} {TAGGED}" if NODECLAIMS in about.resources else ALL
+        raise Refused(f"there is no {kinds} named {about.name}{where}", remedy)
     if len(found) > 1:
         forms = " or ".join(_form(resource, about) for _, resource in found)
         raise Refused(f"{about.name} names a {' and a '.join(one.kind for _, one in found)}", f"Write {forms}.", USAGE)
     return found[0]
+
+
+async def _of_machine(clients: Clients, name: str) -> list[NodeClaim]:
+    """The NodeClaims whose agent pool or Node has this name."""
+    try:
+        claims = (await clients.kube.list(NODECLAIMS, digest=whole)).items
+    except KubeError as error:
+        if error.status not in (403, 404):
+            raise
+        return []
+    return [one for one in claims if managed(one) and name in (clients.cloud.pool_name(one), one.status.node_name)]
 
 
 def _form(resource: Resource[Any], about: Target) -> str:

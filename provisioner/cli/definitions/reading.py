@@ -39,7 +39,7 @@ def _doctor(call: Invocation) -> int:
 
 
 def _add_explain(parser: Parser) -> None:
-    text = "nodeclaim/NAME, pod/NAMESPACE/NAME, nodepool/NAME (short: nc, po, np), or a name that one of them has"
+    text = "nodeclaim/NAME, pod/NAMESPACE/NAME, nodepool/NAME (short: nc, po, np), a name, or an agent pool or Node"
     parser.add_argument("name", metavar="TYPE/NAME", help=text)
     text = "the namespace of a Pod (%(default)s)"
     parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help=text)
@@ -155,6 +155,7 @@ pools, the quota and the VM sizes of the subscription. What was not read, and wh
 remembers, is listed under "Not known". With -f it reads files in place of the cluster.""",
     examples="""\
   gpu-provisioner explain nodeclaim/ws3f2a91c0d
+  gpu-provisioner explain cv172b0x9q3z      the NodeClaim of an agent pool of the Azure portal, or of a Node
   gpu-provisioner explain pod/default/train              or: -n default pod/train
   gpu-provisioner explain nodepool/a100 -o json
   kubectl -n gpu-provisioner exec deploy/gpu-provisioner -- gpu-provisioner explain np/a100

@@ -6,6 +6,7 @@ import re
 
 import pytest
 
+from provisioner.api import labels
 from provisioner.simulator.audit_log import Call
 from provisioner.simulator.azure import faults
 from tests.world.claims import ready
@@ -53,6 +54,22 @@ async def test_a_claim_through_its_life(sim: Sim) -> None:
     assert json.loads(ended.out)["answer"] == "Ready"
     assert (facts(ended)["price"], facts(ended)["node"]) == (4.775, node_name(sim))
     assert written(sim) == []
+
+
+@simulated(azure=FAST)
+async def test_an_agent_pool_or_a_node_names_its_claim(sim: Sim) -> None:
+    """A name of the Azure portal leads to the claim; a tag of the agent pool has the claim's name as well."""
+    name = "a-claim-with-a-long-name"
+    await sim.apply(node_claim(name))
+    await sim.start_controller()
+    await ready(sim, name)
+    (pool,) = (one.name for one in sim.cloud.pools.values() if one.tags.get(labels.TAG_CLAIM_NAME) == name)
+    assert pool != name
+    for written_name in (pool, f"nodeclaim/{pool}", node_name(sim, pool)):
+        assert first(await explain(sim, written_name)) == f"NodeClaim {name}: Ready"
+    other = await explain(sim, "cv172b0x9q3z")
+    assert (other.code, other.out) == (1, "")
+    assert "The tag gpu-provisioner_nodeclaim of an agent pool names its NodeClaim" in other.err
 
 
 @simulated(azure=FAST)
