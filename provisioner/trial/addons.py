@@ -1,8 +1,9 @@
-"""What other controllers of a cluster do for the examples: the MIG manager of the GPU Operator, and an owner of startup
-taints.
+"""What other software of a cluster does for the examples: the MIG manager of the GPU Operator, an owner of startup
+taints, and NVIDIA's DRA driver.
 
 The MIG manager partitions the GPUs of a Node with the label `nvidia.com/mig.config` (strategy mixed: devices replace
-whole GPUs). The owner of startup taints removes those of a claim from its Ready Node.
+whole GPUs). The owner of startup taints removes those of a claim from its Ready Node. The DRA driver runs on the Nodes
+of `examples/dra`, and its chart has created its DeviceClass.
 
 Source: https://docs.nvidia.com/datacenter/cloud-native/gpu-operator/latest/gpu-operator-mig.html,
 https://docs.nvidia.com/datacenter/tesla/mig-user-guide/ (devices of each profile).
@@ -24,6 +25,28 @@ DEVICES = {"1g.10gb": 7, "1g.20gb": 4, "2g.20gb": 3, "3g.40gb": 2, "4g.40gb": 1,
 # Simulated seconds that both take.
 WORK_SECONDS = 30.0
 POLL_SECONDS = 0.1
+# The Nodes that the values of the driver's chart in docs/how-to/dra.md select.
+DRA_LABELS = {"example.com/gpu": "dra"}
+DEVICE_CLASS = {
+    "apiVersion": "resource.k8s.io/v1",
+    "kind": "DeviceClass",
+    "metadata": {"name": "gpu.nvidia.com"},
+    "spec": {
+        "selectors": [
+            {
+                "cel": {
+                    "expression": "device.driver == 'gpu.nvidia.com' && "
+                    "device.attributes['gpu.nvidia.com'].type == 'gpu'"
+                }
+            }
+        ]
+    },
+}
+
+
+def install(world: World) -> None:
+    """Create the objects of charts that a cluster has before the examples are applied."""
+    world.store.create("deviceclasses.resource.k8s.io", DEVICE_CLASS)
 
 
 async def run(world: World, speed: float) -> Never:

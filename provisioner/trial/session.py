@@ -23,6 +23,7 @@ from provisioner.runtime.clock import SystemClock
 from provisioner.settings import Settings, load
 from provisioner.simulator.azure.faults import Fault
 from provisioner.simulator.azure.settings import AzureSettings
+from provisioner.simulator.nodes.machine import NodeSettings
 from provisioner.simulator.world import LOOPBACK, Addresses, World, WorldSettings
 
 from . import addons
@@ -72,8 +73,10 @@ async def open_session(settings: SessionSettings) -> AsyncIterator[Session]:
     clock = SystemClock()
     azure = AzureSettings(speed=settings.speed)
     # No token: kubectl sends none over plain HTTP, and the servers listen on loopback only.
-    world_settings = WorldSettings(azure=azure, foreign_pools=("system",))
+    nodes = NodeSettings(dra_labels=addons.DRA_LABELS)
+    world_settings = WorldSettings(azure=azure, nodes=nodes, foreign_pools=("system",))
     async with World(crds=all_crds().values(), now=clock.now, settings=world_settings) as world:
+        addons.install(world)
         world.invariants.controllers[CONTROLLER] = None
         addresses = await _listen(world, settings.kube_port)
         running = Session(settings=settings, world=world, addresses=addresses, metrics_port=_free_port())

@@ -30,9 +30,9 @@ ORDER = (
 FOLDERS = {
     "pods": ("node-pool", "trainer", "intruder"),
     "dra": ("node-pool", "trainer"),
-    "nodepools": ("node-class", "when-empty", "office-hours", "expiring", "static", "prices"),
+    "nodepools": ("class", "when-empty", "office-hours", "expiring", "static", "prices"),
     "gpus": ("mig-single", "mig-mixed", "time-slicing", "gpu-operator"),
-    "gkm": ("machines", "cache"),
+    "gkm": ("machines",),
 }
 
 

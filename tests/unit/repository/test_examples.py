@@ -1,6 +1,7 @@
 """Each example is a valid NodeClaim that the controller supports."""
 
 import re
+from collections import Counter
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -145,3 +146,31 @@ def test_the_examples_of_kaito_match_the_claims_of_kaito(stem: str, owner: str, 
     assert dict(example.spec.resources.requests) == {"storage": storage}
     assert yaml.safe_load(path.read_text())["spec"]["expireAfter"] == "Never"
     assert example.spec.termination_grace_period is None
+
+
+def in_order_of_kubectl() -> list[dict[str, Any]]:
+    """The objects of `kubectl apply -R -f examples`, which reads files in the order of their names."""
+    files = sorted(EXAMPLES[0].parent.rglob("*.yaml"))
+    return [document for path in files for document in yaml.safe_load_all(path.read_text(encoding="utf-8"))]
+
+
+def test_each_object_is_defined_once() -> None:
+    """All examples can be applied to one cluster."""
+    found = Counter(
+        (one["kind"], one["metadata"].get("namespace"), one["metadata"]["name"]) for one in in_order_of_kubectl()
+    )
+    assert len(found) > 30
+    assert [identity for identity, times in found.items() if times > 1] == []
+
+
+def test_node_classes_precede_their_node_pools() -> None:
+    """So that no NodePool reports a missing class while the files are applied."""
+    classes: set[str] = set()
+    early = []
+    for one in in_order_of_kubectl():
+        name = one["metadata"]["name"]
+        if one["kind"] == "AgentPoolNodeClass":
+            classes.add(name)
+        elif one["kind"] == "NodePool" and one["spec"]["template"]["spec"]["nodeClassRef"]["name"] not in classes:
+            early.append(name)
+    assert early == []

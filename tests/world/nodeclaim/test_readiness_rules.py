@@ -335,7 +335,9 @@ async def test_the_example_of_kernel_caches_works(sim: Sim) -> None:
         await sim.apply(crd)
     for document in yaml.safe_load_all((EXAMPLES / "gkm" / "machines.yaml").read_text(encoding="utf-8")):
         await sim.apply(document)
-    await sim.apply(yaml.safe_load((EXAMPLES / "gkm" / "cache.yaml").read_text(encoding="utf-8")))
+    await sim.apply(
+        yaml.safe_load((EXAMPLES.parent / "docs" / "how-to" / "gkm-cache.yaml").read_text(encoding="utf-8"))
+    )
     await sim.apply(pod("trainer"))
 
     def nodes() -> list[str]:

@@ -26,7 +26,7 @@ MONDAY_SECONDS = 12 * HOUR_SECONDS
 
 async def applied(sim: Sim, *stems: str) -> None:
     """The NodePools and their class, as a user applies them."""
-    for stem in ("node-class", *stems):
+    for stem in ("class", *stems):
         for one in yaml.safe_load_all((FOLDER / f"{stem}.yaml").read_text(encoding="utf-8")):
             await sim.apply(one)
 
@@ -54,7 +54,7 @@ async def until_time(sim: Sim, seconds: float) -> None:
 @simulated()
 async def test_each_nodepool_is_ready(sim: Sim) -> None:
     """All of the folder together, without a note about a field."""
-    assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted((*POOLS, "node-class", "prices"))
+    assert sorted(path.stem for path in FOLDER.glob("*.yaml")) == sorted((*POOLS, "class", "prices"))
     await applied(sim, *POOLS, "prices")
     await sim.start_controller()
     pools = "nodepools.karpenter.sh"

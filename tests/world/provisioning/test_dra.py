@@ -415,7 +415,7 @@ async def test_the_examples(sim: Sim) -> None:
         for manifest in yaml.safe_load_all(path.read_text(encoding="utf-8")):
             await sim.apply(manifest)
     await sim.until(
-        lambda: sim.store.get("pods", "trainer", "default")["status"]["phase"] == "Running", 1200, "it runs"
+        lambda: sim.store.get("pods", "dra-trainer", "default")["status"]["phase"] == "Running", 1200, "it runs"
     )
     assert sizes_of(sim, "dra") == [A100]
 
