@@ -52,6 +52,9 @@ def time_zone(name: str) -> tzinfo | None:
 
 @lru_cache(maxsize=1000)
 def _never_active(schedule: str) -> str:
+    found = MACROS.get(schedule, schedule).split()
+    if len(found) != FIELDS:  # cronsim takes a sixth field for seconds
+        return f"it has {len(found)} fields"
     try:
         next(CronSim(_fields(schedule), datetime(2000, 1, 1)))  # noqa: DTZ001 - only whether there is a time
     except (CronSimError, ValueError) as error:  # ValueError: a number of more than 4,300 digits

@@ -72,6 +72,7 @@ def test_what_is_left_of_a_budget_is_never_negative(disrupted: int, left: int) -
         (Budget(schedule="61 * * * *", duration="1h"), "spec.disruption.budgets[0].schedule"),
         (Budget(schedule="0 0 30 2 *", duration="1h"), "spec.disruption.budgets[0].schedule"),
         (Budget(schedule="@reboot", duration="1h"), "spec.disruption.budgets[0].schedule"),
+        (Budget(schedule="0 0 8 * * mon-fri", duration="1h"), "spec.disruption.budgets[0].schedule"),
         (Budget(schedule="@daily", duration="0h"), "spec.disruption.budgets[0].duration"),
         (Budget(nodes="1.5"), "spec.disruption.budgets[0].nodes"),
         (Budget(nodes="9" * 4301), "spec.disruption.budgets[0].nodes"),
