@@ -18,6 +18,7 @@ import jsonschema_rs
 
 from provisioner.api.field_error import FieldError
 
+from . import remedies
 from .cel import compile_rules
 from .formats import is_date_time
 from .paths import Json, dotted
@@ -211,26 +212,29 @@ def _field_error(error: jsonschema_rs.ValidationError) -> FieldError:
             found = _type_name(value)
             wanted = ",".join(kind for kind in limit["types"] if kind != "null")
             message = f'Invalid value: "{found}": {path} in body must be of type {wanted}: "{found}"'
-            return FieldError(path, "FieldValueTypeInvalid", message)
+            return FieldError(path, "FieldValueTypeInvalid", message, remedy=remedies.of_type(limit["types"], value))
         case "enum":
             options = ", ".join(shown(option) for option in limit["options"])
-            return FieldError(
-                path, "FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {options}"
-            )
+            message = f"Unsupported value: {shown(value)}: supported values: {options}"
+            remedy = remedies.of_values(limit["options"], value)
+            return FieldError(path, "FieldValueNotSupported", message, remedy=remedy)
         case "maxLength":
             return FieldError(path, "FieldValueTooLong", f"Too long: may not be more than {limit['limit']} bytes")
         case "maxItems" | "maxProperties":
             message = f"Too many: {len(value)}: must have at most {limit['limit']} items"
             return FieldError(path, "FieldValueTooMany", message)
         case "pattern":
-            return FieldError(path, "FieldValueInvalid", f"{invalid}match '{limit['pattern']}'")
+            message, remedy = f"{invalid}match '{limit['pattern']}'", remedies.of_pattern(limit["pattern"])
+            return FieldError(path, "FieldValueInvalid", message, remedy=remedy)
         case "minLength":
             return FieldError(path, "FieldValueInvalid", f"{invalid}be at least {limit['limit']} chars long")
         case "minItems":
             return FieldError(path, "FieldValueInvalid", f"{invalid}have at least {limit['limit']} items")
         case "minimum" | "maximum" as bound:
             relation = "greater" if bound == "minimum" else "less"
-            return FieldError(path, "FieldValueInvalid", f"{invalid}be {relation} than or equal to {limit['limit']}")
+            message = f"{invalid}be {relation} than or equal to {limit['limit']}"
+            remedy = f"set it to {limit['limit']} or {'more' if bound == 'minimum' else 'less'}"
+            return FieldError(path, "FieldValueInvalid", message, remedy=remedy)
         case "format":
             message = f"Invalid value: {shown(value)}: {path} in body must be of type {limit['format']}: {shown(value)}"
             return FieldError(path, "FieldValueTypeInvalid", message)

@@ -35,11 +35,12 @@ def _structured(kind: type[T], errors: Callable[[T], Iterable[object]], expects:
     def read(written: str) -> T:
         try:
             document = msgspec.json.decode(written)
-            found = msgspec.convert(document, kind)
         except msgspec.DecodeError as error:
             raise ValueError(f"it is not JSON: {error}") from None
+        try:
+            found = msgspec.convert(document, kind)
         except msgspec.ValidationError as error:
-            raise ValueError(str(error)) from None
+            raise ValueError(f"a value has another type: {error}") from None
         unknown = (f"{place}: there is no such field" for place in _unknown_fields(document, kind, ""))
         if wrong := [*unknown, *map(str, errors(found))]:
             raise ValueError("; ".join(wrong))

@@ -24,6 +24,7 @@ from . import (
     examples,
     labels,
     metrics,
+    mistakes,
     settings,
     suites,
     testing,
@@ -54,6 +55,7 @@ PAGES: dict[str, Callable[[], str]] = {
     "docs/reference/testing.md": testing.render,
     "docs/reference/values.md": values.render,
     "docs/references/karpenter-suites.md": suites.render,
+    "docs/troubleshooting/mistakes.md": mistakes.render,
     "docs/troubleshooting/reasons.md": conditions.render_troubles,
 }
 

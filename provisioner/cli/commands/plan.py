@@ -7,6 +7,7 @@ to standard output in all formats.
 import argparse
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any, TextIO
 
 import msgspec
@@ -28,6 +29,8 @@ from .validation import node_class_errors
 
 GAP = 13
 SHOWN_SIZES = 4
+SHOWN_KINDS = 5
+KINDS = ("NodeClaim", "NodePool", labels.NODECLASS_KIND, "NodeOverlay")
 
 
 def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Console) -> int:
@@ -39,8 +42,12 @@ def run(wanted: argparse.Namespace, cloud: Cloud, typed: TextIO, console: Consol
     plans = _with_duplicates([_with_lines(_plan(document, classes, places), document) for document in read])
     if not any(one.kind or one.errors for one in plans):
         files = ", ".join(wanted.filename)
-        kinds = f"NodeClaim, NodePool, {labels.NODECLASS_KIND} or NodeOverlay"
-        raise Refused(f"{files}: no {kinds} found", f"Name manifests of kind {kinds}.", USAGE)
+        kinds = f"{', '.join(KINDS[:-1])} or {KINDS[-1]}"
+        others = dict.fromkeys(str(one.body.get("kind") or "no kind") for one in read if isinstance(one.body, dict))
+        shown = f" ({', '.join([*others][:SHOWN_KINDS])} read)" if others else ""
+        near = next((near for one in others for near in get_close_matches(one, KINDS, n=1)), "")
+        remedy = f"{f'Did you mean {near}? ' if near else ''}Name manifests of kind {kinds}."
+        raise Refused(f"{files}: no {kinds} found{shown}", remedy, USAGE)
     if wanted.output == "table":
         for one in plans:
             console.print(*_lines(one), "")
@@ -60,7 +67,8 @@ def _node_class(body: Any) -> AgentPoolNodeClass | None:
 def _plan(document: Document, node_classes: Mapping[str, AgentPoolNodeClass], places: Places) -> Plan:
     source, body = document.source, document.body
     if document.error:
-        message, remedy = f"invalid document: {document.error}", "write it as YAML or JSON"
+        message = f"invalid document: {document.error}"
+        remedy = "correct the YAML or JSON there; fields of one object have the same indentation, in spaces"
         return Plan(source=source, errors=(FieldError("", "FieldValueInvalid", message, remedy=remedy),))
     match str(body.get("kind") or "") if isinstance(body, dict) else None:
         case "NodeClaim":

@@ -27,7 +27,7 @@ from provisioner.api.requirements import normalise_key
 from provisioner.api.restricted_labels import is_excluded
 
 from .manifests import converted
-from .validation import claim_errors
+from .validation import claim_errors, unreported
 
 PUT_TIME, UID, CREATED = "<time of the PUT>", "<UID of the claim>", "<creation time of the claim>"
 MADE = "<5 characters>"
@@ -95,9 +95,7 @@ def plan(source: str, body: Mapping[str, Any], node_classes: Mapping[str, AgentP
     """Plan a NodeClaim. `node_classes`: those of all documents, by name."""
     wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
-        message, remedy = "it is not the served version", f"write {NodeClaim().api_version}"
-        version = str(body.get("apiVersion"))
-        wrong.insert(0, FieldError("apiVersion", "FieldValueNotSupported", message, version, remedy))
+        wrong.insert(0, other_version(body.get("apiVersion"), NodeClaim().api_version))
     metadata = body.get("metadata")
     given = metadata if isinstance(metadata, dict) else {}
     named = str(given.get("name") or "")
@@ -119,16 +117,26 @@ def plan(source: str, body: Mapping[str, Any], node_classes: Mapping[str, AgentP
     return _planned(source, claim, wrong, node_classes)
 
 
+def other_version(written: object, served: str) -> FieldError:
+    """The error of an `apiVersion` that the API server does not serve for this kind."""
+    shown = str(written or "")
+    message = f"{shown[:40]}: it is not the served version" if shown else "Required value"
+    return FieldError("apiVersion", "FieldValueNotSupported", message, shown, f"write {served}")
+
+
 def _planned(
     source: str, claim: NodeClaim, wrong: list[FieldError], node_classes: Mapping[str, AgentPoolNodeClass]
 ) -> Plan:
     reference = claim.spec.node_class_ref
     node_class = node_classes.get(reference.name) if is_own(reference) else None
     settings = (node_class or AgentPoolNodeClass()).spec
-    wrong += offerings.validate(claim)
+    refused = [*wrong]
+    wrong += unreported(offerings.validate(claim), refused)
     tried = () if any(offerings.validate(claim)) else offerings.offerings(claim)
     sizes = tuple(dict.fromkeys(offering.size for offering in tried)) or ("",)
-    wrong += dict.fromkeys(one for size in sizes for one in agentpool.validate(claim, size, settings))
+    wrong += unreported(
+        dict.fromkeys(one for size in sizes for one in agentpool.validate(claim, size, settings)), refused
+    )
     wrong += dict.fromkeys(one for offering in tried for one in class_properties.validate(offering, settings))
     body, node = None, None
     if tried and not _refused(claim, tried[0], settings):

@@ -12,21 +12,17 @@ import msgspec
 from cloudprovider.cloud import Cloud
 from controllers.nodeclass.validation import errors as class_errors
 from controllers.nodepool import nodepool, validation
-from controllers.provisioning.instances import InstanceTypeCache
-from controllers.provisioning.nodepools import node_pool, with_capacity_type
 from controllers.provisioning.overlays import overlaid
-from controllers.provisioning.solver.candidates import offers
 from provisioner.api import labels
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodeclass import AgentPoolNodeClass
 from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
 
+from . import planning_sizes
 from .manifests import converted
-from .planning import Plan
-from .validation import node_class_errors, node_overlay_errors, node_pool_errors
-
-REQUIREMENTS = f"{validation.TEMPLATE}.spec.requirements"
+from .planning import Plan, other_version
+from .validation import node_class_errors, node_overlay_errors, node_pool_errors, unreported
 
 
 class Places(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,7 +40,7 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_node_class(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of an AgentPoolNodeClass."""
-    wrong = _with_name(body, node_class_errors(body))
+    wrong = _with_name(body, node_class_errors(body), AgentPoolNodeClass().api_version)
     read = None if wrong else converted(body, AgentPoolNodeClass)
     wrong += class_errors(read.spec) if read is not None else ()
     return Plan(source=source, kind=labels.NODECLASS_KIND, name=_name(body), managed=True, errors=tuple(wrong))
@@ -52,7 +48,7 @@ def plan_node_class(source: str, body: Mapping[str, Any]) -> Plan:
 
 def plan_node_overlay(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of a NodeOverlay by itself; whether it conflicts with another one depends on the NodePools."""
-    wrong = _with_name(body, node_overlay_errors(body))
+    wrong = _with_name(body, node_overlay_errors(body), NodeOverlay().api_version)
     if not wrong:
         overlay = converted(body, NodeOverlay)
         unused = overlaid([overlay], (), ()).unused.get(overlay.name)
@@ -64,45 +60,52 @@ def plan_node_overlay(source: str, body: Mapping[str, Any]) -> Plan:
 
 def plan_node_pool(source: str, body: Mapping[str, Any], node_classes: Iterable[str], places: Places) -> Plan:
     """The errors of a NodePool, and its sizes if it has none. `node_classes`: the names of those of all documents."""
-    wrong = _with_name(body, node_pool_errors(body))
+    wrong = _with_name(body, node_pool_errors(body), NodePool().api_version)
     named = Plan(source=source, kind="NodePool", name=_name(body), managed=True, errors=tuple(wrong))
     try:
         pool = converted(body, NodePool)
     except msgspec.ValidationError:
         return named
-    if pool.spec.template.spec.node_class_ref.kind and not nodepool.is_ours(pool):
-        note = "ignored: another controller serves its spec.template.spec.nodeClassRef"
+    reference = pool.spec.template.spec.node_class_ref
+    if reference.group == labels.OWN_DOMAIN and reference.kind not in ("", labels.NODECLASS_KIND):
+        return msgspec.structs.replace(named, errors=(*wrong, _unserved(reference.kind)))
+    if reference.kind and not nodepool.is_ours(pool):
+        note = (
+            f"ignored: its {validation.TEMPLATE}.spec.nodeClassRef is {reference.group}/{reference.kind}, which another"
+            f" controller serves; this one serves {labels.OWN_DOMAIN}/{labels.NODECLASS_KIND}"
+        )
         return msgspec.structs.replace(named, managed=False, notes=(note,))
-    reported = {error.field for error in wrong}
-    wrong += (error for error in nodepool.errors(pool, places.cloud) if error.field not in reported)
-    planned = msgspec.structs.replace(named, errors=tuple(wrong), notes=tuple(_notes(pool, node_classes)))
+    wrong += unreported(nodepool.errors(pool, places.cloud), [*wrong])
+    misspelt = () if wrong else planning_sizes.misspelt(pool, places.cloud)
+    notes = (*_notes(pool, node_classes), *misspelt)
+    planned = msgspec.structs.replace(named, errors=tuple(wrong), notes=notes)
     return planned if wrong else _with_sizes(planned, pool, places)
 
 
 def _with_sizes(planned: Plan, pool: NodePool, places: Places) -> Plan:
     """With the sizes of the region; an error if it has none of them, a note if the region is only assumed."""
     region = places.region_of(pool) or places.cloud.default_region
-    found = InstanceTypeCache(places.cloud).in_region(region)
-    wanted = node_pool(with_capacity_type(pool), (), places.cloud)
-    sizes = tuple(kind.name for kind in found.types if offers(wanted, (kind,), found.well_known))
+    sizes = planning_sizes.sizes(pool, region, places.cloud)
     planned = msgspec.structs.replace(planned, region=region, sizes=sizes)
     if sizes:
         return planned
-    message = f"no GPU or CPU size of {region} satisfies all requirements"
     if not places.region_of(pool):
-        note = f"{REQUIREMENTS}: {message}; name the region of the cluster with --region"
+        message = planning_sizes.none_satisfies(region)
+        note = f"{planning_sizes.REQUIREMENTS}: {message}; name the region of the cluster with --region"
         return msgspec.structs.replace(planned, notes=(*planned.notes, note))
-    remedy = f"change the requirements, or the region; az vm list-skus --location {region} prints its sizes"
-    return msgspec.structs.replace(
-        planned, errors=(FieldError(REQUIREMENTS, "FieldValueInvalid", message, remedy=remedy),)
-    )
+    return msgspec.structs.replace(planned, errors=planning_sizes.errors(pool, region, places.cloud))
 
 
 def _notes(pool: NodePool, node_classes: Iterable[str]) -> Iterator[str]:
     name = pool.spec.template.spec.node_class_ref.name
-    if name not in node_classes:
+    if name and name not in node_classes:
         yield f"spec.template.spec.nodeClassRef: {labels.NODECLASS_KIND} {name} is not in these files"
     yield from nodepool.notes(pool)
+
+
+def _unserved(kind: str) -> FieldError:
+    message, remedy = f"{kind}: no such kind in {labels.OWN_DOMAIN}", f"write {labels.NODECLASS_KIND}"
+    return FieldError(f"{validation.TEMPLATE}.spec.nodeClassRef.kind", "FieldValueNotSupported", message, kind, remedy)
 
 
 def _name(body: Mapping[str, Any]) -> str:
@@ -110,7 +113,10 @@ def _name(body: Mapping[str, Any]) -> str:
     return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
-def _with_name(body: Mapping[str, Any], wrong: list[FieldError]) -> list[FieldError]:
+def _with_name(body: Mapping[str, Any], wrong: list[FieldError], served: str) -> list[FieldError]:
+    """The errors, with those of the version and the name. `served`: the version."""
+    if body.get("apiVersion") != served:
+        wrong = [other_version(body.get("apiVersion"), served), *wrong]
     if _name(body):
         return wrong
     missing = FieldError("metadata.name", "FieldValueRequired", "Required value", remedy="add it")

@@ -1,11 +1,12 @@
 """Validation of the manifests that `plan` reads against their CRDs, in the words of the API server.
 
-Each error has a remedy. All errors of a manifest are returned at once: unlike the API server, which evaluates CEL rules
-only for objects without other errors, this module evaluates each rule whose own value is valid.
+Each error has a remedy, and the value, of which the API server often states only the type. All errors of a manifest are
+returned at once: unlike the API server, which evaluates CEL rules only for objects without other errors, this module
+evaluates each rule whose own value is valid.
 """
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -13,11 +14,13 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
+from controllers.provisioning.instances import WELL_KNOWN
 from provisioner.api.crd import nodeclaim_crd, nodeoverlay_crd, nodepool_crd
 from provisioner.api.crd_nodeclass import agentpoolnodeclass_crd
 from provisioner.api.field_error import FieldError
 from provisioner.apiextensions.paths import Json, is_within
-from provisioner.apiextensions.schema import METADATA_FIELDS, Schema
+from provisioner.apiextensions.remedies import of_rule
+from provisioner.apiextensions.schema import METADATA_FIELDS, Schema, shown
 
 _CRDS = {
     "nodeclaim": nodeclaim_crd,
@@ -26,7 +29,10 @@ _CRDS = {
     "agentpoolnodeclass": agentpoolnodeclass_crd,
 }
 SHOWN_CHARACTERS = 80
+# How similar a label is to a known one that is probably meant.
+MEANT = 0.85
 _NAME = r"^[a-z0-9]([-a-z0-9]*[a-z0-9])?(\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*$"
+_TYPE_ONLY = re.compile(r'^Invalid value: "(string|integer|number|boolean)":')
 _STRINGS: Json = {"type": "object", "additionalProperties": {"type": "string"}}
 # The API server validates ObjectMeta itself; a CRD only declares an object.
 _METADATA = {name: Json() for name in METADATA_FIELDS} | {
@@ -62,6 +68,19 @@ def node_overlay_errors(manifest: Mapping[str, Any]) -> list[FieldError]:
     return _errors("nodeoverlay", manifest)
 
 
+def unreported(errors: Iterable[FieldError], reported: Iterable[FieldError]) -> Iterator[FieldError]:
+    """Those of the controller for whose field, or a part of it, the API server has none.
+
+    The API server names the fields of a map as `spec.limits.cpu`, the controller as `spec.limits[cpu]`.
+    """
+    fields = {_dotted(error.field) for error in reported}
+    return (error for error in errors if not any(is_within(one, _dotted(error.field)) for one in fields))
+
+
+def _dotted(field: str) -> str:
+    return field.replace("[", ".").replace("]", "")
+
+
 def _errors(kind: str, manifest: Mapping[str, Any]) -> list[FieldError]:
     schema = _schema(kind)
     unknown: list[str] = []
@@ -76,8 +95,16 @@ def _errors(kind: str, manifest: Mapping[str, Any]) -> list[FieldError]:
     errors += [
         FieldError(path, "FieldValueInvalid", "unknown field", remedy=_unknown_remedy(kind, path)) for path in unknown
     ]
-    completed = [replace(e, value=_shown(manifest, e.field), remedy=e.remedy or _remedy(kind, e)) for e in errors]
-    return sorted(completed, key=lambda error: error.field)
+    return sorted((_completed(kind, error, manifest) for error in errors), key=lambda error: error.field)
+
+
+def _completed(kind: str, error: FieldError, manifest: Mapping[str, Any]) -> FieldError:
+    value = _value(manifest, error.field)
+    message = error.message
+    if isinstance(value, str | bool | int | float):
+        message = _TYPE_ONLY.sub(lambda _: f"Invalid value: {shown(value)[:SHOWN_CHARACTERS]}:", message, count=1)
+    remedy = error.remedy or _remedy(kind, error, value)
+    return replace(error, message=message, value=_shown(value), remedy=remedy)
 
 
 @cache
@@ -87,10 +114,9 @@ def _schema(kind: str) -> Schema:
     return Schema({**schema, "properties": {**schema["properties"], "metadata": metadata}})
 
 
-def _shown(manifest: Mapping[str, Any], field: str) -> str:
-    value = _value(manifest, field)
-    shown = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value is not None else ""
-    return shown[:SHOWN_CHARACTERS]
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else msgspec.json.encode(value).decode() if value is not None else ""
+    return text[:SHOWN_CHARACTERS]
 
 
 def _value(value: Any, path: str) -> Any:
@@ -104,11 +130,14 @@ def _value(value: Any, path: str) -> Any:
     return None if path else value
 
 
-def _remedy(kind: str, error: FieldError) -> str:
+def _remedy(kind: str, error: FieldError, value: Any) -> str:
     if error.message.endswith("is restricted"):
-        return "remove this requirement"
+        near = get_close_matches(value, WELL_KNOWN, n=1, cutoff=MEANT) if isinstance(value, str) else []
+        label = error.field.endswith("labels")
+        return f"did you mean {near[0]}?" if near else f"remove this {'label' if label else 'requirement'}"
     declared, _ = _declared(kind, error.field)
-    return _REMEDIES.get(error.reason, f"correct it, see: kubectl explain {'.'.join((kind, *declared))}")
+    explained = f"correct it, see: kubectl explain {'.'.join((kind, *declared))}"
+    return of_rule(error.message) or _REMEDIES.get(error.reason, explained)
 
 
 def _unknown_remedy(kind: str, path: str) -> str:

@@ -85,18 +85,18 @@ def test_valid_manifests_have_no_errors(document: Json) -> None:
 BAD = [
     (("spec", "requirement"), [], "spec.requirement", "[]", "unknown field", "write requirements"),
     (("kindd",), "x", "kindd", "x", "unknown field", "write kind"),
-    (("metadata", "labels", "a"), True, "metadata.labels.a", "true", "of type string", "nodeclaim.metadata.labels"),
-    (("metadata", "name"), "GPU_1", "metadata.name", "GPU_1", "should match", "explain nodeclaim.metadata.name"),
+    (("metadata", "labels", "a"), True, "metadata.labels.a", "true", "of type string", 'write it in quotes: "true"'),
+    (("metadata", "name"), "GPU_1", "metadata.name", "GPU_1", "should match", "use lower-case letters"),
     (("metadata", "lables"), {}, "metadata.lables", "{}", "unknown field", "write labels"),
-    (("spec", "expireAfter"), "30d", "spec.expireAfter", "30d", "Never", "explain nodeclaim.spec.expireAfter"),
-    (("spec", "expireAfter"), "720h\n", "spec.expireAfter", "720h\n", "Never", "explain nodeclaim.spec.expireAfter"),
+    (("spec", "expireAfter"), "30d", "spec.expireAfter", "30d", "Never", "720h for 30 days"),
+    (("spec", "expireAfter"), "720h\n", "spec.expireAfter", "720h\n", "Never", "720h for 30 days"),
     (
         ("spec", "requirements", 0, "operator"),
         "in",
         "spec.requirements[0].operator",
         "in",
         'supported values: "Gte", "Lte", "In", "NotIn"',
-        "use one of the supported values",
+        "write In",
     ),
     (
         ("spec", "requirements", 2, "minValues"),
@@ -104,7 +104,7 @@ BAD = [
         "spec.requirements[2].minValues",
         "51",
         "less than or equal to 50",
-        "explain nodeclaim.spec.requirements.minValues",
+        "set it to 50 or less",
     ),
     (
         ("spec", "requirements"),
@@ -112,7 +112,7 @@ BAD = [
         "spec.requirements",
         '[{"key":"a","operator":"In","values":["b"],"minValues":2}]',
         "at least that many",
-        "explain nodeclaim.spec.requirements",
+        "lower minValues",
     ),
     (
         ("spec", "requirements", 0, "key"),
@@ -152,7 +152,7 @@ BAD = [
         "spec.resources.requests.nvidia.com/gpu",
         "many",
         "should match",
-        "explain nodeclaim.spec.resources.requests",
+        "write a quantity such as",
     ),
     (("spec", "nodeClassRef"), None, "spec.nodeClassRef", "", "Required value", "add it"),
 ]
