@@ -174,3 +174,18 @@ def test_node_classes_precede_their_node_pools() -> None:
         elif one["kind"] == "NodePool" and one["spec"]["template"]["spec"]["nodeClassRef"]["name"] not in classes:
             early.append(name)
     assert early == []
+
+
+def test_the_device_plugin_of_the_tutorial_runs_on_the_machines_of_all_examples() -> None:
+    """It tolerates their taints, without which no GPU is allocatable."""
+    path = EXAMPLES[0].parents[1] / "docs" / "getting-started" / "nvidia-device-plugin.yaml"
+    tolerations = yaml.safe_load(path.read_text(encoding="utf-8"))["spec"]["template"]["spec"]["tolerations"]
+    found = [
+        taint
+        for one in in_order_of_kubectl()
+        for spec in (one.get("spec", {}), one.get("spec", {}).get("template", {}).get("spec", {}))
+        for taint in spec.get("taints", ())
+    ]
+    assert len(found) > 10
+    tolerated = [{key: one[key] for key in ("key", "value", "effect")} for one in tolerations if "value" in one]
+    assert [taint for taint in found if taint not in tolerated] == []
