@@ -447,7 +447,8 @@ class Run:
             return False
         name = _node_pool_of(claim)
         one = next((one for one in self.plan.node_pools if one.name == name), None)
-        if one is None:
+        if one is None or not owner_of(claim):
+            # A claim that was restored without its owner is a user's.
             return True
         if one.replicas is not None:
             return not {size.lower() for size in one.sizes} - refused

@@ -17,7 +17,7 @@ from .catalogue import faults
 from .draw import draw
 from .mutants import CANARY, MUTANTS, hunt, planted_in, recorded, watched
 from .objects import GPUS_LABEL
-from .plan import Claim, Event, NodePool, Plan, Workload
+from .plan import Claim, Event, NodePool, Plan, Stage, Workload
 from .run import Outcome, execute, signature
 from .shrink import same_failure, shrink
 from .skeleton import skeleton
@@ -181,6 +181,25 @@ def test_a_machine_that_never_has_all_gpus(size: str) -> None:
         )
     )
     assert (found.why, found.happened["gpus-never"]) == ("", 1), found.error
+
+
+@pytest.mark.matrix(quick=0)
+@pytest.mark.parametrize("pick", [0.4, 0.6])
+def test_a_replica_of_before_comes_back(pick: float) -> None:
+    """Azure refuses its size for good. With its owner it is one too many, without one it is a user's and waits."""
+    before, corrected = "Standard_NC8as_T4_v3", "Standard_NC4as_T4_v3"
+    found = execute(
+        Plan(
+            seed=1,
+            faults_seconds=900.0,
+            facts={"refused": {before: "quota"}},
+            node_pools=(
+                NodePool(name="np0", sizes=(corrected,), replicas=1, stages=(Stage(until=300.0, sizes=(before,)),)),
+            ),
+            events=(Event(at=200.0, fault="old-backup-restored", pick=pick, seconds=400.0),),
+        )
+    )
+    assert (found.why, found.happened["old-backup-restored"]) == ("", 1), found.error
 
 
 def test_each_group_is_drawn() -> None:
