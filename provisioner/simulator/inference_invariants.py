@@ -2,7 +2,8 @@
 from unhealthy Nodes.
 
 A removal counts as inferred if nobody deleted the claim: a user or the cluster deleted its Node only. What a user has
-confirmed on the Lease is not restricted. A repair replaces a machine whose Node was usable and is faulty.
+confirmed on the Lease is not restricted. A repair replaces a machine whose Node was usable and is faulty, or one that
+never became usable.
 
 Source: docs/references/rules.md#invariants, docs/references/rules.md#circuit-breaker.
 """
@@ -14,7 +15,7 @@ from typing import Any
 from provisioner.api import labels
 
 from .audit_log import CURRENT_CALL, Call
-from .snapshot import Snapshot, annotations_of, condition, deleting, is_expired, labels_of
+from .snapshot import Snapshot, annotations_of, condition, deleting, is_expired, labels_of, lacks_gpus, owner_name
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -24,7 +25,11 @@ MOST_REMOVALS, MOST_SHARE, WINDOW_SECONDS = 3, 0.2, 600.0
 CONFIRMED_SECONDS = 3600.0
 # How many machines are repaired at the same time, of so many usable ones, while the removals take no longer than this.
 MOST_REPAIRS, REPAIRS_SHARE, REPAIR_SECONDS = 1, 0.2, 300.0
+# How many machines that never became usable are replaced in a row.
+MOST_IN_A_ROW = 2
 CRDS = frozenset({"nodeclaims.karpenter.sh", "nodepools.karpenter.sh"})
+# Whose machines, their size and node image, and how they failed.
+Row = tuple[str, str, str, str]
 
 
 class InferenceInvariants:
@@ -43,6 +48,8 @@ class InferenceInvariants:
         self._removals: dict[str, deque[float]] = {}
         # When the claims of faulty machines were deleted, by UID.
         self._repairs: dict[str, float] = {}
+        # How many machines in a row failed alike, never became usable and were replaced.
+        self._rows: dict[Row, int] = {}
 
     def crd_changed(self, crd: Json, *, gone: bool) -> None:
         """A CRD was created, changed or deleted."""
@@ -77,12 +84,19 @@ class InferenceInvariants:
 
         I31: a controller began to delete it because of its Node, beyond the limit or though a collector deletes that.
         I32: it began to delete it because its Node is faulty, beyond the limit.
+        I34: because its machine never became usable, like others before it.
         """
+        if condition(claim, "Initialized") == "True" != condition(before, "Initialized"):
+            self._worked(claim)
         if before is None or deleting(before) or not deleting(claim):
             return
         if CURRENT_CALL.get() is None and self._crds:
             self._with_crd.add(claim["metadata"]["uid"])
         if call is None or self._is_confirmed() or not self._is_unasked(claim, before):
+            return
+        if condition(before, "Initialized") != "True" and not self._snapshot.healthy(claim["metadata"]["uid"]):
+            self._check_row(call, claim)
+        if self._snapshot.is_empty(claim["metadata"]["uid"]):
             return
         if self._is_repair(claim) and not self._snapshot.healthy(claim["metadata"]["uid"]):
             self._check_repairs(call, claim)
@@ -100,6 +114,33 @@ class InferenceInvariants:
         if (count := len(self._repairs)) > max(MOST_REPAIRS, int(REPAIRS_SHARE * len(usable))):
             name = claim["metadata"]["name"]
             self._violated("I32", f"{call.who} repairs claim {name}, with {count - 1} others of {len(usable)}")
+
+    def _check_row(self, call: Call, claim: Json) -> None:
+        """I34: a controller began to delete the claim of a machine that never became usable."""
+        row = self._row(claim)
+        self._rows[row] = self._rows.get(row, 0) + 1
+        if self._rows[row] > MOST_IN_A_ROW:
+            name, (_, size, image, how) = claim["metadata"]["name"], row
+            words = f"the {self._rows[row]}th machine {size} in a row with image {image} that was never usable ({how})"
+            self._violated("I34", f"{call.who} deleted claim {name}, {words}")
+
+    def _worked(self, claim: Json) -> None:
+        """A machine became usable: the row of its owner ends, and those of machines without an owner."""
+        ended = {"", owner_name(claim)}
+        self._rows = {row: count for row, count in self._rows.items() if row[0] not in ended}
+
+    def _row(self, claim: Json) -> Row:
+        pool = next((one for one in self._snapshot.pools.values() if self._snapshot.belongs(one, claim)), None)
+        node = next(iter(self._nodes(claim)), None)
+        if pool is None or node is None:
+            return owner_name(claim), pool.size if pool is not None else "", "", "no Node"
+        parts = {
+            "not registered": labels.REGISTERED not in labels_of(node),
+            "not Ready": condition(node, "Ready") != "True",
+            "without its GPUs": lacks_gpus(node, pool),
+        }
+        how = ", ".join(part for part, holds in parts.items() if holds) or "not Initialized"
+        return owner_name(claim), pool.size, labels_of(node).get(labels.AKS_IMAGE_VERSION, ""), how
 
     def _check_removals(self, call: Call, claim: Json) -> None:
         name = claim["metadata"]["name"]
@@ -130,9 +171,7 @@ class InferenceInvariants:
     def _is_unasked(self, claim: Json, before: Json) -> bool:
         """Whether neither a user nor a NodePool is a reason to delete the claim of a machine that Azure has."""
         snapshot, uid = self._snapshot, claim["metadata"]["uid"]
-        requested = (
-            snapshot.is_requested(uid) or snapshot.is_surplus(uid) or is_expired(claim) or snapshot.is_empty(uid)
-        )
+        requested = snapshot.is_requested(uid) or snapshot.is_surplus(uid) or is_expired(claim)
         disrupted = condition(before, "DisruptionReason") == "True" or snapshot.is_outdated(uid)
         allowed = labels.REPAIR in annotations_of(claim)
         pools = [pool for pool in snapshot.pools.values() if snapshot.belongs(pool, claim) and pool.priority != "Spot"]

@@ -10,7 +10,7 @@ preceding requests and changes.
     I3  a claim's UID has at most one pool
     I4  no controller changes a pool or a Node that it does not own, nor evicts a Pod from such a Node
     I5  the system converges: see `World.settled`
-    I6  no controller writes without holding the Lease, once there is one
+    I6  no controller writes without holding the Lease, once there is one, for as long as the request may take
     I7  no controller deletes the pool, the Node or the claim of a live, healthy claim, unless its static NodePool has
         more claims than replicas, or no pod uses the machine of its NodePool, or its NodePool let it expire, or it is
         replaced or consolidated, or a TerminateNode requests another machine
@@ -34,16 +34,19 @@ preceding requests and changes.
     I26 machines have a size and a capacity type that their claim and its NodePool state
     I27 the machine of a deleted claim begins to go in time, and a claim is requested from Azure in time
     I28 a controller creates a pool only where there is none, and deletes what it has read
-    I29 a controller creates a pool only for a claim that has its finalizer and is not deleted
+    I29 a controller creates a pool only for a claim that has its finalizer, is not deleted, and is not to adopt the
+        machine of another one
     I30 no controller's write is refused because of a write of its own whose answer it has
     I31 a controller infers few removals at the same time, and none from what Kubernetes deletes by itself
     I32 a controller repairs few machines at the same time
     I33 what Azure has no capacity for is requested again later each time, and for one claim at a time
+    I34 a controller replaces few machines in a row that never become usable
 
-I6 is in `lease_invariants`, I10 and I28 to I30 in `request_invariants`, I13 and I17 in `purchase_invariants`, I14 to
+I6 is in `lease_invariants`, I10, I28 to I30 and a part of I2 in
+`request_invariants`, I13 and I17 in `purchase_invariants`, I14 to
 I16 in `disruption_invariants`, I18 and I20 in `gate_invariants`, I19 in `successor_invariants`, I21 in
 `progress_invariants`, I22 in `drain_invariants`, I23 and I27 in `overdue_invariants`, I24 to I26 in
-`node_pool_invariants`, I31 and I32 in `inference_invariants`, I33 in `offering_invariants`.
+`node_pool_invariants`, I31, I32 and I34 in `inference_invariants`, I33 in `offering_invariants`.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -106,7 +109,8 @@ class Violation:
 class Invariants:
     """`controllers`: the callers that are checked; `time`: the loop's; `now`: the wall clock of the world.
 
-    `gc_bound_seconds`: how long a pool may exist without a claim before its deletion begins (I1).
+    `gc_bound_seconds`: how long a pool may exist without a claim before its deletion begins (I1). `delayed(call)`:
+    whether the network may have held this request back (I6).
     """
 
     def __init__(
@@ -118,6 +122,7 @@ class Invariants:
         now: Callable[[], datetime],
         *,
         gc_bound_seconds: float = GC_BOUND_SECONDS,
+        delayed: Callable[[Call], bool] = lambda _: False,
     ) -> None:
         self.controllers: dict[str, None] = {}
         self.violations: list[Violation] = []
@@ -129,7 +134,7 @@ class Invariants:
         self._drain = DrainInvariants(self._snapshot, self._violated, time=time, now=now)
         self._gate = GateInvariants(self._snapshot, self._violated, now=now)
         self._inference = InferenceInvariants(self._snapshot, self._violated, time=time)
-        self._leases = LeaseInvariants(self._violated, time=time, controllers=self.controllers)
+        self._leases = LeaseInvariants(self._violated, time=time, controllers=self.controllers, delayed=delayed)
         self._offerings = OfferingInvariants(self._snapshot, self._violated, time=time)
         self._requests = RequestInvariants(self._snapshot, self._violated, time=time)
         self._purchases = PurchaseInvariants(self._snapshot, self._violated, time=time)
@@ -305,6 +310,7 @@ class Invariants:
 
     def _check_claim_release(self, claim: Json) -> None:
         name = claim["metadata"]["name"]
+        self._requests.claim_released(claim)
         if pools := [pool.name for pool in self._snapshot.pools.values() if self._snapshot.belongs(pool, claim)]:
             self._violated("I2", f"claim {name} was released while its pool {pools[0]} exists")
         nodes = [

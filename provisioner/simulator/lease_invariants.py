@@ -1,4 +1,5 @@
-"""Checks that only the leader writes: each write of a controller is made by a holder of a Lease, within its term.
+"""Checks that only the leader writes: each write of a controller is made by a holder of a Lease, within its term, and
+while the term lasts as long as the request may take.
 
 Source: docs/references/rules.md#invariants.
 """
@@ -12,13 +13,28 @@ Json = dict[str, Any]
 Violated = Callable[[str, str], None]
 
 
-class LeaseInvariants:
-    """`violated(invariant, what)` is called for each violation. `time`: the loop's; `controllers`: who is checked."""
+# How long a request of each system may take, less what one that nothing delays takes to arrive.
+REQUEST_SECONDS = {"arm": 14.0, "kube": 9.0}
 
-    def __init__(self, violated: Violated, *, time: Callable[[], float], controllers: Container[str]) -> None:
+
+class LeaseInvariants:
+    """`violated(invariant, what)` is called for each violation. `time`: the loop's; `controllers`: who is checked.
+
+    `delayed(call)`: whether the network may have held this request back.
+    """
+
+    def __init__(
+        self,
+        violated: Violated,
+        *,
+        time: Callable[[], float],
+        controllers: Container[str],
+        delayed: Callable[[Call], bool],
+    ) -> None:
         self._violated = violated
         self._time = time
         self._controllers = controllers
+        self._delayed = delayed
         # The Leases of controllers, each with its holder, "" for none, and the end of its term.
         self._leases: dict[tuple[str, str], tuple[str, float]] = {}
         self._writer = ""
@@ -35,6 +51,8 @@ class LeaseInvariants:
             self._violated("I6", f"{call.who} wrote while {holder or 'no process'} held the lease: {call}")
         elif now > until:
             self._violated("I6", f"{call.who} wrote {now - until:.3f} s after its lease had expired: {call}")
+        elif until - now < REQUEST_SECONDS[call.system] and not self._delayed(call):
+            self._violated("I6", f"{call.who} wrote {until - now:.3f} s before its lease expires: {call}")
         elif self._writer in others:
             self._violated("I6", f"{call.who} wrote while {self._writer} led by another lease: {call}")
         self._writer = call.who

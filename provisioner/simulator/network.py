@@ -10,6 +10,7 @@ Source: docs/references/simulator.md#in-memory-wire.
 import asyncio
 import contextvars
 import errno
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random  # noqa: TID251 - the type; the caller seeds it
@@ -61,6 +62,8 @@ class Network:
         self._links: list[Link] = []
         self._refused: set[tuple[str, str]] = set()
         self._partitioned: set[tuple[str, str]] = set()
+        # When the last partition ended, by the process that it concerned.
+        self._healed_at: dict[str, float] = {}
         self._healed = asyncio.Event()
 
     def draw_latency(self) -> float:
@@ -86,10 +89,16 @@ class Network:
     def heal(self, host: str, who: str = ANY) -> None:
         """End the `partition` with the same arguments; data in transit arrives."""
         self._partitioned.discard((who, host))
+        self._healed_at[who] = self.loop.time()
         for link in self.links(who, host):
             link.hold(self._applies(self._partitioned, link.who, host))
         self._healed.set()
         self._healed = asyncio.Event()
+
+    def healed_within(self, seconds: float, who: str) -> bool:
+        """Whether a partition that concerned this process ended so short a time ago: data in transit was late."""
+        ended = max((self._healed_at[name] for name in (who, ANY) if name in self._healed_at), default=-math.inf)
+        return self.loop.time() - ended <= seconds
 
     @staticmethod
     def _applies(pairs: set[tuple[str, str]], who: str, host: str) -> bool:

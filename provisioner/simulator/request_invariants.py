@@ -9,9 +9,11 @@ from typing import Any
 
 import msgspec
 
+from provisioner.api import labels
+
 from .audit_log import Call, current_write
 from .azure.agentpool import Pool
-from .snapshot import Snapshot, deleting, has_finalizer, pool_mark
+from .snapshot import Snapshot, annotations_of, deleting, has_finalizer, pool_mark
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -22,6 +24,8 @@ Delivered = Callable[[], bool]
 MOST_A_MINUTE, MOST_DELETES, ACCEPTED_SECONDS = 30, 6, 60.0
 # A NodeClaim is read at most so long before its agent pool is requested; the request may wait for its turn.
 READ_SECONDS = 60.0
+# A request that was sent takes effect so late at most; what arrives later cannot be waited for.
+EFFECT_SECONDS = 60.0
 # An answer takes so long at most to arrive.
 ANSWER_SECONDS = 0.1
 # Of the cluster, what a controller deletes or evicts by its UID.
@@ -41,6 +45,10 @@ class RequestInvariants:
         # The UIDs of claims that have had the finalizer, and when claims were deleted.
         self._held: set[str] = set()
         self._deleted: dict[str, float] = {}
+        # The UIDs of claims whose finalizer a controller has removed.
+        self._released: set[str] = set()
+        # Whose machine a claim is to adopt, and has been since its creation; "" for others. By UID.
+        self._adopts: dict[str, str] = {}
         # The write that changed each Node and claim last, None for one of somebody else, and its answer.
         self._changed: dict[tuple[str, str], Call | None] = {}
         self._answers: dict[Call, tuple[float, Delivered]] = {}
@@ -96,18 +104,32 @@ class RequestInvariants:
             self._answers.pop(before, None)
         if kind == "nodeclaims":
             uid = obj["metadata"]["uid"]
+            wanted = annotations_of(obj).get(labels.ADOPT, "")
+            # Of one that is annotated later, the request may be on its way.
+            if gone or self._adopts.setdefault(uid, "" if uid in self._snapshot.claims else wanted) != wanted:
+                self._adopts[uid] = ""
             if has_finalizer(obj):
                 self._held.add(uid)
             if gone or deleting(obj):
                 self._deleted.setdefault(uid, self._time())
 
+    def claim_released(self, claim: Json) -> None:
+        """A controller removed the finalizer of this claim."""
+        self._released.add(claim["metadata"]["uid"])
+
     def pool_created(self, call: Call, pool: Pool) -> None:
-        """I29: a controller created a pool."""
+        """I2 and I29: a request of a controller to create a pool took effect."""
         uid = pool_mark(pool)
         if not uid:
             return
+        if uid in self._released and self._time() - call.at <= EFFECT_SECONDS:
+            self._violated("I2", f"the claim of pool {pool.name} was released while it was being requested: {call}")
         if uid not in self._held:
             self._violated("I29", f"{call.who} created pool {pool.name}, whose claim has had no finalizer: {call}")
+        owner = self._snapshot.claims.get(self._adopts.get(uid, ""))
+        if owner is not None and not deleting(owner) and owner["metadata"]["uid"] != uid:
+            name = owner["metadata"]["name"]
+            self._violated("I29", f"{call.who} created pool {pool.name}, whose claim is to adopt that of {name}")
         ago = call.at - self._deleted.get(uid, call.at)
         if ago > READ_SECONDS:
             self._violated(

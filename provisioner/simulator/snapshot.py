@@ -64,6 +64,13 @@ def of_node_pool(claim: Json) -> bool:
     return any(owner.get("kind") == "NodePool" for owner in claim["metadata"].get("ownerReferences") or ())
 
 
+def owner_name(claim: Json) -> str:
+    """The NodePool or the workspace of KAITO that creates another claim in the place of this one; "" without one."""
+    owners = (owner["name"] for owner in claim["metadata"].get("ownerReferences") or () if owner["kind"] == "NodePool")
+    workspace = labels_of(claim).get(labels.KAITO_WORKSPACE, "")
+    return next((f"NodePool {name}" for name in owners), workspace and f"workspace {workspace}")
+
+
 def digits(text: str) -> str:
     """A timestamp without punctuation, because label values cannot contain colons."""
     return "".join(char for char in text if char.isdigit())
@@ -112,6 +119,14 @@ def allocatable(node: Json | None, resource: str) -> int:
 def capacity(node: Json, resource: str) -> int:
     """The count of an extended resource of a Node with its unhealthy devices."""
     return int((node.get("status") or {}).get("capacity", {}).get(resource, "0"))
+
+
+def lacks_gpus(node: Json, pool: Pool) -> bool:
+    """Whether the Node offers fewer GPUs than its size has."""
+    size = sizes.find(pool.size) or sizes.Size()
+    # Devices that the kubelet finds unhealthy are in capacity only: of shared GPUs, too.
+    resource = GPU_RESOURCES.get(size.vendor, "")
+    return allocatable(node, resource) < max(size.gpus, capacity(node, resource))
 
 
 class Snapshot:
@@ -250,8 +265,9 @@ class Snapshot:
             self._pods[meta["uid"]] = name, _is_served(pod)
 
     def is_empty(self, uid: str) -> bool:
-        """Whether the claim belongs to a NodePool, and no pod uses its Node. Served pods are no use of GPUs."""
-        owners = {owner["kind"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
+        """Whether the claim belongs to a dynamic NodePool, and no pod uses its Node. Served pods are no use of GPUs."""
+        references = self.claims[uid]["metadata"].get("ownerReferences", ())
+        owners = {owner["kind"] for owner in references if owner["uid"] not in self._replicas}
         nodes = {node["metadata"]["name"]: node for node in self.nodes.values() if self.claim_of_node(node) == uid}
         used = any(name in nodes and not (served and _has_gpus(nodes[name])) for name, served in self._pods.values())
         return "NodePool" in owners and bool(nodes) and not used
@@ -298,10 +314,7 @@ class Snapshot:
         return all(not deleting(node) and self._sound(node, claim, pools[0]) for node in nodes)
 
     def _sound(self, node: Json, claim: Json, pool: Pool) -> bool:
-        size = sizes.find(pool.size) or sizes.Size()
-        # Devices that the kubelet finds unhealthy are in capacity only: of shared GPUs, too.
-        resource = GPU_RESOURCES.get(size.vendor, "")
-        missing = allocatable(node, resource) < max(size.gpus, capacity(node, resource))
+        missing = lacks_gpus(node, pool)
         if labels.INITIALIZED not in labels_of(node):
             taints = {(taint["key"], taint["effect"]) for taint in node["spec"].get("taints") or ()}
             rules = self._deadlines.get((claim["spec"].get("nodeClassRef") or {}).get("name", ""), ())

@@ -40,6 +40,8 @@ ARM_HOST = "management.azure.com"
 LOOPBACK = "127.0.0.1"
 # aiohttp does not cancel the handlers of closed connections; it waits this long for them at shutdown.
 SHUTDOWN_SECONDS = 1.0
+# For how long after a partition what arrives can have been sent before it ended: as long as a client waits.
+DELAYED_SECONDS = 20.0
 
 Before = Callable[[Call, web.Request], Awaitable[web.StreamResponse | None]]
 After = Callable[[Call, web.StreamResponse], Awaitable[None]]
@@ -90,7 +92,13 @@ class World:
         self.audit_log = AuditLog()
         # The first subscriber, so that the audit log has causes before their consequences.
         self.invariants = Invariants(
-            self.store, self.cloud, self.audit_log, loop.time, now, gc_bound_seconds=self.settings.gc_bound_seconds
+            self.store,
+            self.cloud,
+            self.audit_log,
+            loop.time,
+            now,
+            gc_bound_seconds=self.settings.gc_bound_seconds,
+            delayed=lambda call: self.network.healed_within(DELAYED_SECONDS, call.who),
         )
         self.nodes = NodeSimulator(self.store, self.cloud, self.settings.nodes, self._chance("nodes"), now)
         self.scheduler = PodScheduler(self.store)

@@ -110,6 +110,10 @@ class NodeSimulator:
         """The Nodes of this pool register and do not become Ready."""
         self._kubelets.never_ready.add(pool)
 
+    def image_corrected(self, pool: str) -> None:
+        """The Nodes of this pool become Ready once their kubelets have restarted."""
+        self._kubelets.never_ready.discard(pool)
+
     def two_nodes(self, pool: str) -> None:
         """The next machine of this pool is created with a second one."""
         self._two_nodes.append(pool)

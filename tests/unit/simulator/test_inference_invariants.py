@@ -1,4 +1,4 @@
-"""I31 and I32 are violated by one deliberate removal, and not by permitted ones."""
+"""I31, I32, I34 and a part of I7 are violated by one deliberate removal, and not by permitted ones."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ import pytest
 
 from provisioner.api import labels
 
-from .histories import breaks, conditions, delete, node_of, play
+from .histories import ONE, breaks, conditions, delete, machine, node_of, node_pool, play
 
 NODES = "/api/v1/nodes"
 CRD = "customresourcedefinitions.apiextensions.k8s.io"
@@ -78,3 +78,46 @@ def test_i27_machines_that_are_repaired_together(count: int) -> None:
         play(story)
     else:
         breaks(story, "I32 violated.*ctl repairs claim gpu1, with 1 others of 2")
+
+
+@pytest.mark.parametrize("worked", [False, True], ids=["none worked", "one worked in between"])
+def test_i34_machines_that_never_become_usable(worked: bool) -> None:
+    """The third one in a row is kept."""
+
+    async def story(world, controller, person) -> None:
+        world.nodes.plugin_delay_seconds = 86_400.0
+        for number in range(3):
+            name = f"gpu{number}"
+            await controller.pool((await person.claim(name))["uid"], name)
+            await asyncio.sleep(130)
+            world.store.patch("nodes", node_of(world, name), {"metadata": {"finalizers": [labels.FINALIZER]}})
+            await conditions(world, controller, name, Registered="True")
+            if worked and number == 1:
+                await conditions(world, controller, "gpu1", Initialized="True")
+                continue
+            await asyncio.sleep(1300)
+            await delete(controller, name)
+        world.check()
+
+    if worked:
+        play(story)
+    else:
+        breaks(story, r"I34 violated.*ctl deleted claim gpu2, the 3th machine .* never usable \(.*without its GPUs\)")
+
+
+@pytest.mark.parametrize("replicas", [None, 1], ids=["dynamic", "static"])
+def test_i7_a_machine_that_no_pod_uses(replicas: int | None) -> None:
+    """One of a static NodePool is removed for no want of pods."""
+
+    async def story(world, controller, person) -> None:
+        pool = await node_pool(person, ONE, **({"replicas": replicas} if replicas else {}))
+        await machine(world, controller, person, pool, "idle")
+        await conditions(world, controller, "idle", Consolidatable="True")
+        await asyncio.sleep(60)
+        await delete(controller, "idle")
+        world.check()
+
+    if replicas is None:
+        play(story)
+    else:
+        breaks(story, "I7 violated.*ctl deleted claim idle, which is healthy")

@@ -1,10 +1,11 @@
-"""I28 to I30 are violated by one deliberate request each, and not by permitted ones."""
+"""I28 to I30 and a part of I2 are violated by one deliberate request each, and not by permitted ones."""
 
 import asyncio
 
 import pytest
 
 from provisioner.api import labels
+from provisioner.simulator.azure.faults import Fault
 
 from .histories import CLAIMS, PODS, TOKEN, breaks, delete, node_pool, play, use
 from .histories import claim as claim_of
@@ -55,6 +56,46 @@ def test_i24_a_pool_for_a_claim_without_the_finalizer() -> None:
         await controller.pool(uid, "a")
 
     breaks(story, "I29 violated.*ctl created pool a, whose claim has had no finalizer")
+
+
+@pytest.mark.parametrize("corrected", [False, True], ids=["as created", "corrected"])
+def test_i29_a_pool_for_a_claim_that_is_to_adopt_a_machine(corrected: bool) -> None:
+    """Of a claim that exists: it gets none of its own until the annotation is removed."""
+
+    async def story(world, controller, person) -> None:
+        living = await controller.claim()
+        made = await person.kube("GET", f"{CLAIMS}/gpu1")
+        meta = {"name": "a", "finalizers": living["finalizers"], "annotations": {labels.ADOPT: living["uid"]}}
+        uid = (await person.kube("POST", CLAIMS, {**made, "metadata": meta}))["metadata"]["uid"]
+        if corrected:
+            await person.kube("PATCH", f"{CLAIMS}/a", {"metadata": {"annotations": None}})
+        await controller.pool(uid, "a")
+        world.check()
+
+    if corrected:
+        play(story)
+    else:
+        breaks(story, "I29 violated.*ctl created pool a, whose claim is to adopt that of gpu1")
+
+
+@pytest.mark.parametrize(("seconds", "permitted"), [(30.0, False), (90.0, True)], ids=["soon", "later than a minute"])
+def test_i2_a_claim_that_is_released_while_its_pool_is_requested(seconds: float, permitted: bool) -> None:
+    """A request takes effect after the finalizer was removed."""
+
+    async def story(world, controller, person) -> None:
+        meta = await controller.claim()
+        world.cloud.faults.append(Fault(verb="PUT", slow_seconds=seconds))
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(controller.pool(meta["uid"]))
+            await asyncio.sleep(1)
+            await delete(person, "gpu1")
+            await controller.kube("PATCH", f"{CLAIMS}/gpu1", {"metadata": {"finalizers": None}})
+        world.check()
+
+    if permitted:
+        play(story)
+    else:
+        breaks(story, "I2 violated.*the claim of pool gpu1 was released while it was being requested")
 
 
 @pytest.mark.parametrize("other", [False, True], ids=["its own write", "a write of somebody else"])
