@@ -20,7 +20,9 @@ from .skeleton import skeleton
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.swarm", description=__doc__)
-    parser.add_argument("--seeds", default="1-", help="a range such as 1-100; without an end, until the time is over")
+    parser.add_argument(
+        "--seeds", default="1-", help="a range such as 1-100, a list such as 7,40, or 1-: until the time is over"
+    )
     parser.add_argument("--minutes", type=float, default=60.0, help="no run begins later than this")
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument("--idle", type=int, default=IDLE_SEEDS, help="end when so many seeds added no pair of states")
@@ -67,7 +69,7 @@ def _campaign(given: argparse.Namespace, until: float) -> int:
 
 def _hunt(mutants: tuple[Mutant, ...], given: argparse.Namespace) -> int:
     killed = 0
-    for found in hunt(mutants, seeds(given.seeds), minutes=given.minutes):
+    for found in hunt(mutants, seeds(given.seeds), minutes=given.minutes, chosen="," in given.seeds):
         print(found, flush=True)
         killed += found.seed > 0
     print(f"# {killed} of {len(mutants)} planted defects found")

@@ -51,7 +51,9 @@ def outcomes(seeds: Iterable[int], *, jobs: int, more: Callable[[], bool]) -> It
 
 
 def seeds(text: str) -> Iterable[int]:
-    """The seeds of a range such as `7`, `1-100` or `1-`. Raises ValueError if it is none."""
+    """The seeds of a range such as `7`, `1-100` or `1-`, or of a list such as `7,40`. Raises ValueError for others."""
+    if "," in text:
+        return [int(one) for one in text.split(",")]
     first, dash, last = text.partition("-")
     return itertools.count(int(first)) if dash and not last else range(int(first), int(last or first) + 1)
 

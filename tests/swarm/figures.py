@@ -34,12 +34,16 @@ class Campaign(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Mutant(msgspec.Struct, frozen=True, kw_only=True):
-    """A planted defect. `seed`: the one that found it, 0 if none did; `cpu_seconds`: of a processor, until then."""
+    """A planted defect. `seed`: the one that found it, 0 if none did; `cpu_seconds`: of a processor, until then.
+
+    `chosen`: seeds were run whose plans have what the defect concerns, after the first ones.
+    """
 
     name: str
     seed: int = 0
     cpu_seconds: float = 0.0
     why: str = ""
+    chosen: bool = False
 
 
 class Story(msgspec.Struct, frozen=True, kw_only=True):

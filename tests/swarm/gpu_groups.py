@@ -25,7 +25,8 @@ NOWHERE = {"nodeSelector": {"example.com/no": "such-label"}}
 DRA_FAULTS = ("plugin-kept-away", "gpus-lost", "plugin-misconfigured", "gpus-never", "node-classes-unlisted")
 
 
-def _alone(plan: Plan, *node_pools: NodePool, workloads: tuple[Workload, ...] = (), **facts: Any) -> Plan:
+def alone(plan: Plan, *node_pools: NodePool, workloads: tuple[Workload, ...] = (), **facts: Any) -> Plan:
+    """The settings of the plan with these NodePools, workloads and facts, and with nothing else."""
     policy = {**plan.policy, "gpu_readiness": "require"}
     parts: dict[str, Any] = {"node_pools": node_pools, "workloads": workloads, "claims": (), "events": ()}
     return replace(plan, faults_seconds=LEAST_SECONDS, policy=policy, facts=facts, **parts)
@@ -42,7 +43,7 @@ def dra_repair(rng: Random, plan: Plan) -> Plan:
     fault = rng.choice(DRA_FAULTS)
     static = NodePool(name="dra", sizes=(EIGHT,), replicas=1, budget="0", after="Never")
     nodes = {"dra_labels": GPUS_LABEL, "device_health": "lost"}
-    made = _alone(plan, static, node_class={"gpu": {"mode": "DRA"}}, nodes=nodes, dra={"claims": True})
+    made = alone(plan, static, node_class={"gpu": {"mode": "DRA"}}, nodes=nodes, dra={"claims": True})
     if fault == "gpus-never":
         # Of a machine that is being created, once in a run.
         events = (Event(at=at, fault=fault, pick=rng.random(), seconds=1800.0) for at in (30.0, 60.0, 120.0))
@@ -54,14 +55,14 @@ def repair(rng: Random, plan: Plan) -> Plan:
     """A machine whose GPUs a device plugin offers: it rejects pods, has an Xid, or lacks GPUs while pods use others."""
     fault = rng.choice(("rejects-pods", "xid-and-restart", "gpu-lost-in-use", "gpus-shared", "edit-devices"))
     if fault == "gpus-shared":
-        made = _alone(plan, NodePool(name="repair", sizes=(EIGHT,)))
+        made = alone(plan, NodePool(name="repair", sizes=(EIGHT,)))
         return _with_fault(rng, replace(made, claims=(Claim(at=1.0, name="ws", size=EIGHT),)), fault)
     if fault == "edit-devices":
         trains = Workload(at=1.0, name="trains", node_pool="repair", annotations={labels.DO_NOT_DISRUPT: "true"})
         dynamic = NodePool(name="repair", sizes=(EIGHT,), budget="0", after="Never")
-        return _with_fault(rng, _alone(plan, dynamic, workloads=(trains,)), fault)
+        return _with_fault(rng, alone(plan, dynamic, workloads=(trains,)), fault)
     static = NodePool(name="repair", sizes=(EIGHT,), replicas=1, budget="0", after="Never")
-    return _with_fault(rng, _alone(plan, static), fault)
+    return _with_fault(rng, alone(plan, static), fault)
 
 
 def dra_pods(rng: Random, plan: Plan) -> Plan:
@@ -72,11 +73,11 @@ def dra_pods(rng: Random, plan: Plan) -> Plan:
     first = Workload(at=1.0, name="never", node_pool="claimed", gpus=0, waits=1, spec={**uses, **NOWHERE})
     second = Workload(at=60.0, name="shares", node_pool="claimed", gpus=0, spec=uses)
     if rng.random() < 0.5:
-        return _alone(plan, node_pool, workloads=(first, second), **facts, dra={"shared": True})
+        return alone(plan, node_pool, workloads=(first, second), **facts, dra={"shared": True})
     # They leave the machine before its GPUs fail.
     runs = Workload(at=1.0, name="runs", node_pool="claimed", count=rng.randint(1, 7), gone_at=RUNS_AT - 300.0)
     last = Workload(at=RUNS_AT + 120.0, name="last", node_pool="claimed")
-    made = _alone(plan, node_pool, workloads=(runs, last), **facts, dra={"claims": True})
+    made = alone(plan, node_pool, workloads=(runs, last), **facts, dra={"claims": True})
     return _with_fault(rng, made, "gpus-unhealthy-for-good")
 
 
@@ -84,12 +85,12 @@ def preemption(rng: Random, plan: Plan) -> Plan:
     """The only pod of a machine ends for one that kube-scheduler has nominated to it; empty machines go at once."""
     node_pool = NodePool(name="preempted", sizes=(T4_8,), after="0s", budget="100%")
     runs = Workload(at=1.0, name="victim", node_pool="preempted", kind="Pod")
-    return _with_fault(rng, _alone(plan, node_pool, workloads=(runs,)), "preempts")
+    return _with_fault(rng, alone(plan, node_pool, workloads=(runs,)), "preempts")
 
 
 def rack(rng: Random, plan: Plan) -> Plan:
     """NVSentinel requests other machines for four to six of ten at once."""
-    made = _alone(plan, NodePool(name="rack", sizes=(T4_8,), replicas=10, after="Never"), nvsentinel=True)
+    made = alone(plan, NodePool(name="rack", sizes=(T4_8,), replicas=10, after="Never"), nvsentinel=True)
     return _with_fault(rng, made, "terminate-nodes", 0.5)
 
 
@@ -97,7 +98,7 @@ def no_room(rng: Random, plan: Plan) -> Plan:
     """A static machine drifts while no further agent pool may be created."""
     stages = (Stage(until=RUNS_AT + rng.uniform(0.0, 1800.0), sizes=(T4_16,)),)
     static = NodePool(name="no-room", sizes=(T4_8,), replicas=1, budget="1", after="Never", stages=stages, stays=1)
-    made = _alone(plan, static)
+    made = alone(plan, static)
     return replace(made, policy={**made.policy, "max_agent_pools": 1})
 
 
@@ -107,7 +108,7 @@ def no_place(rng: Random, plan: Plan) -> Plan:
     both = NodePool(name="kept", sizes=(A100_4, T4_16), after="Never", budget="100%", stages=stages, stays=1)
     kept = Workload(at=1.0, name="kept", node_pool="kept", spec=_of_size(A100_2, A100_4))
     goes = Workload(at=300.0, name="goes", node_pool="kept", count=2, spec=_of_size(T4_8, T4_16))
-    return _alone(plan, both, workloads=(kept, goes), refused={A100_4: "capacity"})
+    return alone(plan, both, workloads=(kept, goes), refused={A100_4: "capacity"})
 
 
 def _of_size(*sizes: str) -> dict[str, Any]:

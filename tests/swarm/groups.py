@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from provisioner.api import labels
 from tests.world.demand import TOLERATION
 
-from . import gpu_groups
+from . import bounded_groups, gpu_groups
 from .constraints import requires
 from .plan import Claim, Event, NodePool, Plan, Stage, Workload
 
@@ -452,4 +452,4 @@ GROUPS: dict[str, Group] = {
     )
 }
 # A group that is added comes last, so that seeds keep those that they have.
-GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty}
+GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty} | bounded_groups.GROUPS

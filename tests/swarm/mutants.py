@@ -4,7 +4,8 @@ A defect counts as found if a seed fails with it that passes without it. Each se
 shows too which of them would have changed anything in it; only these are planted, since a run is repeatable. Each
 defect is charged with the processor time of both runs, as if it were the only one.
 
-`mutants.toml` has what was found, with `seed` 0 for what was not; `python -m tests.swarm --mutants` prints it.
+`mutants.toml` has what was found, with `seed` 0 for what was not; `python -m tests.swarm --mutants` prints it. A defect
+that needs what few plans have can be looked for in seeds whose plans have it: `--seeds 40,85`. Its row states that.
 """
 
 import functools
@@ -58,10 +59,11 @@ MUTANTS: tuple[Mutant, ...] = (
 CANARY: Mutant = planted_in_progress.no_replicas
 
 
-class Found(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Found(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
     """`seed`: the first that finds the defect, 0 if none did; `tried`: how many seeds there were until then.
 
-    `cpu_seconds`: of one processor, of all runs until then. `why`: what failed, or why nothing did.
+    `cpu_seconds`: of one processor, of all runs until then. `why`: what failed, or why nothing did. `chosen`: not each
+    seed was run, but the first ones and then those whose plans have what the defect concerns.
     """
 
     name: str
@@ -69,11 +71,12 @@ class Found(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tried: int
     cpu_seconds: float
     why: str
+    chosen: bool = False
 
     def __str__(self) -> str:
         """A row of the file."""
         fields = (
-            f"{name} = {msgspec.json.encode(value).decode()}" for name, value in msgspec.structs.asdict(self).items()
+            f"{name} = {msgspec.json.encode(value).decode()}" for name, value in msgspec.to_builtins(self).items()
         )
         return "\n".join(("[[mutant]]", *fields, ""))
 
@@ -153,8 +156,11 @@ def planted_in(plan: Plan, mutant: Mutant) -> Outcome:
         return execute(plan)
 
 
-def hunt(mutants: Iterable[Mutant], seeds: Iterable[int], *, minutes: float) -> Iterator[Found]:
-    """Each defect when a seed has found it, or when its runs have taken `minutes` of a processor; then the others."""
+def hunt(mutants: Iterable[Mutant], seeds: Iterable[int], *, minutes: float, chosen: bool = False) -> Iterator[Found]:
+    """Each defect when a seed has found it, or when its runs have taken `minutes` of a processor; then the others.
+
+    `chosen`: the seeds were, see `Found`.
+    """
     left, tried = {one.__name__: one for one in mutants}, 0
     spent = dict.fromkeys(left, 0.0)
     for tried, seed in enumerate(seeds, 1):
@@ -171,6 +177,13 @@ def hunt(mutants: Iterable[Mutant], seeds: Iterable[int], *, minutes: float) -> 
             spent[name] += alone + time.process_time() - began
             if why or spent[name] >= 60.0 * minutes:
                 del left[name]
-                yield Found(name=name, seed=seed if why else 0, tried=tried, cpu_seconds=round(spent[name], 1), why=why)
+                yield Found(
+                    name=name,
+                    seed=seed if why else 0,
+                    tried=tried,
+                    cpu_seconds=round(spent[name], 1),
+                    why=why,
+                    chosen=chosen,
+                )
     for name in left:
-        yield Found(name=name, seed=0, tried=tried, cpu_seconds=round(spent[name], 1), why="")
+        yield Found(name=name, seed=0, tried=tried, cpu_seconds=round(spent[name], 1), why="", chosen=chosen)

@@ -255,3 +255,4 @@ def test_a_campaign_counts_what_is_new() -> None:
     assert "4 seeds, 1 failed, 3600 an hour and core" in str(figures)
     assert [*seeds("3-5")] == [3, 4, 5]
     assert [*seeds("7")] == [7]
+    assert [*seeds("7,40")] == [7, 40]

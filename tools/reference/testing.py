@@ -36,7 +36,9 @@ inject the others. {survived}"""
 
 MUTANTS = """\
 Defects are planted one by one; a seed finds one if it fails with it and not without. The time is that of one
-processor."""
+processor, for the seeds that were run. Those of a row that says *chosen* were not all seeds in order, but the first
+17 and then some whose plans have what the defect concerns: another seed may find it before, and all seeds up to it
+take longer, see [Seeds](#seeds) for how many run in an hour."""
 
 STORIES = """\
 Each row is a defect of the past, planted again by going back to the commit before it was mended; a seed finds it by
@@ -116,9 +118,15 @@ def _mutants(found: tuple[figures.Mutant, ...]) -> str:
     if not found:
         return ""
     killed = sum(one.seed > 0 for one in found)
-    rows = [[code(one.name), str(one.seed or "none"), f"{one.cpu_seconds:,.0f} s", one.why] for one in found]
+    rows = [[code(one.name), _seed(one), f"{one.cpu_seconds:,.0f} s", one.why] for one in found]
     heads = ["Defect", "Found by seed", "Within", "How, or why not"]
     return f"{MUTANTS} {killed} of {len(found)} are found.\n\n{table(heads, rows)}"
+
+
+def _seed(one: figures.Mutant) -> str:
+    if not one.seed:
+        return "none"
+    return f"{one.seed}, *chosen*" if one.chosen else str(one.seed)
 
 
 def _stories(found: tuple[figures.Story, ...]) -> str:

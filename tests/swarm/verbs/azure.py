@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from tests.swarm.run import Run
 
 VERBS = ("PUT", "DELETE", "GET", "LIST")
-# Longer than a client waits for a response.
-SLOW_SECONDS = 90.0
+# Longer than a client waits for a response, and less or more than an absence takes to be proven.
+SLOW_SECONDS = (90.0, 30.0)
 # Longer than any creation that succeeds.
 HANGING_SECONDS = (1200.0, 3000.0)
 LAG_SECONDS = (5.0, 60.0)
@@ -79,8 +79,8 @@ async def arm_unheard(run: "Run", event: Event) -> None:
 @verb("arm-slow")
 async def arm_slow(run: "Run", event: Event) -> None:
     """Requests of one verb are answered later than a client waits; they take effect before or after that."""
-    slow = one_of(_finer(event), ("before", "after"))
-    await _during(run, event, Fault(verb=_verb(event), times=ALWAYS, slow_seconds=SLOW_SECONDS, slow=slow))
+    slow, seconds = one_of(_finer(event), ("before", "after")), SLOW_SECONDS[int(event.pick * 1e6) % 2]
+    await _during(run, event, Fault(verb=_verb(event), times=ALWAYS, slow_seconds=seconds, slow=slow))
 
 
 @verb("arm-throttled")

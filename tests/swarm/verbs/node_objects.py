@@ -4,10 +4,11 @@ import asyncio
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
+from provisioner.api import labels
 from provisioner.simulator.kube.objects import rfc3339
 from provisioner.simulator.nodes.machine import Machine
 from tests.swarm.plan import Event
-from tests.world.harness import EPOCH
+from tests.world.harness import EPOCH, Json
 from tests.world.quarter.scenario import CONDITIONS
 
 from .base import verb
@@ -17,6 +18,7 @@ from .truth import claim_of, kept, remains
 if TYPE_CHECKING:
     from tests.swarm.run import Run
 
+NODE_POOLS = "nodepools.karpenter.sh"
 PRESSURES = ("MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable")
 EFFECTS = ("NoSchedule", "NoExecute", "PreferNoSchedule")
 # The label that a user edits; "" removes it.
@@ -83,6 +85,42 @@ async def announced(run: "Run", event: Event) -> None:
         await asyncio.sleep(max(0.0, event.seconds - REMEDIED_SECONDS))
         if remains(run, machine):
             run.sim.nodes.set_condition(machine.name, kind, later, "Over", "all is well")
+
+
+@verb("policy-taints")
+async def policy_taints(run: "Run", event: Event) -> None:
+    """A policy adds a taint, which no pod tolerates, to each new Node of a NodePool while it lasts.
+
+    Then users remove the taints, and have the controller buy again for the pods that it has bought for in vain.
+    """
+    store, taint, names = (
+        run.sim.store,
+        {"key": f"policy.example.com/{event.at:.0f}", "effect": "NoSchedule"},
+        set[str](),
+    )
+    until = run.sim.now + event.seconds
+
+    def changed(_: str, resource: str, obj: Json, before: Json | None) -> None:
+        name = obj["metadata"]["name"]
+        fits = resource == "nodes" and before is None and labels.NODEPOOL in obj["metadata"].get("labels", {})
+        if fits and run.sim.now < until:
+            names.add(name)
+            asyncio.get_running_loop().call_soon(act, name)
+
+    def act(name: str) -> None:
+        if node := store.get("nodes", name):
+            run.injected(event)
+            store.patch("nodes", name, {"spec": {"taints": [*(node["spec"].get("taints") or ()), taint]}})
+
+    store.subscribe(changed)
+    await run.lasts(event)
+    for name in names:
+        if node := store.get("nodes", name):
+            kept = [one for one in node["spec"].get("taints") or () if one != taint]
+            store.patch("nodes", name, {"spec": {"taints": kept}})
+    for one in list(store.each_served(NODE_POOLS)):
+        note = {labels.RETRY: f"{event.at:.0f}"}
+        store.patch(NODE_POOLS, one["metadata"]["name"], {"metadata": {"annotations": note}})
 
 
 @verb("agent-taints")

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 FLAP_SECONDS = (20.0, 65.0)
 # In this time a machine has registered, or is given up.
 REGISTERS_SECONDS = 14_400.0
+# How often agent pools are looked for that have no machine yet; machines take longer to come.
+LOOK_SECONDS = 5.0
 
 
 def ready(run: "Run", event: Event) -> Machine | None:
@@ -65,6 +67,20 @@ async def node_not_ready(run: "Run", event: Event) -> None:
             run.sim.nodes.set_ready(machine.name, True)
 
 
+@verb("nodes-not-ready")
+async def nodes_not_ready(run: "Run", event: Event) -> None:
+    """No kubelet of our machines answers while it lasts: a fault of the network, or of a service that all need."""
+    ours = {pool.name for pool in run.sim.cloud.pools.values() if pool_mark(pool)}
+    machines = [one for one in run.sim.nodes.machines.values() if one.pool.name in ours and _is_ready(run, one)]
+    for machine in machines:
+        run.injected(event)
+        run.sim.nodes.set_ready(machine.name, None)
+    await run.lasts(event)
+    for machine in machines:
+        if remains(run, machine):
+            run.sim.nodes.set_ready(machine.name, True)
+
+
 @verb("node-flaps")
 async def node_flaps(run: "Run", event: Event) -> None:
     """A Node changes between Ready, not ready and unknown while it lasts."""
@@ -102,6 +118,29 @@ async def never_ready(run: "Run", event: Event) -> None:
     if name and not run.outcome.happened[event.fault]:
         run.injected(event)
         run.sim.nodes.never_ready(name)
+
+
+@verb("image-broken")
+async def image_broken(run: "Run", event: Event) -> None:
+    """The Nodes of all machines that are created while it lasts register and are not Ready; then users correct them."""
+    pools, until = set[str](), run.sim.now + event.seconds
+    while run.sim.now < until:
+        while name := _booting(run, pools):
+            run.injected(event)
+            pools.add(name)
+            run.sim.nodes.never_ready(name)
+        await asyncio.sleep(min(LOOK_SECONDS, until - run.sim.now))
+    for name in pools:
+        run.sim.nodes.image_corrected(name)
+    for machine in [one for one in run.sim.nodes.machines.values() if one.pool.name in pools]:
+        if remains(run, machine):
+            run.sim.nodes.restart_kubelet(machine.name)
+
+
+def _booting(run: "Run", known: set[str]) -> str:
+    """Another agent pool of ours that has no machine yet."""
+    pools = [one for one in run.sim.cloud.pools.values() if pool_mark(one) and one.state == "Creating"]
+    return next((one.name for one in pools if not one.machines and one.name not in known), "")
 
 
 @verb("registers-twice")

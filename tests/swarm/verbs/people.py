@@ -190,15 +190,22 @@ async def adopts_living(run: "Run", event: Event) -> None:
 
 @verb("foreign-pool")
 async def foreign_pool(run: "Run", event: Event) -> None:
-    """An agent pool of somebody else has the name of a NodeClaim, until both are deleted."""
+    """An agent pool of somebody else has the name of a NodeClaim, which is deleted before it.
+
+    In half of the cases, AKS ignores preconditions meanwhile: nobody has confirmed that it heeds them.
+    """
     name = f"f{int(event.pick * 1e9)}"
     cloud = run.sim.cloud
     cloud.seed_pool(name, mode="User")
+    if one_of(event, (True, False)):
+        cloud.configure(ignore_preconditions=True)
     run.injected(event)
     await run.apply(node_claim(name, size=run.size()))
-    await run.lasts(event)
+    await asyncio.sleep(event.seconds / 2)
     if run.sim.claim(name) is not None:
         await run.sim.delete_claim(name)
+    await asyncio.sleep(event.seconds / 2)
+    cloud.configure(ignore_preconditions=False)
     cloud.delete_pool_by_hand(name)
 
 

@@ -18,6 +18,7 @@ from tests.world.harness import EPOCH, Json, node_claim
 from .base import verb
 from .nodes import ready
 from .people import edited
+from .truth import claim_of
 
 if TYPE_CHECKING:
     from tests.swarm.run import Run
@@ -144,7 +145,7 @@ async def loaded_machine_deleted(run: "Run", event: Event) -> None:
     with the fault, or the claim has a deadline for it.
     """
     machine, store = ready(run, event), run.sim.store
-    claim = next((one for one in run.claims() if machine and one["status"].get("nodeName") == machine.name), None)
+    claim = claim_of(run, machine) if machine else None
     if machine is None or claim is None:
         return
     number, name = int(event.pick * 1e9), claim["metadata"]["name"]
