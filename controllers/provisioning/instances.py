@@ -37,7 +37,8 @@ WELL_KNOWN = frozenset(
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name.
 
-    `overlaid`: what NodeOverlays change of them. `stated`: whether a price table replaces list prices.
+    `overlaid`: what NodeOverlays change of them. `table`: prices that replace those of the list, by size in lower case
+    and capacity type.
     """
 
     types: tuple[InstanceType, ...]
@@ -45,7 +46,12 @@ class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     cloud: Cloud
     quotas: frozenset[str] = frozenset()
     overlaid: Overlaid = Overlaid()
-    stated: bool = False
+    table: Mapping[tuple[str, str], float] = {}
+
+    @property
+    def stated(self) -> bool:
+        """Whether a price table replaces list prices."""
+        return bool(self.table)
 
     def of_pool(self, name: str) -> tuple[InstanceType, ...]:
         """The types as machines of the NodePool of this name have them, with its prices.
@@ -60,7 +66,10 @@ class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
         `zone`: the value of its label; without one, or if it is no zone of the size, the cheapest zone counts.
         """
         kind = next((one for one in self.of_pool(node_pool) if one.name == size), None)
-        offered = [one for one in kind.offerings if one.capacity_type == capacity_type] if kind is not None else []
+        if kind is None:  # a size that Azure has offered only recently
+            on_demand, own = self.table.get((size.lower(), ON_DEMAND)), self.table.get((size.lower(), capacity_type))
+            return own if own is not None else on_demand
+        offered = [one for one in kind.offerings if one.capacity_type == capacity_type]
         here = [one for one in offered if one.zone == zone] or offered
         return min((one.price for one in here if one.price is not None), default=None)
 
@@ -78,14 +87,14 @@ def no_obstacle(_: Offering) -> str:
 
 
 def _priced(offer: str, cloud: Cloud) -> tuple[str, str]:
-    """Size and capacity type of an entry of a price table."""
+    """Size, in lower case, and capacity type of an entry of a price table."""
     size, _, spot = offer.partition("/")
-    return cloud.canonical_name(size), spot or ON_DEMAND
+    return cloud.canonical_name(size).lower(), spot or ON_DEMAND
 
 
 def _stated(kind: InstanceType, prices: Mapping[tuple[str, str], float]) -> InstanceType:
     """The instance type with the prices of a table. A price on demand is the most that its spot machines cost."""
-    on_demand, spot = prices.get((kind.name, ON_DEMAND)), prices.get((kind.name, SPOT))
+    on_demand, spot = (prices.get((kind.name.lower(), term)) for term in (ON_DEMAND, SPOT))
 
     def changed(one: InstanceOffering) -> InstanceOffering:
         price = on_demand if one.capacity_type == ON_DEMAND else spot
@@ -149,7 +158,7 @@ class InstanceTypeCache:
             types=found,
             well_known=_well_known(found),
             cloud=self._cloud,
-            stated=bool(self._prices),
+            table=self._prices,
             quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )
         self._region, self._skus, self._facts, self._answers = region, skus, facts, answers

@@ -133,8 +133,12 @@ def machines(
 def _pairs(
     claims: Iterable[NodeClaim], nodes: Iterable[Node], cloud: Cloud
 ) -> Iterator[tuple[NodeClaim | None, Node | None]]:
-    """A NodeClaim has several Nodes if its agent pool was scaled by somebody else."""
+    """A NodeClaim has several Nodes if its agent pool was scaled by somebody else.
+
+    A NodeClaim that was restored from a backup does not own the Node of its agent pool: both are one machine.
+    """
     by_pool, with_node = defaultdict[str, list[NodeClaim]](list), set[str]()
+    left = set[str]()
     ours = tuple(filter(managed, claims))
     for one in ours:
         by_pool[cloud.pool_name(one)].append(one)
@@ -142,9 +146,13 @@ def _pairs(
         claim = next((one for one in by_pool[cloud.pool_of(node)] if belongs(node, one)), None)
         if claim is not None:
             with_node.add(claim.uid)
+        elif marked(node):
+            left.add(cloud.pool_of(node))
         if claim is not None or marked(node):
             yield claim, node
-    yield from ((one, None) for one in ours if one.uid not in with_node and launched(one))
+    for one in ours:
+        if one.uid not in with_node and launched(one) and cloud.pool_name(one) not in left:
+            yield one, None
 
 
 def _capacity_type(known: Mapping[str, str]) -> str:

@@ -196,6 +196,29 @@ def test_the_machines_of_a_cluster() -> None:
     assert [len(found[name].uses) for name in ("lost", "left")] == [1, 0]
 
 
+def test_a_claim_that_was_restored_from_a_backup() -> None:
+    """It has another UID than its Node, and both are one machine."""
+    restored = {
+        "metadata": {"name": "ws1", "uid": "new", "labels": {labels.INSTANCE_TYPE: T4}},
+        "spec": {"nodeClassRef": NODE_CLASS},
+        "status": {"conditions": [LAUNCHED]},
+    }
+    node = _node("ws1", {labels.CLAIM_UID: "old", labels.INSTANCE_TYPE: T4})
+    (found,) = machines([msgspec.convert(restored, NodeClaim)], [node], (), TYPES, REGION)
+    assert (found.node, found.price) == (node.name, 0.526)
+
+
+@pytest.mark.parametrize(("term", "price"), [("", 3.0), ("/spot", 1.0)])
+def test_a_size_that_is_not_known(term: str, price: float) -> None:
+    """Its price is that of the table, spot with the price on demand unless it has one of its own."""
+    table = [("Standard_nc1_x_v9", Decimal(3)), ("Standard_NC1_X_v9/spot", Decimal(1))]
+    types = InstanceTypeCache(CLOUD, prices=table).in_region(REGION)
+    assert types.price("", "Standard_NC1_X_v9", "spot" if term else "on-demand", "") == price
+    without = InstanceTypeCache(CLOUD, prices=table[:1]).in_region(REGION)
+    assert without.price("", "Standard_NC1_X_v9", "spot", "") == 3.0
+    assert TYPES.price("", "Standard_NC1_X_v9", "spot", "") is None
+
+
 LAUNCHED = {"type": "Launched", "status": "True", "lastTransitionTime": MOMENT}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from provisioner.cli.definitions import COMMANDS
 from provisioner.cli.installation import PACKAGES
-from provisioner.cli.main import main, run_command
+from provisioner.cli.main import CLOSED, main, run_command
 from provisioner.settings import OPTIONS
 from provisioner.version import COMMIT, own_version
 
@@ -217,3 +217,13 @@ def test_ctrl_c_during_imports_prints_no_traceback(monkeypatch: pytest.MonkeyPat
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 130
+
+
+def test_the_reader_of_the_output_has_ended() -> None:
+    """As after `| head` or a pager: no traceback, and the exit code of a process that SIGPIPE ended."""
+    reader, writer = os.pipe()
+    os.close(reader)
+    script = "import sys; sys.argv[1:] = ['version']; from provisioner.cli.main import main; main()"
+    with os.fdopen(writer, "w") as closed:
+        ended = subprocess.run([sys.executable, "-c", script], check=False, stdout=closed, stderr=subprocess.PIPE)
+    assert (ended.returncode, ended.stderr) == (CLOSED, b"")
