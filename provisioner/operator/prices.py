@@ -3,18 +3,27 @@
 Source: docs/adr/0088-stated-prices.md.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, Obstacle
 from cloudprovider.inventory import Inventory
 from cloudprovider.watches import SkuWatch
-from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes, no_obstacle
+from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes, PriceTable, no_obstacle
 from provisioner.api.node import Node
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
 
 from .caches import Caches, known_node_pools, overlays_known
 from .config import Config
+
+
+def unknown_sizes(cloud: Cloud, prices: PriceTable) -> Iterator[str]:
+    """Warnings of a price table: the sizes that nothing can be bought of."""
+    for size in dict.fromkeys(offer.partition("/")[0] for offer, _ in prices):
+        if not cloud.is_known_size(size):
+            near = cloud.nearest_size(size)
+            meant = f"; did you mean {near}?" if near else ""
+            yield f"PRICES has a price of {size}, which is not a known VM size{meant}"
 
 
 class PricedTypes:

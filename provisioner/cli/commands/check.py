@@ -13,6 +13,7 @@ from provisioner.cli.output import encoded
 from provisioner.operator.azure import CLOUD, open_azure
 from provisioner.operator.clients import open_kube
 from provisioner.operator.config import Config, check_files, config_from
+from provisioner.operator.prices import unknown_sizes
 from provisioner.runtime.clock import SystemClock
 from provisioner.runtime.kubernetes_sdk import ConfigException
 from provisioner.settings import Settings, SettingsError
@@ -51,7 +52,7 @@ def configuration(settings: Settings | SettingsError, env: Mapping[str, str]) ->
     found = CheckResults("configuration")
     errors = [settings] if isinstance(settings, SettingsError) else []
     if isinstance(settings, Settings):
-        for warning in settings.warnings:
+        for warning in (*settings.warnings, *unknown_sizes(CLOUD, settings.prices)):
             found.unknown("settings", f"probably unintended: {warning}")
         try:
             check_files(settings, env)

@@ -14,7 +14,7 @@ from controllers.actuator.kept import resource_claims
 from provisioner.api.deviceclaim import ResourceClaim
 from provisioner.operator.caches import LIVE_PODS, build_caches
 from provisioner.operator.operator import build_inventory
-from provisioner.operator.prices import PricedTypes
+from provisioner.operator.prices import PricedTypes, unknown_sizes
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.kube_errors import KubeError
 from provisioner.runtime.resources import PODS, RESOURCECLAIMS
@@ -41,6 +41,7 @@ async def run(
     if release is not None and not release.variables:
         console.err.write(f"warning: {release.why}: the prices of its --prices are not part of the costs\n")
     async with cluster_or_files(as_caller(settings), wanted.filename, typed) as tools:
+        console.err.writelines(f"warning: {line}\n" for line in unknown_sizes(tools.clients.cloud, settings.prices))
         found = await cost(tools, wanted.by, location=settings.location)
     console.print(*shown(found, wanted.output))
     return OK

@@ -53,8 +53,11 @@ async def _controller(settings: Settings) -> None:
     from provisioner.operator.clients import open_clients
     from provisioner.operator.config import config_from
     from provisioner.operator.operator import Operator
+    from provisioner.operator.prices import unknown_sizes
 
     async with open_clients(settings) as clients:
+        for warning in unknown_sizes(clients.cloud, settings.prices):
+            logs.get_logger("cli").warning(warning)
         app = Operator(clients, config_from(settings))
         gc.freeze()  # otherwise each later collection examines 100,000 objects and blocks the loop for 50 ms
         gc.enable()

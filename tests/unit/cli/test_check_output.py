@@ -7,8 +7,9 @@ import re
 import pytest
 
 from cloudprovider.checks import CheckResult
-from provisioner.cli.commands.check import print_results
+from provisioner.cli.commands.check import configuration, print_results
 from provisioner.cli.commands.console import Console
+from provisioner.settings import load
 
 LONG = "the identity has no role assignment on the managed cluster that permits these four actions"
 RESULTS = [
@@ -79,3 +80,13 @@ def test_a_pipe_gets_one_line_for_each_text() -> None:
     out = printed(io.StringIO())
     assert "\x1b" not in out
     assert f"  ✗ role        {LONG}\n" in out
+
+
+def test_a_price_of_a_mistyped_size() -> None:
+    """Its price decides nothing."""
+    settings = load({"prices": "Standard_NC24ads_A100v4=2,Standard_NC4as_T4_v3=1"}, {}, azure=False)
+    found, _ = configuration(settings, {"KUBERNETES_SERVICE_HOST": "10.0.0.1"})
+    assert [one.message for one in found.items if "PRICES" in one.message] == [
+        "probably unintended: PRICES has a price of Standard_NC24ads_A100v4, which is not a known VM size; did you mean"
+        " Standard_NC24ads_A100_v4?"
+    ]

@@ -82,3 +82,11 @@ def test_an_overlay_of_one_cluster(costs: Any, cluster: str, price: float) -> No
     overlay = _overlay("0.1", "kubernetes.azure.com/cluster", cluster)
     code, out, _ = costs("-o", "yaml", items=[*items, node, overlay])
     assert (code, yaml.safe_load(out)["total"]["perHour"]) == (0, price)
+
+
+def test_a_price_of_a_mistyped_size(costs: Any) -> None:
+    """Without the warning, the list price counts silently."""
+    items = _objects(Fleet(pool("a")).add("one", A100, of="a"))
+    _, _, err = costs("--prices", "Standard_NC24ads_A100v4=2,Standard_NC24ads_A100v4/spot=1", items=items)
+    why = "PRICES has a price of Standard_NC24ads_A100v4, which is not a known VM size"
+    assert err == f"warning: {why}; did you mean {A100}?\n"
