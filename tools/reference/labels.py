@@ -269,8 +269,9 @@ LABELS = (
     Mark(
         k.NODEPOOL,
         ("NodeClaim", "agent pool", "Node"),
-        f"KAITO, {USER}",
-        f"Copied like any label. The NodePool does not have to exist; KAITO uses `{k.DEFAULT_NODEPOOL}`.",
+        f"{CONTROLLER}, KAITO, {USER}",
+        "The NodePool of the machine. On NodeClaims that KAITO or a user creates, the NodePool does not have to exist;"
+        f" KAITO uses `{k.DEFAULT_NODEPOOL}`. Copied like any label.",
     ),
     Mark(
         k.KAITO_WORKSPACE,
@@ -362,7 +363,10 @@ annotations of these keys that are added later are not copied.
 
 The controller writes only the keys that this page lists for it. It never changes labels, annotations, taints, owners
 and finalizers of other writers: patches contain single keys, and a list is replaced only if it is unchanged since it
-was read."""
+was read.
+
+Nodes of NodePools also bear labels for size, GPU model and number of GPUs: [Requirement keys](requirements.md) lists
+them with their values."""
 
 OLD = "## Older names\n\nRequirements can use the names that these labels had before Kubernetes 1.17."
 
