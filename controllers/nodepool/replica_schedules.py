@@ -2,7 +2,7 @@
 
 Of the schedules that are active the one with the fewest replicas applies; none raises the number.
 
-Source: docs/how-to/replica-schedules.md.
+Source: docs/adr/0089-replica-schedules.md, docs/concepts/nodepools.md#schedules.
 """
 
 from collections.abc import Iterable

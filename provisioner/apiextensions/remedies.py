@@ -36,6 +36,11 @@ _OF_PATTERN = {
     r"^(([+-]{1}(\d*\.?\d+))|(\+{1}\d*\.?\d+%)|(^(-\d{1,2}(\.\d+)?%)$)|(-100%))$": (
         'write a sign and USD an hour, or a sign and a percentage from -100%, as text, such as "-0.5" or "-12%"'
     ),
+    r"^(@hourly|@daily|@midnight|@weekly|@monthly|@yearly|@annually|\S+(\s+\S+){4})$": (
+        "write five fields of cron, such as 0 20 * * mon-fri, or one of @hourly, @daily, @weekly, @monthly, @yearly"
+    ),
+    r"^([0-9]+h)?([0-9]+m)?(0s)?$": "write hours and minutes, such as 8h or 1h30m",
+    r"^[A-Za-z0-9_+-]+(/[A-Za-z0-9_+-]+)*$": "write a name of the IANA time zone database, such as Europe/Berlin",
 }  # fmt: skip
 
 # Of the rules whose message states none, by the end of the message.
