@@ -271,6 +271,7 @@ async def _tools(
             node_pools=node_pools,
         ),
         cluster=f"cluster {settings.cluster} of resource group {settings.resource_group}",
+        subscription=settings.subscription,
     )
 
 

@@ -29,13 +29,14 @@ from .refusal import by_api_server, by_arm
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """`cluster` is the name of the managed cluster in messages. `flags` are the settings that were read from the Helm
-    release, for a command line after it was uninstalled."""
+    """`cluster` is the name of the managed cluster in messages, `subscription` the ID of its own. `flags` are the
+    settings that were read from the Helm release, for a command line after it was uninstalled."""
 
     clients: Clients
     config: Config
     cluster: str
     flags: str = ""
+    subscription: str = ""
 
 
 @asynccontextmanager
@@ -43,7 +44,7 @@ async def open_tools(settings: Settings) -> AsyncIterator[Tools]:
     """Open connections and close them at the end. Raises what `open_clients` raises."""
     async with open_clients(settings) as clients:
         cluster = f"cluster {settings.cluster_name} of resource group {settings.resource_group}"
-        yield Tools(clients, config_from(settings), cluster, flags_of(settings))
+        yield Tools(clients, config_from(settings), cluster, flags_of(settings), settings.subscription_id)
 
 
 @dataclass(frozen=True, slots=True)

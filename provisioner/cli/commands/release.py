@@ -12,8 +12,10 @@ import argparse
 from typing import Any
 
 from cloudprovider.errors import CloudError, NotFound
+from cloudprovider.interface import Identity, identify
 from controllers.actuator.kubernetes import KubernetesActuator
 from controllers.model.conditions import clock_text
+from controllers.model.failures import wrong_cluster_message
 from controllers.model.ownership import belongs, held_by, holds_finalizer, managed
 from controllers.model.steps import Event, ReleaseFinalizer
 from provisioner.api import labels, reasons
@@ -102,9 +104,11 @@ async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
     try:
         instance = await tools.clients.provider.get(key)
     except NotFound:
+        await _must_be_of_cluster(tools)
         return f"ARM: agent pool {key} not found in {tools.cluster}"
     except CloudError as error:
         if error.status == 404 and error.reason in ALL_GONE:
+            await _must_be_of_subscription(tools)
             return f"ARM: {ALL_GONE[error.reason]} ({tools.cluster}), so agent pool {key} does not exist"
         raise by_arm(error) from None
     if not held_by(instance, claim):
@@ -114,6 +118,39 @@ async def _absence_proof(tools: Tools, claim: NodeClaim) -> str:
         f" {instance.raw_state or 'unknown'}",
         f"The controller deletes it; kubectl describe nodeclaim {claim.name} shows what it waits for.",
     )
+
+
+async def _must_be_of_cluster(tools: Tools) -> None:
+    """Verify that the API server is that of the managed cluster: another one does not have the agent pool. Raises
+    Refused."""
+    groups = await _resource_groups(tools)
+    try:
+        group = (await tools.clients.provider.cluster()).node_resource_group
+    except CloudError as error:
+        raise by_arm(error) from None
+    if identify(groups, group) is Identity.OTHER:
+        cause, _, remedy = wrong_cluster_message(group).partition(". ")
+        raise Refused(cause, f"{remedy}.")
+
+
+async def _must_be_of_subscription(tools: Tools) -> None:
+    """Verify that a cluster which does not exist is not looked for in another subscription. Raises Refused."""
+    groups, wanted = await _resource_groups(tools), f"/subscriptions/{tools.subscription.lower()}/"
+    if groups and not any(group.startswith(wanted) for group in groups):
+        own = sorted({group.split("/")[2] for group in groups})[0]
+        raise Refused(
+            f"no Node is in subscription {tools.subscription}, where the {tools.cluster} does not exist",
+            f"Correct ARM_SUBSCRIPTION_ID: a Node is in {own}.",
+        )
+
+
+async def _resource_groups(tools: Tools) -> frozenset[str]:
+    """Those of the machines of all Nodes, as ARM ids in lower case. Raises Refused."""
+    try:
+        found = await tools.clients.kube.list(NODES, digest=tools.clients.cloud.resource_group_of)
+    except KubeError as error:
+        raise by_api_server(error) from None
+    return frozenset(filter(None, found.items))
 
 
 async def _nodes(tools: Tools, claim: NodeClaim) -> list[Node]:

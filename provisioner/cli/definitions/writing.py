@@ -126,11 +126,12 @@ RELEASE = Command(
     name="release",
     summary="remove the finalizers of a NodeClaim whose agent pool is gone",
     description="""\
-Completes the deletion of a NodeClaim when the controller cannot prove that the agent pool is gone, for example because
-the managed cluster was deleted in Azure. The command reads the agent pool from ARM and refuses if it exists: its
-machine would be billed without a NodeClaim. Otherwise it removes the finalizer karpenter.sh/termination from the
-NodeClaim's Nodes and from the NodeClaim, and no other finalizer, after an Event (FinalizerRemovedManually) that names
-the user. The chart's admission policies permit this to cluster administrators and to protectionPolicy.users.""",
+Completes the deletion of a NodeClaim when the controller cannot prove that the agent pool is gone, for example
+because the managed cluster was deleted in Azure. The command reads the agent pool from ARM and refuses if it exists,
+or if the settings name another cluster: its machine would be billed without a NodeClaim. Otherwise it removes the
+finalizer karpenter.sh/termination from the NodeClaim's Nodes and from the NodeClaim, and no other finalizer, after an
+Event (FinalizerRemovedManually) that names the user. The chart's admission policies permit this to cluster
+administrators and to protectionPolicy.users.""",
     examples=f"""\
   gpu-provisioner release ws3f2a91c0d                              print what would be done; exit code 2
   gpu-provisioner release ws3f2a91c0d {RELEASE_FLAG}    do it""",
