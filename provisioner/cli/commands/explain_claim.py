@@ -47,7 +47,7 @@ WAITS = {
     Phase.REGISTERING: "waiting for the Node",
     Phase.INITIALIZING: "waiting for the Node to be initialized",
     Phase.READY: "Ready",
-    Phase.NOT_READY: "not Ready any more",
+    Phase.NOT_READY: "no longer Ready",
     Phase.FAILED: "cannot be launched now",
     Phase.DRAINING: "draining the Node",
     Phase.DETACHING: "waiting for volumes to be detached",

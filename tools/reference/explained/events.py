@@ -286,7 +286,7 @@ EVENTS = (
         name=r.INSTANCE_GONE,
         kind="Warning",
         about=("NodeClaim",),
-        meaning="The agent pool of the NodeClaim does not exist any more. The NodeClaim is deleted.",
+        meaning="The agent pool of the NodeClaim no longer exists. The NodeClaim is deleted.",
         remedy="The activity log of the cluster shows who deleted the pool.",
     ),
     Event(
