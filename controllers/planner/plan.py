@@ -27,6 +27,7 @@ from controllers.model.steps import (
 from controllers.node.health import diagnosis_reads, repair
 from controllers.node.termination import termination
 from controllers.node.termination.instance_delete import poll_deletion
+from controllers.nodeclaim import interruption
 from controllers.nodeclaim.lifecycle import initialization, instance_labels, launch, readiness, registration
 from provisioner.api.conditions import DRAINED, INSTANCE_TERMINATING, LAUNCHED, READY, REGISTERED, VOLUMES_DETACHED
 from provisioner.api.nodeclaim import NodeClaim, Phase
@@ -106,7 +107,7 @@ def removal(f: Facts) -> Step | None:
     """The next step of a removal, requested or inferred, or a Wait; None if there is nothing to remove."""
     claim = f.claim
     if claim is None or not claim.deleting:
-        return garbage.step(f) or repair.step(f)
+        return interruption.step(f) or garbage.step(f) or repair.step(f)
     if not f.crd_known:
         return LookUpCrds(claim=claim)
     return garbage.block_crd_deletion(f) or termination.step(f, claim)

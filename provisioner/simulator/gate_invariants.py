@@ -12,13 +12,15 @@ from typing import Any
 
 from provisioner.api import labels
 
-from .snapshot import Snapshot, annotations_of, condition, deleting, is_disrupted, is_expired, requests_gpus
+from .snapshot import Snapshot, annotations_of, condition, conditions, deleting, is_disrupted, is_expired, requests_gpus
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
 
 # A machine that works is cordoned for its pods at most so long, unless a row of the repair policy says otherwise.
 POD_SECONDS = 24 * 3600.0
+# The messages of the conditions by which AKS reports the announcement of an eviction.
+ANNOUNCEMENTS = ("Preempt Scheduled", "Preempt Started")
 # Controllers that create an equal pod in the place of one that is evicted.
 MOVABLE = frozenset({"ReplicaSet", "StatefulSet", "ReplicationController"})
 
@@ -54,7 +56,7 @@ class GateInvariants:
             pods = [pod for pod in self._pods.values() if pod["spec"].get("nodeName") == node["metadata"]["name"]]
             voluntary = condition(before, "DisruptionReason") == "True" or snapshot.is_outdated(uid)
             ended = [pod for pod in pods if not (voluntary and _owners(pod) & MOVABLE)]
-            if ended and not _has_faulty_gpus(node) and not self._waited(node):
+            if ended and not _has_faulty_gpus(node) and not self._waited(node) and not self._is_taken(claim, node):
                 pod = ended[0]["metadata"]["name"]
                 self._violated("I18", f"claim {name} was deleted, on whose Ready machine pod {pod} runs with GPUs")
 
@@ -67,6 +69,13 @@ class GateInvariants:
             uid = claim["metadata"]["uid"]
             if self._snapshot.healthy(uid) and condition(claim, "NodeHealthy") != "False":
                 self._violated("I20", f"after convergence, Node {name} is cordoned by the controller without a cause")
+
+    def _is_taken(self, claim: Json, node: Json) -> bool:
+        """Whether Azure has announced that it evicts the spot machine."""
+        pools = (pool for pool in self._snapshot.pools.values() if self._snapshot.belongs(pool, claim))
+        return any(pool.priority == "Spot" for pool in pools) and any(
+            one["status"] == "True" and (one.get("message") or "").startswith(ANNOUNCEMENTS) for one in conditions(node)
+        )
 
     def _waited(self, node: Json) -> bool:
         """Whether the Node has been cordoned for as long as the controller waits for pods."""

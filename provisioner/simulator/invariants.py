@@ -23,7 +23,8 @@ preceding requests and changes.
         while they are Ready
     I17 at most two machines that become Ready are bought for one pod before it runs
     I18 no controller deletes a Ready machine whose GPUs the kubelet does not report as unhealthy while pods with GPUs
-        run there, unless they are moved, a user requested or dated it, or it was cordoned for them for a day
+        run there, unless they are moved, a user requested or dated it, Azure has announced its eviction, or it was
+        cordoned for them for a day
     I19 no pod that a voluntary command evicted is pending for longer than its restart takes
     I20 no cordon of a controller remains on a healthy machine
     I21 each NodePool with work makes progress, or an Event states why not for as long as it does not

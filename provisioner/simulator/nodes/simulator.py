@@ -10,7 +10,7 @@ docs/references/kubernetes.md#node-lifecycle, docs/references/kubernetes.md#exte
 """
 
 from collections.abc import Callable
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import partial
 from random import Random  # noqa: TID251 - the type only
 from typing import Any
@@ -31,6 +31,9 @@ from .pod_lifecycle import PodLifecycle
 from .taint_eviction import TaintEviction
 
 AT_ONCE = (0.0, 0.0)
+# Azure announces an eviction so long before, and the node problem detector reports it with these reasons.
+NOTICE_SECONDS = 30.0
+EVICTION_CONDITIONS = (("VMEventScheduled", "VMEventScheduled"), ("PreemptionScheduled", "SpotEvictionIncoming"))
 
 
 class NodeSimulator:
@@ -46,6 +49,7 @@ class NodeSimulator:
         self._cloud = cloud
         self._settings = settings
         self._scheduler = Scheduler(cloud.settings.speed)
+        self._now = now
         self._writer = NodeWriter(store, now)
         self._pods = PodLifecycle(
             store,
@@ -131,6 +135,19 @@ class NodeSimulator:
         """Set a condition, as a node problem detector does; `word`: True, False or Unknown."""
         self._writer.condition(node, kind, word, reason, message)
 
+    def announce_eviction(self, node: str, *, evicted: bool = True) -> None:
+        """Azure announces the eviction of a spot VM, as AKS's node problem detector reports it, and evicts it then.
+
+        `evicted`: whether it does; otherwise the VM is kept, and the conditions end.
+        """
+        at, machine = self._now() + timedelta(seconds=NOTICE_SECONDS), self.machines[node]
+        when = at.strftime("%a, %d %b %Y %H:%M:%S GMT")
+        message = f"Preempt Scheduled: {when}. For more information, see https://aka.ms/aks-spot-eviction. EventId: A1"
+        for kind, reason in EVICTION_CONDITIONS:
+            self._writer.condition(node, kind, "True", reason, message)
+        after = partial(self._evict, machine) if evicted else partial(self._keep, node)
+        self._scheduler.after(NOTICE_SECONDS, after)
+
     def set_gpus(self, node: str, count: int, *, unhealthy: int = 0) -> None:
         """The device plugin advertises this many devices, and the Node shows them at once."""
         machine = self.machines[node]
@@ -191,6 +208,14 @@ class NodeSimulator:
                 self._kubelets.register_after(self.machines[name], self._settings.status_seconds)
 
     # power
+
+    def _evict(self, machine: Machine) -> None:
+        if self.machines.get(machine.name) is machine:
+            self._cloud.evict(machine.pool.name)
+
+    def _keep(self, node: str) -> None:
+        for kind, _ in EVICTION_CONDITIONS:
+            self._writer.condition(node, kind, "False", f"No{kind}", "VM has no scheduled event")
 
     def _answering(self, node: str) -> bool:
         machine = self.machines.get(node)

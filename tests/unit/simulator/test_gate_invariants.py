@@ -59,6 +59,17 @@ def test_i18_a_machine_whose_pods_run(owner: str, reason: str, gpus: tuple[str, 
         breaks(story, r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs")
 
 
+@run_by(breaks, given=3, match=r"I18 violated.*claim a was deleted, on whose Ready machine pod p runs with GPUs")
+async def test_i18_an_announcement_about_a_machine_on_demand(world, controller, person) -> None:
+    """Azure evicts spot machines only."""
+    pool = await node_pool(person, ONE)
+    _, node = await machine(world, controller, person, pool, "a")
+    use(world, node)
+    await asyncio.sleep(30)
+    world.nodes.set_condition(node, "PreemptionScheduled", "True", "SpotEvictionIncoming", "Preempt Started.")
+    await delete(controller, "a")
+
+
 GPU = {"limits": {"nvidia.com/gpu": "1"}}
 
 

@@ -299,7 +299,8 @@ EVENTS = (
         name=r.SPOT_EVICTED,
         kind="Warning",
         about=("NodeClaim",),
-        meaning="Azure evicted the spot machine. The agent pool and the NodeClaim are deleted.",
+        meaning="Azure evicted the spot machine, or has announced to do so within seconds. The agent pool and the"
+        " NodeClaim are deleted.",
     ),
     Event(
         name=r.REMOVAL_RESTRICTED,
