@@ -177,6 +177,16 @@ def test_a_price_that_is_not_known(explained: Any) -> None:
     assert out.startswith("NodePool gpu: 2 machines, 0.526 USD/h, 1 of unknown price; ")
 
 
+def test_a_limit_in_money(explained: Any) -> None:
+    """Of a static NodePool it is an annotation; its status states what its machines cost."""
+    limited, key = pool(replicas=1), "gpu-provisioner.sh/cost-per-hour"
+    meta = msgspec.structs.replace(limited.metadata, annotations={**limited.metadata.annotations, key: "12.5"})
+    status = msgspec.structs.replace(limited.status, resources={key: "0.526"})
+    limited = msgspec.structs.replace(limited, metadata=meta, status=status)
+    _, out, _ = explained("np/gpu", items=objects(Fleet(limited).add("a", T4)))
+    assert "gpu-provisioner.sh/cost-per-hour 0.526 of 12.5" in out
+
+
 def test_a_nodepool_beside_one_that_cannot_be_read(explained: Any) -> None:
     """The API server accepts no such operator; a file can have it. The machines are listed, and the cause is named."""
     near = {"key": "disk", "operator": "Near", "values": ["fast"]}

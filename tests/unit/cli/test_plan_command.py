@@ -133,11 +133,22 @@ spec:
           operator: In
           values: [Standard_NC24ads_A100_v4]
 """
+COST = "gpu-provisioner.sh/cost-per-hour"
 # What is written instead, the line and the field of the error, and a part of its message or remedy.
 POOL_ERRORS = [
     ("nodes: 3}", "nodes: 3}\n  limit: 3", 7, "spec.limit", "write limits"),
     ("nodes: 3}", "cpu: 9223372036854775808}", 6, "spec.limits.cpu", "should be less than or equal to"),
     ("{nodes: 3}", "{nodes: many}", 6, "spec.limits.nodes", "write a quantity"),
+    ("nodes: 3}", f'{COST}: "-1"}}', 6, f"spec.limits[{COST}]", "write USD an hour of 0 or more"),
+    ("nodes: 3}", f"{COST}: 12.5}}", 6, f"spec.limits.{COST}", "integer,string"),
+    ("nodes: 3}", f"{COST}: $12}}", 6, f"spec.limits.{COST}", "$12"),
+    (
+        "name: trainers",
+        f'name: trainers\n  annotations: {{{COST}: "12.5"}}',
+        5,
+        f"metadata.annotations[{COST}]",
+        f"write spec.limits[{COST}] instead",
+    ),
     ("0 8 * * mon-fri", "0 25 * * mon-fri", 10, "spec.disruption.budgets[0].schedule", "Bad hour"),
     ("10h", "10 hours", 11, "spec.disruption.budgets[0].duration", "10 hours"),
     ("consolidateAfter: 5m", "consolidateAfter: 5minutes", 12, "spec.disruption.consolidateAfter", "5minutes"),

@@ -431,6 +431,16 @@ def test_fields_that_are_null(tmp_path: Path) -> None:
     assert [one["pods"] for one in json.loads(out)["newNodeClaims"]] == [["default/train"]]
 
 
+def test_a_limit_in_money(tmp_path: Path) -> None:
+    """It is enough for one of two machines, and `schedule` states the amounts."""
+    limited = node_pool(limits={"gpu-provisioner.sh/cost-per-hour": "0.6"})
+    code, out, _ = _run("-f", written(tmp_path, limited, pod("a"), pod("b")), "-o", "json")
+    answer = json.loads(out)
+    assert (code, len(answer["newNodeClaims"]), len(answer["errors"])) == (1, 1, 1)
+    (why,) = answer["errors"].values()
+    assert "gpu-provisioner.sh/cost-per-hour" in why
+
+
 def test_an_object_that_is_named_twice(tmp_path: Path) -> None:
     """The last one counts, as after kubectl apply: one machine for the pod, and the later NodePool."""
     before = node_pool(limits={"nvidia.com/gpu": "0"})
