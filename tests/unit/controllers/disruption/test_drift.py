@@ -15,7 +15,7 @@ from provisioner.api.nodepool import NodePool
 
 from .fleet import A100, D2, D4, D8, D16, NOW, T4, UP, Fleet, pod, pool
 
-SIZE = labels.INSTANCE_TYPE
+SIZE, COST = labels.INSTANCE_TYPE, labels.COST_PER_HOUR
 DRIFTED = (*UP, "Drifted")
 GOING = (*DRIFTED, "DisruptionReason")
 
@@ -47,6 +47,10 @@ def budget(nodes: str) -> NodePool:
         # Whatever the NodePool states about consolidation.
         (Fleet(pool(**NEVER)).add("a", T4, up=DRIFTED), "a", ()),
         (Fleet(pool(policy="WhenEmpty", **NEVER)).add("a", T4, [(1, 1)], up=DRIFTED), "a", (T4,)),
+        # A limit in money, of which the old machine leaves its part.
+        (Fleet(pool(limits={COST: "0.6"})).add("a", T4, [(1, 1)], up=DRIFTED), "a", (T4,)),
+        (Fleet(pool(limits={COST: "0.5"})).add("a", T4, [(1, 1)], up=DRIFTED), None, ()),
+        (Fleet(pool(limits={COST: "0.6"})).add("a", T4, [(1, 1)], up=DRIFTED).add("b", T4, [(1, 1)]), None, ()),
         # Labels that are only needed for a price.
         (Fleet().add("a", D4, [(1, 0)], up=DRIFTED, labels={labels.CAPACITY_TYPE: ""}), "a", (D2,)),
         (Fleet().add("a", D4, [(1, 0)], up=DRIFTED, labels={labels.ZONE: ""}), "a", (D2,)),

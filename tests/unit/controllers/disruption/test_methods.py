@@ -11,6 +11,7 @@ from controllers.disruption.emptiness import BUDGET
 from controllers.disruption.methods import METHODS, Pass
 from controllers.disruption.search import NOT_CHEAPER
 from controllers.disruption.static_drift import NO_AGENT_POOL, static_drift
+from provisioner.api import labels
 from provisioner.api.time import EARLIEST
 
 from .fleet import D8, NOW, T4, T4_16, T4_64, UP, Fleet, pool
@@ -117,6 +118,21 @@ def test_replacements_of_static_nodepools_count(
     done = run(fleet, max_new=max_new)
     assert found(done) == [("Drifted", (name,)) for name in replaced.split()]
     assert done.kept == {"c": done.kept.get("c"), **kept}
+
+
+@pytest.mark.parametrize(("most", "replaced"), [("1.6", ""), ("2.2", "a"), ("2.7", "a b")])
+def test_replacements_of_static_nodepools_cost_what_the_limit_leaves(most: str, replaced: str) -> None:
+    """Each of three machines costs 0.526 USD an hour, and so does a replacement beside them."""
+    required = [{"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4]}]
+    owner = pool(replicas=3, requirements=required)
+    meta = msgspec.structs.replace(owner.metadata, annotations={labels.COST_PER_HOUR: most})
+    fleet = Fleet(msgspec.structs.replace(owner, metadata=meta))
+    for name in "abc":
+        fleet.add(name, T4, [(1, 1)], up=DRIFTED if name != "c" else UP)
+    done = run(created_since(fleet))
+    assert found(done) == [("Drifted", (name,)) for name in replaced.split()]
+    held = [done.kept[name] for name in "ab" if name not in replaced]
+    assert all(f"is {most}: its machines cost 1.578 USD an hour, another one up to 0.526" in why for why in held)
 
 
 def test_an_error_of_one_nodepool_is_its_own() -> None:
