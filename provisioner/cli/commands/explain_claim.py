@@ -167,7 +167,7 @@ def _pool(f: Facts) -> str:
 
 def _price(world: World, f: Facts, claim: NodeClaim) -> float | str:
     try:
-        return price_of(Machine(claim=claim, node=f.node, quiet_since=f.now), world.types)
+        return price_of(Machine(claim=claim, node=f.node, quiet_since=f.now), world.prices)
     except ValueError:
         return ""  # before the labels are known; offerings have prices
 
@@ -182,5 +182,5 @@ def _offerings(world: World, f: Facts, known: str) -> Iterator[Entry]:
         why = f"{one.reason}: {one.message}" if one.reason and one.message not in known else ""
         known += why
         zone = f"{world.region}-{one.offering.zone}" if one.offering.zone else REGIONAL
-        price = world.types.price(pool, one.offering.size, one.offering.capacity_type, zone)
+        price = world.prices.price(pool, one.offering.size, one.offering.capacity_type, zone)
         yield Entry(name=str(one.offering), answer=state, price=price, why=why)

@@ -67,7 +67,7 @@ async def explain_nodepool(world: World, pool: NodePool) -> Answer:
                 f"{reason} {one.used} of {'any number' if one.allowed is None else one.allowed} used"
                 for reason, one in budgets.items()
             ),
-            "prices": prices_of(world.region, world.types),
+            "prices": prices_of(world.region, world.prices),
         },
         parts={"disruptionNow": tuple(map(_command, own)), "machines": tuple(rows.values())},
         unknown=(*world.unread, *filter(None, [failed]), MEMORY),
@@ -107,7 +107,7 @@ def _machine(world: World, one: Machine, reason: str, blocked: str, left: float)
     else:
         why = f"stays: {'; '.join(dict.fromkeys(filter(None, (blocked, one.blocked)))) or NOTHING}"
     try:
-        price = price_of(one, world.types)
+        price = price_of(one, world.prices)
     except ValueError:
         price = None
     expires = f"expires in {format_duration(left)}" if 0 < left < math.inf else ""

@@ -21,6 +21,7 @@ from provisioner.api.nodeclass import is_own
 from provisioner.operator.caches import Caches, build_caches
 from provisioner.operator.controllers import Controllers, build_actuator, build_controllers, build_fence
 from provisioner.operator.operator import build_elector, build_inventory
+from provisioner.operator.prices import PricedTypes
 from provisioner.operator.provisioning import Provisioning
 from provisioner.runtime.events import EventRecorder
 from provisioner.runtime.isolation import Isolation
@@ -34,7 +35,8 @@ from .refusal import Refused
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class World:
-    """`unread`: what could not be read, and why."""
+    """`types`: what can be bought. `prices`: of all sizes, as of machines that exist. `unread`: what could not be read,
+    and why."""
 
     caches: Caches
     controllers: Controllers
@@ -42,6 +44,7 @@ class World:
     disruption: DisruptionReader
     region: str
     types: InstanceTypes
+    prices: InstanceTypes
     now: datetime
     unread: tuple[str, ...]
 
@@ -74,7 +77,8 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
     for key in (*caches.indexes.keys(),):  # what conditions report of offerings is restored, as by a new leader
         controllers.reconciler.observe(key, Memory())
     types = provisioning.instance_types()
-    if types is None or inventory.cluster is None:
+    stated = PricedTypes(clients.cloud, config, caches=caches, inventory=inventory, skus=provisioning.sku_watch)
+    if types is None or inventory.cluster is None or (prices := stated.known()) is None:
         raise AssertionError("unreachable: the cluster is known and the read of sizes has ended")
     return World(
         caches=caches,
@@ -91,6 +95,7 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
         ),
         region=inventory.cluster.location,
         types=types,
+        prices=prices,
         now=now,
         unread=tuple(unread),
     )

@@ -19,6 +19,7 @@ from tests.world.demand import node_class, node_pool, pod
 from tests.world.harness import node_claim
 
 A100 = "Standard_NC24ads_A100_v4"
+SIZE = "node.kubernetes.io/instance-type"
 AZURE = "agent pools, quota and VM sizes of Azure: not read for objects in files"
 
 
@@ -286,3 +287,19 @@ def test_fields_that_are_null(explained: Any) -> None:
     code, out, err = explained("train", items=[*POOLS, body])
     assert (code, err) == (0, "")
     assert out.startswith(f"Pod default/train: would run on a new {T4}")
+
+
+def test_a_machine_of_a_size_that_the_list_has_elsewhere(explained: Any) -> None:
+    """It exists, so its region has the size; without Azure the list of the subscription's sizes is not read."""
+    size = "Standard_ND96isr_H200_v5"
+    fleet = Fleet(pool("big")).add("one", size, of="big")
+    kinds = {"NodePool": fleet.pools, "NodeClaim": fleet.claims}
+    items = [{**json.loads(msgspec.json.encode(one)), "kind": kind} for kind, found in kinds.items() for one in found]
+    overlay = {
+        "apiVersion": "karpenter.sh/v1alpha1",
+        "kind": "NodeOverlay",
+        "metadata": {"name": "agreement"},
+        "spec": {"requirements": [{"key": SIZE, "operator": "In", "values": [size]}], "price": "80"},
+    }
+    out = explained("np/big", items=[*items, overlay])[1]
+    assert out.startswith("NodePool big: 1 machine, 80.000 USD/h; ")
