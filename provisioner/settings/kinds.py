@@ -113,7 +113,10 @@ def _prices(written: str) -> tuple[tuple[str, Decimal], ...]:
     for pair in filter(None, (part.strip() for part in written.split(","))):
         offer, _, amount = (part.strip() for part in pair.partition("="))
         if _PRICED.fullmatch(offer) is None or _AMOUNT.fullmatch(amount) is None:
-            raise ValueError(f"{pair!r} does not have the form Standard_Size=1.23 or Standard_Size/spot=1.23")
+            raise ValueError(
+                f"{pair!r} does not have the form Standard_Size=1.23 or Standard_Size/spot=1.23, with a price below"
+                " 1,000,000"
+            )
         prices[offer] = Decimal(amount)
     return tuple(prices.items())
 

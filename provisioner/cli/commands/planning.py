@@ -96,12 +96,8 @@ def plan(source: str, body: Mapping[str, Any], node_classes: Mapping[str, AgentP
     wrong = claim_errors(body)
     if body.get("apiVersion") != NodeClaim().api_version:
         wrong.insert(0, other_version(body.get("apiVersion"), NodeClaim().api_version))
-    metadata = body.get("metadata")
-    given = metadata if isinstance(metadata, dict) else {}
-    named = str(given.get("name") or "")
-    if not named and given.get("generateName"):
-        named = f"{given['generateName']}{MADE}"
-        body = {**body, "metadata": {**given, "name": named}}
+    body = as_created(body)
+    named = name_of(body)
     if not named:
         remedy = "add it; a name of at most 12 characters a-z and 0-9 is also the name of the agent pool"
         wrong.append(FieldError("metadata.name", "FieldValueRequired", "Required value", remedy=remedy))
@@ -122,6 +118,21 @@ def other_version(written: object, served: str) -> FieldError:
     shown = str(written or "")
     message = f"{shown[:40]}: it is not the served version" if shown else "Required value"
     return FieldError("apiVersion", "FieldValueNotSupported", message, shown, f"write {served}")
+
+
+def as_created(body: Mapping[str, Any]) -> Mapping[str, Any]:
+    """The object with a name such as the API server generates if it has only a prefix of one."""
+    metadata = body.get("metadata")
+    given = metadata if isinstance(metadata, dict) else {}
+    if given.get("name") or not given.get("generateName"):
+        return body
+    return {**body, "metadata": {**given, "name": f"{given['generateName']}{MADE}"}}
+
+
+def name_of(body: Mapping[str, Any]) -> str:
+    """Its name; "" without one."""
+    metadata = body.get("metadata")
+    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
 
 
 def _planned(

@@ -21,7 +21,7 @@ from provisioner.api.nodepool import NodePool
 
 from . import planning_sizes
 from .manifests import converted
-from .planning import Plan, other_version
+from .planning import Plan, as_created, name_of, other_version
 from .validation import node_class_errors, node_overlay_errors, node_pool_errors, unreported
 
 
@@ -40,28 +40,31 @@ class Places(msgspec.Struct, frozen=True, kw_only=True):
 
 def plan_node_class(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of an AgentPoolNodeClass."""
-    wrong = _with_name(body, node_class_errors(body), AgentPoolNodeClass().api_version)
+    wrong, body = node_class_errors(body), as_created(body)
+    wrong = _with_name(body, wrong, AgentPoolNodeClass().api_version)
     read = None if wrong else converted(body, AgentPoolNodeClass)
     wrong += class_errors(read.spec) if read is not None else ()
-    return Plan(source=source, kind=labels.NODECLASS_KIND, name=_name(body), managed=True, errors=tuple(wrong))
+    return Plan(source=source, kind=labels.NODECLASS_KIND, name=name_of(body), managed=True, errors=tuple(wrong))
 
 
 def plan_node_overlay(source: str, body: Mapping[str, Any]) -> Plan:
     """The errors of a NodeOverlay by itself; whether it conflicts with another one depends on the NodePools."""
-    wrong = _with_name(body, node_overlay_errors(body), NodeOverlay().api_version)
+    wrong, body = node_overlay_errors(body), as_created(body)
+    wrong = _with_name(body, wrong, NodeOverlay().api_version)
     if not wrong:
         overlay = converted(body, NodeOverlay)
         unused = overlaid([overlay], (), ()).unused.get(overlay.name)
         if unused is not None:
             remedy = "correct the field, see: kubectl explain nodeoverlay.spec"
             wrong.append(FieldError("spec", "FieldValueInvalid", unused.message, remedy=remedy))
-    return Plan(source=source, kind="NodeOverlay", name=_name(body), managed=True, errors=tuple(wrong))
+    return Plan(source=source, kind="NodeOverlay", name=name_of(body), managed=True, errors=tuple(wrong))
 
 
 def plan_node_pool(source: str, body: Mapping[str, Any], node_classes: Iterable[str], places: Places) -> Plan:
     """The errors of a NodePool, and its sizes if it has none. `node_classes`: the names of those of all documents."""
-    wrong = _with_name(body, node_pool_errors(body), NodePool().api_version)
-    named = Plan(source=source, kind="NodePool", name=_name(body), managed=True, errors=tuple(wrong))
+    wrong, body = node_pool_errors(body), as_created(body)
+    wrong = _with_name(body, wrong, NodePool().api_version)
+    named = Plan(source=source, kind="NodePool", name=name_of(body), managed=True, errors=tuple(wrong))
     try:
         pool = converted(body, NodePool)
     except msgspec.ValidationError:
@@ -108,16 +111,11 @@ def _unserved(kind: str) -> FieldError:
     return FieldError(f"{validation.TEMPLATE}.spec.nodeClassRef.kind", "FieldValueNotSupported", message, kind, remedy)
 
 
-def _name(body: Mapping[str, Any]) -> str:
-    metadata = body.get("metadata")
-    return str(metadata.get("name") or "") if isinstance(metadata, dict) else ""
-
-
 def _with_name(body: Mapping[str, Any], wrong: list[FieldError], served: str) -> list[FieldError]:
     """The errors, with those of the version and the name. `served`: the version."""
     if body.get("apiVersion") != served:
         wrong = [other_version(body.get("apiVersion"), served), *wrong]
-    if _name(body):
+    if name_of(body):
         return wrong
     missing = FieldError("metadata.name", "FieldValueRequired", "Required value", remedy="add it")
     return [*wrong, missing]

@@ -21,6 +21,7 @@ from provisioner.cli.installation import INSTALL_TRY
 from provisioner.cli.main import run_command
 from provisioner.cli.parser import parse
 from provisioner.operator.azure import CLOUD
+from tests.world.demand import node_class, node_pool
 
 EXAMPLES = Path(__file__).parents[3] / "examples"
 Json = dict[str, Any]
@@ -268,6 +269,18 @@ def test_the_pool_name(given: Json, name: str) -> None:
     made["metadata"] = {"name": "a-long-name", "uid": "0a0a", "creationTimestamp": "2026-03-01T12:00:00Z"}
     (plan,) = planned(made)
     assert plan["poolName"] == pool_name(msgspec.convert(made, NodeClaim))
+
+
+@pytest.mark.parametrize("kind", ["NodePool", "NodeOverlay", "AgentPoolNodeClass"])
+def test_a_generated_name(kind: str) -> None:
+    """As kubectl create accepts it, of whatever kind."""
+    bodies: dict[str, Json] = {
+        "NodePool": node_pool(),
+        "AgentPoolNodeClass": node_class(),
+        "NodeOverlay": {"apiVersion": "karpenter.sh/v1alpha1", "spec": {"requirements": [], "price": "1"}},
+    }
+    (plan,) = planned({**bodies[kind], "kind": kind, "metadata": {"generateName": "gpu-"}})
+    assert (plan["errors"], plan["name"]) == ([], "gpu-<5 characters>")
 
 
 def test_offerings_are_listed_in_the_order_of_tries() -> None:
