@@ -124,6 +124,12 @@ class Cloud(Protocol):
     def default_region(self) -> str:
         """The region whose prices are used where none is known."""
 
+    def known_regions(self) -> tuple[str, ...]:
+        """The regions with list prices."""
+
+    def known_sizes(self) -> tuple[str, ...]:
+        """The names of all sizes that are known without a request."""
+
     def region_of(self, zone: str) -> str:
         """The region of the value of a zone label, "" if it is not one of this cloud."""
 

@@ -35,6 +35,8 @@ class AksCloud:
     failure_reasons = error_table.REASONS
 
     default_region = regions.DEFAULT
+    known_regions = staticmethod(pricing.regions)
+    known_sizes = staticmethod(pricing.known_sizes)
     region_of = staticmethod(regions.region_of)
     pool_name = staticmethod(agentpool.pool_name)
     pool_of = staticmethod(aks_names.pool_of)

@@ -3,6 +3,7 @@
 import argparse
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
+from enum import Enum, auto
 from typing import Any, NoReturn
 
 from provisioner.api.field_error import FieldError
@@ -40,16 +41,39 @@ class Parser(argparse.ArgumentParser):
         return FieldError(masked(name), "FieldValueInvalid", message, masked(value), remedy)
 
 
-def add(group: argparse._ActionsContainer, *names: str, is_file: bool = False, **options: Any) -> None:
-    """Add an argument; `is_file`: shells complete its value with the names of files."""
+class Completes(Enum):
+    """What shells complete the value of an argument with; the last three are read from the cluster."""
+
+    NOTHING = auto()
+    FILES = auto()
+    REGIONS = auto()
+    SIZES = auto()
+    CONTEXTS = auto()
+    NAMESPACES = auto()
+    NODECLAIMS = auto()
+    EXPLAINED = auto()  # with their kinds
+
+
+def add(
+    group: argparse._ActionsContainer, *names: str, completes: Completes = Completes.NOTHING, **options: Any
+) -> None:
+    """Add an argument; `completes`: what shells complete its value with."""
     action: Any = group.add_argument(*names, **options)
-    if is_file:
-        action.is_file = True
+    action.completes = completes
 
 
 def add_files(group: argparse._ActionsContainer, text: str = MANIFESTS, **options: Any) -> None:
     """Add `-f`."""
-    add(group, "-f", "--filename", action="append", metavar="FILE|DIR|-", help=text, is_file=True, **options)
+    add(
+        group,
+        "-f",
+        "--filename",
+        action="append",
+        metavar="FILE|DIR|-",
+        help=text,
+        completes=Completes.FILES,
+        **options,
+    )
 
 
 def add_output(parser: Parser, formats: Sequence[str] = FORMATS) -> None:

@@ -9,9 +9,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
-from provisioner.settings import BY_FLAG, IGNORED, OPTIONS, assignment
+from provisioner.settings import BY_FLAG, IGNORED, OPTIONS, Option, assignment
 
-from .arguments import PROGRAM, Parser, UsageError, add
+from .arguments import PROGRAM, Completes, Parser, UsageError, add
 from .command import Command, CommandLine
 from .definitions import COMMANDS
 from .installation import INSTALL_TRY, TRY_DISTRIBUTION, missing_for_try
@@ -135,9 +135,17 @@ def _add_settings(parser: Parser, command: Command, *, visible: bool) -> None:
             default=argparse.SUPPRESS,
             metavar=option.env[0],
             help=option.help.replace("%", "%%") if of_cluster or (visible and option in OPTIONS) else argparse.SUPPRESS,
-            is_file=option.is_path,
+            completes=_completes(option),
         )
     if cluster is not None and command.release:
         text = "the namespace of the Helm release (all, or gpu-provisioner if only that may be read)"
-        cluster.add_argument("--release-namespace", default="", metavar="NAME", help=text)
-    add(parser, "--config", default="", metavar="FILE", help="a YAML file of settings, by flag name", is_file=True)
+        named = Completes.NAMESPACES
+        add(cluster, "--release-namespace", default="", metavar="NAME", help=text, completes=named)
+    text = "a YAML file of settings, by flag name"
+    add(parser, "--config", default="", metavar="FILE", help=text, completes=Completes.FILES)
+
+
+def _completes(option: Option) -> Completes:
+    if option.is_path:
+        return Completes.FILES
+    return {"context": Completes.CONTEXTS, "location": Completes.REGIONS}.get(option.flag, Completes.NOTHING)

@@ -196,6 +196,12 @@ class Vms:
 
     default_region = REGION
 
+    def known_regions(self) -> tuple[str, ...]:
+        return (REGION,)
+
+    def known_sizes(self) -> tuple[str, ...]:
+        return ()
+
     def region_of(self, zone: str) -> str:
         return zone if zone == REGION else ""
 

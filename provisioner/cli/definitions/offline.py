@@ -1,6 +1,6 @@
 """The commands that need neither a cluster nor Azure nor settings."""
 
-from provisioner.cli.arguments import Parser, add_files, add_output
+from provisioner.cli.arguments import Completes, Parser, add, add_files, add_output
 from provisioner.cli.command import Command, Invocation
 
 
@@ -20,9 +20,8 @@ def _try(call: Invocation) -> int:
 
 def _add_plan(parser: Parser) -> None:
     add_files(parser, required=True)
-    parser.add_argument(
-        "--region", metavar="REGION", help="whose sizes a NodePool may buy (that of its zones, or eastus)"
-    )
+    text = "whose sizes a NodePool may buy (that of its zones, or eastus)"
+    add(parser, "--region", metavar="REGION", help=text, completes=Completes.REGIONS)
     add_output(parser)
 
 
@@ -41,11 +40,8 @@ def _add_schedule(parser: Parser) -> None:
     parser.add_argument(
         "--disrupt", action="store_true", help="print which machines would be disrupted now, and what keeps the others"
     )
-    parser.add_argument(
-        "--region",
-        metavar="REGION",
-        help="whose sizes and prices (that of the Nodes or zones in the manifests, or eastus)",
-    )
+    text = "whose sizes and prices (that of the Nodes or zones in the manifests, or eastus)"
+    add(parser, "--region", metavar="REGION", help=text, completes=Completes.REGIONS)
     add_output(parser)
 
 

@@ -95,7 +95,9 @@ missing or invalid are marked with ✗. Credentials in addresses are masked.""",
 COMPLETION = Command(
     name="completion",
     summary="print a completion script for a shell",
-    description="Prints a script that completes commands, flags and their choices in a shell.",
+    description="""\
+Prints a script that completes commands, flags and values in a shell: files, regions, VM sizes, contexts of the
+kubeconfig, and NodeClaims, NodePools, Pods and Namespaces, which it reads from the cluster.""",
     examples="""\
   eval "$(gpu-provisioner completion bash)"     in ~/.bashrc
   eval "$(gpu-provisioner completion zsh)"      in ~/.zshrc, after compinit

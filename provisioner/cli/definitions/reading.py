@@ -1,6 +1,6 @@
 """The commands that read a cluster or Azure and write nothing."""
 
-from provisioner.cli.arguments import PROGRAM, Parser, add_files, add_output
+from provisioner.cli.arguments import PROGRAM, Completes, Parser, add, add_files, add_output
 from provisioner.cli.command import Command, Invocation
 from provisioner.cli.output import TEXT_FORMATS, VALUES_FORMATS
 from provisioner.settings import Settings, SettingsError
@@ -8,7 +8,7 @@ from provisioner.settings import Settings, SettingsError
 
 def _add_check(parser: Parser) -> None:
     text = "a VM size; may be given repeatedly"
-    parser.add_argument("--size", action="append", default=[], metavar="SIZE", help=text)
+    add(parser, "--size", action="append", default=[], metavar="SIZE", help=text, completes=Completes.SIZES)
     add_output(parser)
 
 
@@ -26,7 +26,7 @@ def _check(call: Invocation) -> int:
 
 def _add_doctor(parser: Parser) -> None:
     text = "a NodeClaim or its Node (all that lack GPUs or are not initialized)"
-    parser.add_argument("name", nargs="?", default="", metavar="NAME", help=text)
+    add(parser, "name", nargs="?", default="", metavar="NAME", help=text, completes=Completes.NODECLAIMS)
     add_output(parser)
 
 
@@ -40,9 +40,9 @@ def _doctor(call: Invocation) -> int:
 
 def _add_explain(parser: Parser) -> None:
     text = "nodeclaim/NAME, pod/NAMESPACE/NAME, nodepool/NAME (short: nc, po, np), a name, or an agent pool or Node"
-    parser.add_argument("name", metavar="TYPE/NAME", help=text)
-    text = "the namespace of a Pod (%(default)s)"
-    parser.add_argument("-n", "--namespace", default="default", metavar="NAME", help=text)
+    add(parser, "name", metavar="TYPE/NAME", help=text, completes=Completes.EXPLAINED)
+    text, named = "the namespace of a Pod (%(default)s)", Completes.NAMESPACES
+    add(parser, "-n", "--namespace", default="default", metavar="NAME", help=text, completes=named)
     add_files(parser, "manifests to read in place of the cluster; may be given repeatedly", default=[])
     add_output(parser, TEXT_FORMATS)
 

@@ -2,7 +2,7 @@
 
 import argparse
 
-from provisioner.cli.arguments import RELEASE_FLAG, Parser, add_output
+from provisioner.cli.arguments import RELEASE_FLAG, Completes, Parser, add, add_output
 from provisioner.cli.command import Command, Invocation
 from provisioner.settings.kinds import DURATION
 
@@ -24,7 +24,7 @@ def _gc(call: Invocation) -> int:
 
 
 def _add_adopt(parser: Parser) -> None:
-    parser.add_argument("name", nargs="?", metavar="NAME", help="the NodeClaim")
+    add(parser, "name", nargs="?", metavar="NAME", help="the NodeClaim", completes=Completes.NODECLAIMS)
     parser.add_argument("--all", action="store_true", help="every NodeClaim whose agent pool has a dead UID")
     parser.add_argument("--yes", action="store_true", help="do not ask before --all writes")
     add_output(parser)
@@ -37,7 +37,7 @@ def _adopt(call: Invocation) -> int:
 
 
 def _add_release(parser: Parser) -> None:
-    parser.add_argument("name", metavar="NAME", help="the NodeClaim")
+    add(parser, "name", metavar="NAME", help="the NodeClaim", completes=Completes.NODECLAIMS)
     text = "state that you have verified in Azure that the agent pool is gone"
     parser.add_argument(RELEASE_FLAG, dest="known", action="store_true", help=text)
 

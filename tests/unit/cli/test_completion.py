@@ -22,7 +22,7 @@ def script(*words: str) -> tuple[int, str, str]:
     return run_command(["completion", *words], {}, out, err), out.getvalue(), err.getvalue()
 
 
-def offered(*typed: str) -> set[str]:
+def offered(*typed: str, **env: str) -> set[str]:
     """The completions of bash for the last of these words; the script calls the installed program."""
     code, read, _ = script("bash")
     assert code == 0
@@ -40,7 +40,7 @@ def offered(*typed: str) -> set[str]:
         text=True,
         check=False,
         timeout=60,
-        env={**os.environ, "PATH": path},
+        env={**os.environ, "PATH": path, **env},
     )
     assert done.returncode == 0, done.stderr
     return set(done.stdout.split())
@@ -84,6 +84,26 @@ def test_files_are_completed(tmp_path) -> None:
     (tmp_path / "claim.yaml").touch()
     for words in (("plan", "-f"), ("gc", "--config"), ("run", "--ssl-cert-file")):
         assert offered(*words, f"{tmp_path}/c") == {f"{tmp_path}/claim.yaml"}
+
+
+def test_regions_and_sizes_are_those_of_the_tables() -> None:
+    assert {"eastus", "eastus2"} <= offered("schedule", "--region", "eastus")
+    assert offered("plan", "--region", "westeur") == {"westeurope"}
+    assert offered("check", "--size", "Standard_NC24ads_A1") == {"Standard_NC24ads_A100_v4"}
+
+
+def test_contexts_are_those_of_the_kubeconfig(tmp_path: Path) -> None:
+    """A kubeconfig that cannot be used offers nothing, and neither does a cluster that cannot be reached."""
+    good, bad = tmp_path / "good", tmp_path / "bad"
+    cluster = "{name: c, cluster: {server: 'http://127.0.0.1:1'}}"
+    contexts = "{name: prod, context: {cluster: c}}, {name: staging, context: {cluster: c}}"
+    good.write_text(f"kind: Config\ncurrent-context: prod\nclusters: [{cluster}]\ncontexts: [{contexts}]\n")
+    bad.write_text("contexts: [")
+    assert offered("gc", "--context", "", KUBECONFIG=str(good)) == {"prod", "staging"}
+    assert offered("gc", "--context", "st", KUBECONFIG=f"{good}{os.pathsep}{good}") == {"staging"}
+    assert offered("gc", "--context", "", KUBECONFIG=str(bad)) == set()
+    for kubeconfig in (good, bad, tmp_path / "none"):
+        assert offered("release", "", KUBECONFIG=str(kubeconfig)) == set()
 
 
 @pytest.mark.parametrize(
