@@ -134,12 +134,12 @@ def policy_of(pool: NodePool, machine: Machine) -> str:
 
 
 def why_unwanted(machine: Machine, pool: NodePool | None, reason: Reason) -> str:
-    """Why a command under way has no cause any more, "" if it has: a user can take back what caused it.
+    """Why a command under way no longer has a cause, "" if it has: a user can take back what caused it.
 
     `pool`: None if it is not known. Nothing else ends a cause: pods and prices change while a replacement starts.
     """
     if reason == "Drifted":
-        return "" if machine.claim.condition(DRIFTED, "True") is not None else "it has not drifted any more"
+        return "" if machine.claim.condition(DRIFTED, "True") is not None else "it is no longer drifted"
     return _not_consolidated(machine, pool) if reason == "Underutilized" and pool is not None else ""
 
 

@@ -50,7 +50,7 @@ def validated(command: Command, view: View) -> Command | str:
         one = by_uid.get(machine.claim.uid)
         if one is None:
             return (
-                f"churn: NodeClaim {machine.claim.name}: {kept.get(machine.claim.name, 'it is no candidate any more')}"
+                f"churn: NodeClaim {machine.claim.name}: {kept.get(machine.claim.name, 'it is no longer a candidate')}"
             )
         if {pod.metadata.uid for pod in one.machine.pods} != {pod.metadata.uid for pod in machine.pods}:
             return f"churn: NodeClaim {machine.claim.name}: its pods have changed"

@@ -59,7 +59,7 @@ def why_outdated(claim: NodeClaim, decided: NodeClaim, command: str, reason: Rea
     if _is_protected(claim) and not _is_protected(decided):
         return f"NodeClaim {claim.name} has the annotation {labels.DO_NOT_DISRUPT}"
     if reason == "Drifted" and claim.condition(DRIFTED, "True") is None:
-        return f"NodeClaim {claim.name} has not drifted any more"
+        return f"NodeClaim {claim.name} is no longer drifted"
     return ""
 
 

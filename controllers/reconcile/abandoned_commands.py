@@ -94,7 +94,7 @@ class AbandonedCommands:
         if fresh is None or fresh.deleting or not is_abandoned(fresh, pools):
             return None
         claim = fresh
-        message = "The machine is kept: its NodePool does not exist any more, or NodePools are disabled"
+        message = "The machine is kept: its NodePool no longer exists, or NodePools are disabled"
         event = Event(type="Warning", reason=reasons.REPLACEMENT_FAILED, message=message)
         left = 0.0
         if command_of(claim):

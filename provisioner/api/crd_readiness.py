@@ -143,7 +143,7 @@ def _object() -> Schema:
         )
     )
     return structure(
-        "Values of another object: there is one, and each satisfies equals or oneOf. Without these, any value will do.",
+        "Values of another object: at least one exists, and each satisfies equals or oneOf, if set.",
         {
             "equals": text("The value that must be found.", minLength=1, maxLength=NAME_CHARACTERS),
             "group": text("The API group of the resource; none means the core group.", maxLength=NAME_CHARACTERS),

@@ -59,7 +59,7 @@ class UntilPod(Struct, frozen=True, kw_only=True):
 class UntilObject(Struct, frozen=True, kw_only=True):
     """Values at `json_path` of an object: there is one, and each of them is `equals`, or one of `one_of`.
 
-    Without both, any value will do. `name` "": the name of the Node.
+    Without both, any value is sufficient. `name` "": the name of the Node.
     """
 
     version: str

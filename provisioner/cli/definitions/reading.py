@@ -113,7 +113,7 @@ DOCTOR = Command(
     name="doctor",
     summary="print why Nodes lack their GPUs, and what keeps DaemonSets and Jobs away",
     description="""\
-Prints why a Node lacks its GPUs: no device plugin is meant for it, the pod of the plugin does not run, or it runs and
+Prints why a Node lacks its GPUs: no device plugin selects it, the pod of the plugin does not run, or it runs and
 advertises no device. Names the DaemonSet, the taint or label that keeps it away, and the toleration to add to its
 manifest. Then lists all other DaemonSets and Jobs that should run on the Node and do not, such as those of GPU Kernel
 Manager, DCGM exporter and monitoring agents.
@@ -141,7 +141,7 @@ EXPLAIN = Command(
     name="explain",
     summary="print what a NodeClaim, a Pod or a NodePool waits for, and why",
     description="""\
-Prints why an object is where it is and what happens next, by the functions that decide in the controller:
+Prints the state of an object, its cause and the next step, as the functions of the controller decide them:
 
   NodeClaim   its phase, since when and until when it waits, the next step, its offerings and what failed
   Pod         the machine that the next decision gives it, with its price, and for each NodePool what it would buy
@@ -152,7 +152,7 @@ The command reads the cluster once and writes nothing. It needs the permissions 
 agentpoolnodeclasses and customresourcedefinitions, and for a Pod or a NodePool to list nodepools, pods, daemonsets,
 namespaces and poddisruptionbudgets; the controller has all of them. With your login (az login) it also reads the agent
 pools, the quota and the VM sizes of the subscription. What was not read, and what only the running controller
-remembers, is listed under "Not known". With -f it reads files in place of the cluster.""",
+has in memory, is listed under "Not known". With -f it reads files in place of the cluster.""",
     examples="""\
   gpu-provisioner explain nodeclaim/ws3f2a91c0d
   gpu-provisioner explain cv172b0x9q3z      the NodeClaim of an agent pool of the Azure portal, or of a Node
@@ -184,7 +184,7 @@ and NodeOverlays. They are for the machines alone, without disks, network and ta
   REQUESTED   the GPUs that Pods on the machines request, as extended resources or by ResourceClaims
   IDLE        the share of the GPUs that no Pod requests, and what it costs; whether Pods use their GPUs is not known
   SAVED       by how much the list price on demand exceeds the price, as of spot machines and by NodeOverlays
-  UNPRICED    machines whose price nobody states: they are part of no cost
+  UNPRICED    machines without a known price: no cost includes them
 
 By namespace or label, the cost of a machine is divided among the Pods on it by the GPUs that they request. A device
 counts as one of all devices of its Node, so that a slice is a part of a machine. <none>: Pods without the label.

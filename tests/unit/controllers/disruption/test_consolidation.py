@@ -345,7 +345,7 @@ def test_the_dearest_size_of_a_replacement_costs_less() -> None:
     [
         ({"blocked": "Pod has a job"}, "churn: NodeClaim a: Pod has a job"),
         ({"nominated_seconds": 1.0}, "churn: NodeClaim a: Node is nominated for a pending pod"),
-        ({"leaving": True}, "churn: NodeClaim a: it is no candidate any more"),
+        ({"leaving": True}, "churn: NodeClaim a: it is no longer a candidate"),
         ({"pods": [(1, 0), (1, 0)]}, "churn: NodeClaim a: its pods have changed"),
     ],
 )

@@ -95,7 +95,7 @@ def of_claim(*up: str, uid: str = "u", deleting: bool = False, **annotations: st
     [
         (of_claim("Drifted"), of_claim("Drifted"), "Drifted", ""),
         (of_claim("Drifted", command=OURS), of_claim("Drifted"), "Drifted", ""),
-        (of_claim(), of_claim("Drifted"), "Drifted", "has not drifted"),
+        (of_claim(), of_claim("Drifted"), "Drifted", "is no longer drifted"),
         (of_claim(), of_claim(), "Underutilized", ""),
         (of_claim(command="gpu-1-5"), of_claim(), "Underutilized", "another command"),
         (of_claim(deleting=True), of_claim(), "Underutilized", "was deleted"),
