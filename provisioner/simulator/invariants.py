@@ -266,8 +266,8 @@ class Invariants:
             and not self._snapshot.is_surplus(uid)
             and not self._snapshot.is_empty(uid)
             and not self._snapshot.is_requested(uid)
-            and not is_expired(claim)
             and not self._is_disrupted(claim)
+            and not is_expired(claim)
         ):
             self._violated("I7", f"{call.who} deleted claim {name}, which is healthy")
         if call and before is not None and not deleting(before) and (gone or deleting(claim)):

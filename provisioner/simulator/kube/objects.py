@@ -32,7 +32,8 @@ class Record:
     @property
     def raw(self) -> bytes:
         if not self._raw:
-            self._raw = msgspec.json.encode(self.obj)
+            # As the API server's encoder, which escapes what HTML would read.
+            self._raw = msgspec.json.encode(self.obj).replace(b"<", b"\\u003c")
         return self._raw
 
 

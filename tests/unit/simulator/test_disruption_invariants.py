@@ -118,6 +118,18 @@ async def test_i16_a_replacement_that_is_not_ready(world, controller, person) ->
     await delete(controller, "a")
 
 
+@run_by(breaks, given=3, match=r"I16 violated.*claim a was deleted before its replacement b was Initialized")
+async def test_i16_a_machine_that_expires_while_its_replacement_starts(world, controller, person) -> None:
+    """It may be deleted as late as its expireAfter, but the replacement is minutes away."""
+    pool = await node_pool(person, ONE)
+    old, node = await machine(world, controller, person, pool, "a", expireAfter="1m")
+    use(world, node)
+    await conditions(world, controller, "a", DisruptionReason="Drifted")
+    await machine(world, controller, person, pool, "b", replaces=old)
+    await conditions(world, controller, "b", Initialized="False")
+    await delete(controller, "a")
+
+
 @run_by(breaks, given=3, match=r"I13 violated.*claim b is number 2 bought for 1 waiting pods")
 async def test_i13_two_machines_for_one_pod(world, controller, person) -> None:
     """Nothing changed between the purchases."""

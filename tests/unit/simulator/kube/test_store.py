@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from provisioner.simulator.kube.objects import Record
 from provisioner.simulator.kube.resources import CRD_KEY
 
 from .stores import WIDGETS, Cluster, refused
@@ -27,6 +28,12 @@ def test_objects_are_copied_in_and_out() -> None:
     got = c.store.get(WIDGETS, "w1")
     assert got is not None
     assert got["spec"]["size"] == 1
+
+
+def test_json_is_as_long_as_that_of_the_api_server() -> None:
+    """Which has six bytes for "<"."""
+    record = Record({"metadata": {"resourceVersion": "1", "annotations": {"note": "a<b"}}})
+    assert rb'"note":"a\u003cb"' in record.raw
 
 
 def test_the_grace_of_a_terminating_pod_can_only_get_shorter() -> None:
