@@ -44,3 +44,9 @@ def requires(expression: dict[str, Any]) -> dict[str, Any]:
     """The affinity of pods whose Nodes must match this expression."""
     terms = [{"matchExpressions": [expression]}]
     return {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": terms}}}
+
+
+def in_zones(*numbers: int) -> dict[str, Any]:
+    """The spec of pods whose Nodes must be in one of these zones."""
+    zones = [f"westeurope-{number}" for number in numbers]
+    return {"affinity": requires({"key": labels.ZONE, "operator": "In", "values": zones})}

@@ -7,8 +7,9 @@ The parts of `Plan.facts`: `azure`, `nodes` and `node_class` (fields of AzureSet
 class), `zones` (False: the region has none), `absent` (sizes that the region lacks), `daemon_sets` (with requests,
 and the second at which they are created), `admission` (what a webhook changes in the pods of tenants), and `dra` (a
 DRA driver has the GPUs of NodePools, whose pods request an extended resource, or with `claims` have ResourceClaims,
-with `alternatives` in an order; with `shared` there is a ResourceClaim that pods share), and `nvsentinel` (it is
-installed, and the controller answers its requests).
+with `alternatives` in an order; with `shared` there is a ResourceClaim that pods share), `nvsentinel` (it is
+installed, and the controller answers its requests), `crds` (how many of another operator there are, and the size
+of each in bytes), and `large` (workloads whose pods have a long variable: `size` times the character `of`).
 """
 
 import asyncio
@@ -23,13 +24,12 @@ from provisioner.simulator.azure import errors
 from provisioner.simulator.azure.compute import catalogue
 from provisioner.simulator.azure.faults import ALWAYS, Fault, capacity, quota_preflight
 from provisioner.simulator.scheduling.requests import amounts
-from provisioner.simulator.scheduling.volumes import BOUND, DISK_ZONE
 from tests import nvsentinel
 from tests.world.azure_role import AZURE_ACTIONS, READER_ACTIONS
 from tests.world.demand import GPU, node_class
 from tests.world.harness import Json, Sim
 
-from .constraints import requires
+from .cluster_objects import create_crds, create_daemon_set, create_volume
 from .objects import GPUS_LABEL, SHARED_CLAIM
 from .plan import Claim, NodePool, Plan, Workload
 
@@ -180,7 +180,11 @@ def _dra(rng: Random) -> dict[str, Any]:
 
 
 def claiming(plan: Plan, workload: Workload) -> Workload:
-    """The workload, with a ResourceClaim for each pod if the plan has it so."""
+    """The workload, with a ResourceClaim or a long variable for each pod if the plan has it so."""
+    if workload.name in plan.facts.get("large", {}):
+        text = plan.facts["large"][workload.name]
+        long = [{"name": "TEXT", "value": text["of"] * text["size"]}]
+        return replace(workload, spec={**workload.spec, "containers": [{"name": "main", "image": "x", "env": long}]})
     if not plan.facts.get("dra", {}).get("claims"):
         return workload
     claims = [{"name": "gpu", "resourceClaimTemplateName": GPUS}]
@@ -196,7 +200,7 @@ async def begin(sim: Sim, plan: Plan) -> None:
     if "admission" in facts:
         sim.store.mutating_webhooks.append(_webhook(facts["admission"], plan.node_pools))
     for one in facts.get("daemon_sets", ()):
-        asyncio.get_running_loop().call_later(one["at"], _create_daemon_set, sim, one)
+        asyncio.get_running_loop().call_later(one["at"], create_daemon_set, sim, one)
     for size, how in facts.get("refused", {}).items():
         sim.cloud.faults.append(_refusal(size, how))
     if "system_taint" in facts:
@@ -205,7 +209,9 @@ async def begin(sim: Sim, plan: Plan) -> None:
     if "daemon_requests" in facts:
         sim.store.mutating_webhooks.append(_daemon_webhook(facts["daemon_requests"]))
     for name, one in facts.get("volumes", {}).items():
-        _create_volume(sim, name, **one)
+        create_volume(sim, name, **one)
+    if "crds" in facts:
+        create_crds(sim, **facts["crds"])
     if "dra" in facts:
         await _install_dra(sim, alternatives=facts["dra"].get("alternatives", False))
         if facts["dra"].get("shared"):
@@ -274,28 +280,6 @@ def _shared_claim() -> Json:
         "metadata": meta,
         "spec": {"devices": {"requests": [request]}},
     }
-
-
-def _create_daemon_set(sim: Sim, one: dict[str, Any]) -> None:
-    labels = {"app": one["name"]}
-    container = {"name": "main", "image": "agent", "resources": {"requests": one["requests"]}}
-    pods: dict[str, Any] = {"containers": [container], "tolerations": [{"operator": "Exists"}]}
-    if not one["at"]:
-        # As those of AKS, which are there from the beginning.
-        pods["affinity"] = requires({"key": "kubernetes.azure.com/cluster", "operator": "Exists"})
-    template = {"metadata": {"labels": labels}, "spec": pods}
-    spec = {"selector": {"matchLabels": labels}, "template": template}
-    sim.store.create("daemonsets.apps", {"metadata": {"name": one["name"]}, "spec": spec}, "kube-system")
-
-
-def _create_volume(sim: Sim, name: str, *, zone: str, bound: bool) -> None:
-    """A PersistentVolumeClaim and its disk, as the disk driver describes it."""
-    terms = [{"matchExpressions": [{"key": DISK_ZONE, "operator": "In", "values": [zone]}]}]
-    volume = {"metadata": {"name": name}, "spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}
-    sim.store.create("persistentvolumes", volume)
-    annotations = {BOUND: "yes"} if bound else {}
-    claim = {"metadata": {"name": name, "annotations": annotations}, "spec": {"volumeName": name}}
-    sim.store.create("persistentvolumeclaims", claim, "default")
 
 
 def _webhook(admission: dict[str, Any], node_pools: Sequence[NodePool]) -> Any:

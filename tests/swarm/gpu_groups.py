@@ -26,13 +26,13 @@ DRA_FAULTS = ("plugin-kept-away", "gpus-lost", "plugin-misconfigured", "gpus-nev
 
 
 def alone(plan: Plan, *node_pools: NodePool, workloads: tuple[Workload, ...] = (), **facts: Any) -> Plan:
-    """The settings of the plan with these NodePools, workloads and facts, and with nothing else."""
+    """Only these, with the seed's settings of the simulator and of the controller."""
     policy = {**plan.policy, "gpu_readiness": "require"}
     parts: dict[str, Any] = {"node_pools": node_pools, "workloads": workloads, "claims": (), "events": ()}
     return replace(plan, faults_seconds=LEAST_SECONDS, policy=policy, facts=facts, **parts)
 
 
-def _with_fault(rng: Random, plan: Plan, fault: str, least: float = 0.0, most: float = 1.0) -> Plan:
+def with_fault(rng: Random, plan: Plan, fault: str, least: float = 0.0, most: float = 1.0) -> Plan:
     """The plan with this fault once its machines run; its pick is at least `least`, and below `most`."""
     one = Event(at=RUNS_AT, fault=fault, pick=rng.uniform(least, most), seconds=round(rng.uniform(*LASTS), 1))
     return replace(plan, events=(one,))
@@ -48,7 +48,7 @@ def dra_repair(rng: Random, plan: Plan) -> Plan:
         # Of a machine that is being created, once in a run.
         events = (Event(at=at, fault=fault, pick=rng.random(), seconds=1800.0) for at in (30.0, 60.0, 120.0))
         return replace(made, events=tuple(events))
-    return _with_fault(rng, made, fault)
+    return with_fault(rng, made, fault)
 
 
 def repair(rng: Random, plan: Plan) -> Plan:
@@ -56,13 +56,13 @@ def repair(rng: Random, plan: Plan) -> Plan:
     fault = rng.choice(("rejects-pods", "xid-and-restart", "gpu-lost-in-use", "gpus-shared", "edit-devices"))
     if fault == "gpus-shared":
         made = alone(plan, NodePool(name="repair", sizes=(EIGHT,)))
-        return _with_fault(rng, replace(made, claims=(Claim(at=1.0, name="ws", size=EIGHT),)), fault)
+        return with_fault(rng, replace(made, claims=(Claim(at=1.0, name="ws", size=EIGHT),)), fault)
     if fault == "edit-devices":
         trains = Workload(at=1.0, name="trains", node_pool="repair", annotations={labels.DO_NOT_DISRUPT: "true"})
         dynamic = NodePool(name="repair", sizes=(EIGHT,), budget="0", after="Never")
-        return _with_fault(rng, alone(plan, dynamic, workloads=(trains,)), fault)
+        return with_fault(rng, alone(plan, dynamic, workloads=(trains,)), fault)
     static = NodePool(name="repair", sizes=(EIGHT,), replicas=1, budget="0", after="Never")
-    return _with_fault(rng, alone(plan, static), fault)
+    return with_fault(rng, alone(plan, static), fault)
 
 
 def dra_pods(rng: Random, plan: Plan) -> Plan:
@@ -78,20 +78,20 @@ def dra_pods(rng: Random, plan: Plan) -> Plan:
     runs = Workload(at=1.0, name="runs", node_pool="claimed", count=rng.randint(1, 7), gone_at=RUNS_AT - 300.0)
     last = Workload(at=RUNS_AT + 120.0, name="last", node_pool="claimed")
     made = alone(plan, node_pool, workloads=(runs, last), **facts, dra={"claims": True})
-    return _with_fault(rng, made, "gpus-unhealthy-for-good")
+    return with_fault(rng, made, "gpus-unhealthy-for-good")
 
 
 def preemption(rng: Random, plan: Plan) -> Plan:
     """The only pod of a machine ends for one that kube-scheduler has nominated to it; empty machines go at once."""
     node_pool = NodePool(name="preempted", sizes=(T4_8,), after="0s", budget="100%")
     runs = Workload(at=1.0, name="victim", node_pool="preempted", kind="Pod")
-    return _with_fault(rng, alone(plan, node_pool, workloads=(runs,)), "preempts")
+    return with_fault(rng, alone(plan, node_pool, workloads=(runs,)), "preempts")
 
 
 def rack(rng: Random, plan: Plan) -> Plan:
     """NVSentinel requests other machines for four to six of ten at once."""
     made = alone(plan, NodePool(name="rack", sizes=(T4_8,), replicas=10, after="Never"), nvsentinel=True)
-    return _with_fault(rng, made, "terminate-nodes", 0.5)
+    return with_fault(rng, made, "terminate-nodes", 0.5)
 
 
 def no_room(rng: Random, plan: Plan) -> Plan:

@@ -20,8 +20,8 @@ from msgspec.structs import replace
 from provisioner.api import labels
 from tests.world.demand import TOLERATION
 
-from . import bounded_groups, gpu_groups
-from .constraints import requires
+from . import bounded_groups, gpu_groups, limit_groups, room_groups
+from .constraints import in_zones, requires
 from .plan import Claim, Event, NodePool, Plan, Stage, Workload
 
 Group = Callable[[Random, Plan], Plan]
@@ -217,19 +217,13 @@ def namespaces(rng: Random, plan: Plan) -> Plan:
     if plan.facts.get("zones") is False:
         return plan
     others = (
-        Workload(at=at, name=f"zone{n}", node_pool="spaces", labels={"group": "x"}, spec=_in_zones(n))
-        for n in (1, 2, 3)
+        Workload(at=at, name=f"zone{n}", node_pool="spaces", labels={"group": "x"}, spec=in_zones(n)) for n in (1, 2, 3)
     )
     return _with(plan, node_pool, *others, replace(alone, at=at + 900.0))
 
 
 def _beside_workspaces() -> dict[str, Any]:
     return {"affinity": requires({"key": labels.KAITO_WORKSPACE, "operator": "DoesNotExist"})}
-
-
-def _in_zones(*numbers: int) -> dict[str, Any]:
-    zones = [f"westeurope-{number}" for number in numbers]
-    return {"affinity": requires({"key": labels.ZONE, "operator": "In", "values": zones})}
 
 
 def spread(rng: Random, plan: Plan) -> Plan:
@@ -245,9 +239,9 @@ def spread(rng: Random, plan: Plan) -> Plan:
         at=at + 1200.0, name="over", node_pool="spread", count=3, spec={"topologySpreadConstraints": [over]}, **of
     )
     if kind == "other-nodes":
-        running = Workload(at=at, name="beside", node_pool="beside", count=4, spec=_in_zones(1), **of)
+        running = Workload(at=at, name="beside", node_pool="beside", count=4, spec=in_zones(1), **of)
         return _with(plan, node_pool, NodePool(name="beside", sizes=(T4_64,), after="Never"), running, pods)
-    old = Workload(at=at, name="old", node_pool="spread", count=2, lingers=3600.0, spec=_in_zones(1), **of)
+    old = Workload(at=at, name="old", node_pool="spread", count=2, lingers=3600.0, spec=in_zones(1), **of)
     return _with(plan, node_pool, replace(old, gone_at=at + 1190.0), pods)
 
 
@@ -349,7 +343,7 @@ def zones(rng: Random, plan: Plan) -> Plan:
         return _with(plan, node_pool, pods, system_taint="CriticalAddonsOnly", azure=OUTSIDE_ZONES)
     if kind == "ignore":
         # The Nodes of AKS are an empty domain, so that each other one may have one pod.
-        ignoring = {"topologySpreadConstraints": [over | {"nodeAffinityPolicy": "Ignore"}], **_in_zones(1, 2)}
+        ignoring = {"topologySpreadConstraints": [over | {"nodeAffinityPolicy": "Ignore"}], **in_zones(1, 2)}
         return _with(plan, node_pool, replace(pods, count=4, waits=2, spec=ignoring), azure=OUTSIDE_ZONES)
     return _with(plan, node_pool, replace(pods, spec={"nodeSelector": {}, "topologySpreadConstraints": [over]}))
 
@@ -406,7 +400,7 @@ def volumes(rng: Random, plan: Plan) -> Plan:
         over["minDomains"] = 3
     most = 3 if kind == "skew" else 1
     running = (
-        replace(pods, name=f"beside{n}", count=most if n == 1 else 1, spec=_in_zones(n), waits=0) for n in (1, 2, 3)
+        replace(pods, name=f"beside{n}", count=most if n == 1 else 1, spec=in_zones(n), waits=0) for n in (1, 2, 3)
     )
     spread_too = {**own, "topologySpreadConstraints": [over]}
     return _with(
@@ -453,3 +447,4 @@ GROUPS: dict[str, Group] = {
 }
 # A group that is added comes last, so that seeds keep those that they have.
 GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty} | bounded_groups.GROUPS
+GROUPS |= limit_groups.GROUPS | room_groups.GROUPS

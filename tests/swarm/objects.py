@@ -21,7 +21,8 @@ def staged(one: NodePool, now: float) -> NodePool:
     if stage is None:
         return one
     replicas = one.replicas if stage.replicas is None else stage.replicas
-    return replace(one, sizes=stage.sizes or one.sizes, replicas=replicas)
+    labels = {**one.labels, **stage.labels}
+    return replace(one, sizes=stage.sizes or one.sizes, replicas=replicas, labels=labels)
 
 
 def made(one: NodePool) -> Json:
@@ -46,6 +47,8 @@ def made(one: NodePool) -> Json:
     found = node_pool(one.name, **spec)
     template = found["spec"]["template"]
     template["metadata"]["labels"] |= GPUS_LABEL | one.labels
+    if one.expires:
+        template["spec"]["expireAfter"] = one.expires
     if one.node_class is not None:
         template["spec"]["nodeClassRef"]["name"] = one.name
     return found

@@ -27,6 +27,7 @@ class Stage(_Part, frozen=True, kw_only=True):
     until: float
     sizes: tuple[str, ...] = ()
     replicas: int | None = None
+    labels: dict[str, str] = {}
 
 
 class NodePool(_Part, frozen=True, kw_only=True):
@@ -34,7 +35,7 @@ class NodePool(_Part, frozen=True, kw_only=True):
 
     `tiers`: the values of the label TIER that it allows. `labels`: further labels of its template. `min_values`: of its
     sizes. `budgets`: further ones. `node_class`: the spec of a class of its own. `stages`: what it has before.
-    `stays`: how many of its machines drift and have no other place.
+    `stays`: how many of its machines drift and have no other place. `expires`: after what time its machines do.
     """
 
     name: str
@@ -52,6 +53,7 @@ class NodePool(_Part, frozen=True, kw_only=True):
     node_class: dict[str, Any] | None = None
     stages: tuple[Stage, ...] = ()
     stays: int = 0
+    expires: str = ""
 
 
 class Workload(_Part, frozen=True, kw_only=True):
