@@ -10,7 +10,7 @@ import pytest
 from controllers.model.crd_deletion import NODECLAIM_CRD
 from provisioner.cli.commands.check import FAILED_CHECK
 from provisioner.cli.commands.refusal import FAILED
-from provisioner.cli.main import INTERRUPTED, OK, USAGE
+from provisioner.cli.main import CLOSED, INTERRUPTED, OK, USAGE
 from provisioner.operator import controllers, health
 from provisioner.runtime import logs, server, signals
 from provisioner.runtime.leaderelection import LeaderElector
@@ -71,5 +71,5 @@ def test_the_page_lists_the_keys_of_log_lines() -> None:
 
 
 def test_the_page_lists_the_exit_codes() -> None:
-    codes = [OK, FAILED, USAGE, FAILED_CHECK, INTERRUPTED, signals.Signalled(15).exit_code]
+    codes = [OK, FAILED, USAGE, FAILED_CHECK, INTERRUPTED, signals.Signalled(15).exit_code, CLOSED]
     assert [int(code) for code in re.findall(r"`(\d{1,3})`(?=[^|]*\|)", PAGE)] == codes
