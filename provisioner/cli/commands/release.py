@@ -183,7 +183,7 @@ async def _record_event(tools: Tools, claim: NodeClaim, proof: str, things: list
 
 
 async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
-    """Remove the finalizer from this object; False if the object does not exist any more. Raises Refused."""
+    """Remove the finalizer from this object; False if the object no longer exists. Raises Refused."""
     acts = KubernetesActuator(tools.clients.kube)
     for _ in range(TRIES):
         try:
@@ -204,7 +204,7 @@ async def _release(tools: Tools, thing: NodeClaim | Node) -> bool:
 
 
 async def _again(tools: Tools, thing: NodeClaim | Node) -> NodeClaim | Node | None:
-    """The current version of the object; None if it does not exist any more. Raises Refused."""
+    """The current version of the object; None if it no longer exists. Raises Refused."""
     resource: Resource[Any] = NODES if isinstance(thing, Node) else NODECLAIMS
     try:
         # By a list, which is all that the controller may send about Nodes.
