@@ -5,7 +5,8 @@ can take and that is pending, fewer NodeClaims of a static NodePool than replica
 being replaced. Then within `PROGRESS_SECONDS` a NodeClaim of that NodePool is created, launched, initialized, chosen
 for a disruption or deleted, the pod is bound, or an Event of the controller states why not: a limit, the purchase
 brake, a shortage, a budget. The controller repeats such Events every 1 to 5 minutes while their cause lasts, so that
-one counts for as long as progress does. Other changes of NodeClaims are none: pods that come and go change them.
+one counts for as long as progress does. Other changes of NodeClaims are none: pods that come and go change them. A
+NodeClaim without an owner counts for the NodePool that its label names, as the pods that it takes do.
 
 Only time counts in which controllers lead and their requests succeed. A write that is refused (403) counts for the
 NodePool of the object only, if it has one.
@@ -16,6 +17,8 @@ Source: docs/references/rules.md#invariants, docs/references/karpenter.md#events
 import math
 from collections.abc import Callable, Iterator
 from typing import Any
+
+from provisioner.api import labels
 
 from .audit_log import WRITES, Call
 from .disruption_invariants import has_ended, is_of_daemon_set, node_of, owner_of
@@ -118,7 +121,7 @@ class ProgressInvariants:
         """A NodeClaim was created, changed or deleted."""
         uid, now = claim["metadata"]["uid"], self._time()
         if gone or before is None or _step(before) != _step(claim):
-            self._idle_since[owner_of(claim)] = now
+            self._idle_since[self._counted_in(claim)] = now
         if gone or not _is_due(claim):
             self._due_since.pop(uid, None)
             self._unhealthy.discard(uid)
@@ -168,13 +171,23 @@ class ProgressInvariants:
         since = max(self._undisturbed_since, self._idle_since.get(uid, now))
         if now - since <= PROGRESS_SECONDS:
             return
-        claims = {one: claim for one, claim in self._snapshot.claims.items() if owner_of(claim) == uid}
-        if any(_is_under_way(one) for one in claims.values()) and now - since < CREATING_SECONDS:
+        counted = {one: claim for one, claim in self._snapshot.claims.items() if self._counted_in(claim) == uid}
+        if any(_is_under_way(one) for one in counted.values()) and now - since < CREATING_SECONDS:
             return
+        claims = {one: claim for one, claim in counted.items() if owner_of(claim) == uid}
         found = self._due(uid, claims, since, now) or self._lacking(node_pool, claims, since, now)
         if found:
             self._idle_since[uid] = now
             self._violated("I21", f"NodePool {node_pool['metadata']['name']} {found}")
+
+    def _counted_in(self, claim: Json) -> str:
+        """The UID of the NodePool for whose pods the NodeClaim counts; "" for none.
+
+        One that was restored from a backup without its owner has the label of the NodePool, and takes its pods.
+        """
+        name = claim["metadata"].get("labels", {}).get(labels.NODEPOOL, "")
+        named = (uid for uid, one in self._node_pools.items() if one["metadata"]["name"] == name)
+        return owner_of(claim) or next(named, "")
 
     # work
 

@@ -100,6 +100,7 @@ async def test_i21_another_node_pool_that_makes_progress_is_no_excuse(world, con
         "an Event is repeated",
         "an Event about the NodePool states why",
         "a NodeClaim is created",
+        "a NodeClaim with its label is on its way",
         "nobody leads",
         "requests fail",
         "the NodePool is not Ready",
@@ -129,6 +130,10 @@ async def test_i21_is_kept(world, controller, person, case: str) -> None:
         "another constraint": {"nodeSelector": {"topology.kubernetes.io/zone": "westeurope-1"}},
         "not for this NodePool": {"nodeSelector": {labels.NODEPOOL: "other"}},
     }
+    if case == "a NodeClaim with its label is on its way":
+        await claim(person, pool, "restored")
+        meta = {"ownerReferences": None, "labels": {labels.NODEPOOL: "gpu"}}
+        world.store.patch("nodeclaims.karpenter.sh", "restored", {"metadata": meta})
     wait(world, **spec.get(case, {}))
     if case == "an Event states why":
         await leads(controller, 600)
