@@ -13,8 +13,7 @@ import msgspec
 
 from cloudprovider.cloud import Cloud
 from controllers.nodeclass.validation import errors as class_errors
-from controllers.nodepool.nodepool import is_ours
-from controllers.nodepool.validation import TEMPLATE, errors
+from controllers.nodepool.nodepool import errors, is_ours
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes
 from controllers.provisioning.nodepools import provisions, why_unusable
 from provisioner.api import labels
@@ -35,6 +34,7 @@ from .manifests import converted, documents
 from .refusal import USAGE, Refused
 from .schedule_codec import NodeInput, Scenario, types_of
 
+LIMITS = "spec.limits"
 NAME = re.compile("[a-z][a-z0-9]*")
 REMEDY = "Correct the file; kubectl get NAME -o yaml prints an object as the API server has it."
 D = TypeVar("D")
@@ -251,8 +251,8 @@ def _why(pool: NodePool, classes: Mapping[str, AgentPoolNodeClass], cloud: Cloud
     refused = next(class_errors(node_class.spec), None) if node_class is not None else None
     if refused is not None:
         return f"AgentPoolNodeClass {reference.name}: {refused}"
-    # An invalid limit is an error of the input; the template only makes this NodePool unusable.
-    wrong = next((error for error in errors(pool, cloud) if error.field.startswith(TEMPLATE)), None)
+    # An invalid limit is an error of the input; any other error only makes this NodePool unusable, as it is not Ready.
+    wrong = next((error for error in errors(pool, cloud) if not error.field.startswith(LIMITS)), None)
     if wrong is not None:
         return str(wrong)
     if pool.spec.replicas is not None:

@@ -310,6 +310,15 @@ CLASS = "kind: AgentPoolNodeClass\nmetadata: {name: other}\n"
             "spec.template.spec.requirements[node.kubernetes.io/instance-type]: Standard_X9: unknown sizes; check the",
         ),
         (
+            (
+                "  template:\n    spec:\n      nodeClassRef",
+                "  disruption: {budgets: [{nodes: '1', schedule: '99 8 * * *', duration: 8h}]}\n"
+                "  template:\n    spec:\n      nodeClassRef",
+            ),
+            "",
+            "spec.disruption.budgets[0].schedule: 99 8 * * *: Bad minute",
+        ),
+        (
             ("", ""),
             CLASS,
             "AgentPoolNodeClass default is not among the manifests; add it, or correct nodeClassRef.name",
@@ -321,7 +330,7 @@ CLASS = "kind: AgentPoolNodeClass\nmetadata: {name: other}\n"
         ),
         (("spec:\n  template:", "spec:\n  replicas: 2\n  template:"), "", "spec.replicas determines its machines"),
     ],
-    ids=["unknown size", "missing class", "another controller's", "static"],
+    ids=["unknown size", "cron", "missing class", "another controller's", "static"],
 )
 def test_nodepools_that_are_not_used_are_named(changed: tuple[str, str], more: str, why: str, fleet: str) -> None:
     """As the controller reports it on the NodePool; nothing is bought from them."""
