@@ -5,6 +5,7 @@ All methods are pure. `CloudProvider` has the requests.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Protocol
 
 import msgspec
@@ -75,13 +76,14 @@ UNKNOWN_CLUSTER = ClusterFacts()
 class PriceList(msgspec.Struct, frozen=True, kw_only=True):
     """The list prices of a region.
 
-    `on_demand`: USD an hour, by the name of the size in lower case; empty where none are known. `has_spot`: whether
-    spot machines have prices of their own. `date`: of the prices, in ISO form.
+    `on_demand`, `spot`: USD an hour, by the name of the size in lower case; empty where none are known. `date`: of the
+    prices, in ISO form. `read_at`: when retail prices replaced some of them, None if none did.
     """
 
     on_demand: Mapping[str, float] = {}
-    has_spot: bool = False
+    spot: Mapping[str, float] = {}
     date: str = ""
+    read_at: datetime | None = None
 
 
 class DeviceTemplate(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,12 +168,13 @@ class Cloud(Protocol):
         obstacle: Obstacle,
         skus: Skus = None,
         facts: ClusterFacts = UNKNOWN_CLUSTER,
+        prices: PriceList | None = None,
         *,
         every_size: bool = False,
     ) -> tuple[InstanceType, ...]:
         """The instance types of a region, as machines with the default node class have them.
 
-        `every_size`: also those that nobody is known to offer there.
+        `prices`: of the region; None: the list prices. `every_size`: also those that nobody is known to offer there.
         """
 
     def cluster_facts(self, nodes: Iterable[Node], max_pods: int) -> ClusterFacts:

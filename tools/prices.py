@@ -6,57 +6,27 @@ no size has a price on demand are left out. The first line of the file has the d
 Source: https://learn.microsoft.com/en-us/rest/api/cost-management/retail-prices/azure-retail-prices.
 """
 
+import asyncio
 import csv
 import io
-import json
 import sys
-import urllib.parse
-import urllib.request
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
 
+from cloudprovider.azure.client import AzureConfig
 from cloudprovider.azure.pricing import read_table
+from cloudprovider.azure.retail_client import RetailPriceClient, open_retail_prices
+from cloudprovider.azure.retail_prices import prices_of
 from cloudprovider.interface import ON_DEMAND, SPOT, CapacityType
+from cloudprovider.prices import PricesUnavailable
 from provisioner.runtime.clock import SystemClock
+from provisioner.version import own_version
 
 TABLE = Path("cloudprovider/azure/prices.csv")
 COMMENT = "# Retail list prices of Linux machines in USD an hour, as of {}."
-ADDRESS = "https://prices.azure.com/api/retail/prices?api-version=2023-01-01-preview&$filter="
-FILTER = (
-    "priceType eq 'Consumption' and currencyCode eq 'USD' and serviceFamily eq 'Compute'"
-    " and serviceName eq 'Virtual Machines' and armSkuName eq '{}'"
-)
-TIMEOUT_SECONDS = 60
 
+# Of one size.
 Prices = Mapping[tuple[CapacityType, str], float]
-
-
-def prices(items: Iterable[Mapping[str, Any]], today: str) -> dict[tuple[CapacityType, str], float]:
-    """USD an hour by capacity type and region, of one size with Linux.
-
-    Of several rows the newest of the primary region counts; one that begins after `today` (ISO form) is left out.
-    """
-    chosen: dict[tuple[CapacityType, str], tuple[tuple[bool, str], float]] = {}
-    for item in items:
-        if item["productName"].endswith(" Windows") or item["skuName"].endswith(" Low Priority"):
-            continue
-        if item["unitOfMeasure"] != "1 Hour" or not item["retailPrice"] or item["effectiveStartDate"][:10] > today:
-            continue
-        rank = bool(item.get("isPrimaryMeterRegion")), str(item["effectiveStartDate"])
-        key = SPOT if item["skuName"].endswith(" Spot") else ON_DEMAND, item["armRegionName"]
-        if key not in chosen or rank > chosen[key][0]:
-            chosen[key] = rank, float(item["retailPrice"])
-    return {key: price for key, (_, price) in chosen.items()}
-
-
-def pages(size: str, get: Callable[[str], Any]) -> Iterator[Mapping[str, Any]]:
-    """All items of a size; `get` returns the decoded body of an address."""
-    address = ADDRESS + urllib.parse.quote(FILTER.format(size))
-    while address:
-        body = get(address)
-        yield from body["Items"]
-        address = body.get("NextPageLink") or ""
 
 
 def table(sizes: Iterable[tuple[str, int, int]], found: Mapping[str, Prices], date: str) -> str:
@@ -74,23 +44,31 @@ def table(sizes: Iterable[tuple[str, int, int]], found: Mapping[str, Prices], da
     return text.getvalue()
 
 
-def updated(text: str, get: Callable[[str], Any], today: str) -> str:
-    """The new text of the file, with the sizes of the old one."""
+async def updated(text: str, api: RetailPriceClient, today: str) -> str:
+    """The new text of the file, with the sizes of the old one. Raises PricesUnavailable."""
     sizes = [(row.size, row.vcpus, row.memory_gib) for row in read_table(text).rows if row.capacity_type == ON_DEMAND]
-    found = {size: prices(pages(size, get), today) for size, _, _ in sizes}
+    found = dict[str, Prices]()
+    for size, _, _ in sizes:
+        rows = await api.rows((size,))
+        found[size] = {(kind, region): price for (_, kind, region), price in prices_of(rows.items, today).items()}
     if not any(kind == ON_DEMAND for of_size in found.values() for kind, _ in of_size):
         raise ValueError("the API has no price of any size; the file is not changed")
     return table(sizes, found, today)
 
 
-def _get(address: str) -> Any:
-    with urllib.request.urlopen(address, timeout=TIMEOUT_SECONDS) as response:  # noqa: S310 - https, see ADDRESS
-        return json.load(response)
+async def _read(text: str) -> str:
+    clock, config = SystemClock(), AzureConfig(subscription_id="", resource_group="", cluster_name="")
+    async with open_retail_prices(config, clock, version=own_version()) as api:
+        return await updated(text, api, clock.now().date().isoformat())
 
 
 def main() -> int:
     """Returns the exit code."""
-    text = updated(TABLE.read_text(encoding="utf-8"), _get, SystemClock().now().date().isoformat())
+    try:
+        text = asyncio.run(_read(TABLE.read_text(encoding="utf-8")))
+    except PricesUnavailable as error:
+        print(f"the prices could not be read, the file is not changed: {error}", file=sys.stderr)
+        return 1
     TABLE.write_text(text, encoding="utf-8")
     rows = read_table(text).rows
     print(f"{len(rows)} rows, {sum(len(row.prices) for row in rows)} prices")

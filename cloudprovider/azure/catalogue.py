@@ -10,14 +10,22 @@ docs/references/nodes.md.
 
 from collections.abc import Iterator
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, ClusterFacts, InstanceOffering, InstanceType, Obstacle, Skus
+from cloudprovider.cloud import (
+    UNKNOWN_CLUSTER,
+    ClusterFacts,
+    InstanceOffering,
+    InstanceType,
+    Obstacle,
+    PriceList,
+    Skus,
+)
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering
 from provisioner.api import labels
 from provisioner.api.requirements import of_expected
 
 from .machine_labels import aks_labels, machine_labels, offering_labels, offering_taints
 from .node_resources import MIB, UNIT, default_disk_gib, ephemeral_storage, reserved
-from .pricing import Size, is_priced, regions, sizes, unpriced
+from .pricing import Size, is_priced, list_prices, sizes, unpriced
 from .quota import needs
 from .regions import zones_of
 from .skus import excluded
@@ -28,6 +36,7 @@ def instance_types(
     obstacle: Obstacle = lambda _: "",
     skus: Skus = None,
     facts: ClusterFacts = UNKNOWN_CLUSTER,
+    prices: PriceList | None = None,
     *,
     every_size: bool = False,
 ) -> tuple[InstanceType, ...]:
@@ -36,11 +45,13 @@ def instance_types(
     Where the region has prices, a size that only others price is left out unless the subscription's list has it.
     `every_size`: it is not.
 
-    `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known.
+    `skus`: the sizes that the subscription can use, by name in lower case; None if they are not known. `prices`: of
+    the region; None: the list prices.
     """
-    here = region in regions() and not every_size
-    others = [one for one in unpriced(region) if not here or not is_priced(one.name) or _is_listed(one, skus)]
-    return tuple(_instance_type(size, region, obstacle, skus, facts) for size in (*sizes(region), *others))
+    known = list_prices(region) if prices is None else prices
+    here = bool(known.on_demand) and not every_size
+    others = [one for one in unpriced(known) if not here or not is_priced(one.name) or _is_listed(one, skus)]
+    return tuple(_instance_type(size, region, obstacle, skus, facts) for size in (*sizes(known), *others))
 
 
 def _is_listed(size: Size, skus: Skus) -> bool:

@@ -14,6 +14,7 @@ from typing import NamedTuple
 from cloudprovider.checks import CheckResults, Subject
 from cloudprovider.errors import CloudError
 from cloudprovider.interface import SPOT, CloudProvider, Cluster, Identity, Offering, ResourceSku, Usage, identify
+from cloudprovider.prices import PriceSource, PricesUnavailable
 from provisioner.api.conditions import LAUNCHED
 from provisioner.api.nodeclaim import NodeClaim
 
@@ -41,6 +42,8 @@ YOUR_LOGIN = " To check it now, run check on your machine, with your own login."
 QUOTA_READER = f"{WITH_ROLE}the controller skips sizes without quota and uses raised quota within a minute.{YOUR_LOGIN}"
 SIZE_READER = f"{WITH_ROLE}NodePools leave out sizes and zones that the subscription cannot use.{YOUR_LOGIN}"
 
+PRICE_READER = "Allow https to prices.azure.com, or unset RETAIL_PRICES (settings.retailPrices in the chart)."
+
 
 class Demand(NamedTuple):
     """The number of machines of an offering that are still to be created; 0 for a VM size in use."""
@@ -52,10 +55,17 @@ class Demand(NamedTuple):
 class AzureChecks:
     """The checks of one managed cluster, with the credential of these clients."""
 
-    def __init__(self, provider: CloudProvider, inspector: SubscriptionClient, config: AzureConfig) -> None:
+    def __init__(
+        self,
+        provider: CloudProvider,
+        inspector: SubscriptionClient,
+        config: AzureConfig,
+        prices: PriceSource | None = None,
+    ) -> None:
         self._provider = provider
         self._inspector = inspector
         self._config = config
+        self._prices = prices
 
     async def run(self, subject: Subject) -> CheckResults:
         """Check the sizes of the subject and of its NodeClaims, and that the Nodes are machines of this cluster."""
@@ -72,6 +82,8 @@ class AzureChecks:
         await _pools(self._provider, subject.max_pools, cluster, role, found)
         await _permissions(inspector, role, found)
         where = (cluster.location or config.location).replace(" ", "").lower()
+        if self._prices is not None and where:
+            await _retail_prices(self._prices, where, found)
         demands = tuple(_wanted(subject.claims, subject.sizes, where))
         if not demands:
             found.unknown("sizes", "no NodeClaim requests a VM size", "Name one: --size Standard_NC24ads_A100_v4.")
@@ -177,6 +189,16 @@ async def _permissions(inspector: SubscriptionClient, role: str, found: CheckRes
         found.failed("permissions", f"missing: {action}", role)
     if not missing:
         found.ok("permissions", "read the cluster; read, write and delete agent pools")
+
+
+async def _retail_prices(source: PriceSource, location: str, found: CheckResults) -> None:
+    try:
+        read = await source.read(location)
+    except PricesUnavailable as error:
+        found.unknown("retail prices", f"failed to read them, the last prices stay in use: {error}", PRICE_READER)
+        return
+    text = f"{len(read.prices.on_demand)} on demand and {len(read.prices.spot)} of spot in {location}"
+    found.ok("retail prices", f"{text}, {read.dropped} unusable rows")
 
 
 def _wanted(claims: Sequence[NodeClaim], sizes: Sequence[str], location: str) -> Iterator[Demand]:

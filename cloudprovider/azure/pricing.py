@@ -55,9 +55,9 @@ class Size(msgspec.Struct, frozen=True, kw_only=True):
 
     def price_as(self, capacity_type: CapacityType) -> float | None:
         """The price with which an offering counts; for spot without a price of its own it is an upper bound."""
-        if capacity_type != SPOT or self.spot_price is None or self.price is None:
+        if capacity_type != SPOT or self.spot_price is None:
             return self.price
-        return min(self.spot_price, self.price)
+        return self.spot_price if self.price is None else min(self.spot_price, self.price)
 
 
 @cache
@@ -66,21 +66,28 @@ def regions() -> tuple[str, ...]:
     return _table().regions
 
 
-@cache
-def sizes(region: str) -> tuple[Size, ...]:
-    """The sizes that have a price in a region, cheapest first; empty for an unknown region."""
-    found = [_size(row, row.prices[region], _spot_price(row, region)) for row in _on_demand() if region in row.prices]
+def sizes(prices: PriceList) -> tuple[Size, ...]:
+    """The sizes that have a price on demand, cheapest first; empty without prices of the region."""
+    found = [
+        _size(row, prices.on_demand[row.name], prices.spot.get(row.name))
+        for row in _on_demand()
+        if row.name in prices.on_demand
+    ]
     return tuple(sorted(found, key=lambda size: (size.price or 0.0, size.name)))
 
 
-@cache
-def unpriced(region: str) -> tuple[Size, ...]:
-    """The sizes that have no price in a region; all of them in one that the list lacks."""
-    last = UNPRICED if region in regions() else 0.0
+def unpriced(prices: PriceList) -> tuple[Size, ...]:
+    """The sizes that have no price on demand; all of them without prices of the region."""
+    last = UNPRICED if prices.on_demand else 0.0
     found = [
-        _size(row, None, order_price=last + max(row.prices.values(), default=UNPRICED + row.vcpus))
+        _size(
+            row,
+            None,
+            prices.spot.get(row.name),
+            order_price=last + max(row.prices.values(), default=UNPRICED + row.vcpus),
+        )
         for row in _on_demand()
-        if region not in row.prices
+        if row.name not in prices.on_demand
     ]
     return tuple(sorted(found, key=lambda size: (size.order_price, size.name)))
 
@@ -104,7 +111,7 @@ def by_price(offerings: Iterable[Offering], region: str, types: Sequence[Instanc
     a price come last.
     """
     kinds = {kind.name.casefold(): kind for kind in types}
-    known = {size.name.casefold(): size for size in (*sizes(region), *unpriced(region))}
+    known = _listed(region)
 
     def rank(one: Offering) -> tuple[float, bool]:
         kind, size = kinds.get(one.size.casefold()), known.get(one.size.casefold())
@@ -121,12 +128,11 @@ def by_price(offerings: Iterable[Offering], region: str, types: Sequence[Instanc
 @cache
 def list_prices(region: str) -> PriceList:
     """The list prices of a region."""
-    found = sizes(region)
-    return PriceList(
-        on_demand={size.name.lower(): size.price for size in found if size.price is not None},
-        has_spot=any(size.spot_price is not None for size in found),
-        date=_table().date,
-    )
+    by_kind: dict[CapacityType, dict[str, float]] = {ON_DEMAND: {}, SPOT: {}}
+    for row in _table().rows:
+        if region in row.prices:
+            by_kind[row.capacity_type][row.name] = row.prices[region]
+    return PriceList(on_demand=by_kind[ON_DEMAND], spot=by_kind[SPOT], date=_table().date)
 
 
 def is_known_size(name: str) -> bool:
@@ -154,6 +160,11 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     vcpus: int
     memory_gib: int
     prices: Mapping[str, float]
+
+    @property
+    def name(self) -> str:
+        """The size in lower case."""
+        return self.size.casefold()
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,16 +209,18 @@ def _table() -> Table:
 
 @cache
 def _by_name() -> Mapping[tuple[str, CapacityType], Row]:
-    return {(row.size.casefold(), row.capacity_type): row for row in _table().rows}
+    return {(row.name, row.capacity_type): row for row in _table().rows}
 
 
 def _on_demand() -> list[Row]:
     return [row for row in _table().rows if row.capacity_type == ON_DEMAND]
 
 
-def _spot_price(row: Row, region: str) -> float | None:
-    spot = _by_name().get((row.size.casefold(), SPOT))
-    return spot.prices.get(region) if spot is not None else None
+@cache
+def _listed(region: str) -> Mapping[str, Size]:
+    """All sizes with list prices, by name in lower case."""
+    prices = list_prices(region)
+    return {size.name.casefold(): size for size in (*sizes(prices), *unpriced(prices))}
 
 
 def _size(row: Row, price: float | None, spot_price: float | None = None, order_price: float = 0.0) -> Size:

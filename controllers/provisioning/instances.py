@@ -1,7 +1,7 @@
 """The instance types that can be bought now, listed once for each set of unavailable offerings.
 
-They have the only prices of the program: those of the cloud's list, which a price table replaces, as NodeOverlays
-change them (docs/adr/0088-stated-prices.md).
+They have the only prices of the program: those of the cloud's list, which retail prices and then a price table replace,
+as NodeOverlays change them (docs/adr/0088-stated-prices.md, docs/adr/0090-retail-prices.md).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,8 +9,17 @@ from decimal import Decimal
 
 import msgspec
 
-from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, InstanceOffering, InstanceType, Obstacle
+from cloudprovider.cloud import (
+    UNKNOWN_CLUSTER,
+    Cloud,
+    ClusterFacts,
+    InstanceOffering,
+    InstanceType,
+    Obstacle,
+    PriceList,
+)
 from cloudprovider.interface import ON_DEMAND, SPOT, Offering, ResourceSku
+from cloudprovider.prices import RetailPrices, with_retail
 from provisioner.api import labels
 from provisioner.api.nodeoverlay import NodeOverlay
 from provisioner.api.nodepool import NodePool
@@ -37,8 +46,8 @@ WELL_KNOWN = frozenset(
 class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     """Of `cloud`. `well_known`: the labels that every type defines. `quotas`: those that offerings need, by name.
 
-    `overlaid`: what NodeOverlays change of them. `table`: prices that replace those of the list, by size in lower case
-    and capacity type.
+    `listed`: the prices of their region. `overlaid`: what NodeOverlays change of them. `table`: prices that replace
+    listed ones, by size in lower case and capacity type.
     """
 
     types: tuple[InstanceType, ...]
@@ -46,6 +55,7 @@ class InstanceTypes(msgspec.Struct, frozen=True, kw_only=True):
     cloud: Cloud
     quotas: frozenset[str] = frozenset()
     overlaid: Overlaid = Overlaid()
+    listed: PriceList = PriceList()
     table: Mapping[tuple[str, str], float] = {}
 
     @property
@@ -108,8 +118,9 @@ def _stated(kind: InstanceType, prices: Mapping[tuple[str, str], float]) -> Inst
 class InstanceTypeCache:
     """`obstacles()` tells of each offering why it cannot be requested now, "" if it can: all can without it.
 
-    `overlays()`: the NodeOverlays, which apply to the instance types of `pools()`. `prices`: instead of list prices.
-    `every_size`: also sizes that nobody is known to offer in the region, as for machines that exist.
+    `overlays()`: the NodeOverlays, which apply to the instance types of `pools()`. `retail()`: prices that were read,
+    instead of list prices; `prices`: instead of both. `every_size`: also sizes that nobody is known to offer in the
+    region, as for machines that exist.
     """
 
     def __init__(
@@ -121,15 +132,18 @@ class InstanceTypeCache:
         prices: PriceTable = (),
         *,
         every_size: bool = False,
+        retail: Callable[[], RetailPrices | None] = lambda: None,
     ) -> None:
         self._cloud = cloud
         self._every_size = every_size
+        self._retail = retail
         self._prices = {_priced(offer, cloud): float(amount) for offer, amount in prices}
         self._obstacles = obstacles
         self._overlays = overlays
         self._pools = pools
         self._read: object = None
         self._region = ""
+        self._read_prices: RetailPrices | None = None
         self._skus: Mapping[str, ResourceSku] | None = None
         self._facts = UNKNOWN_CLUSTER
         self._answers: dict[Offering, str] = {}
@@ -142,8 +156,11 @@ class InstanceTypeCache:
         facts: ClusterFacts = UNKNOWN_CLUSTER,
     ) -> InstanceTypes:
         """The instance types of a region. `skus`: None if they are not known. `facts`: of its cluster."""
-        if region == self._region and skus is self._skus and facts == self._facts and self._current():
+        retail = self._retail()
+        same = region == self._region and skus is self._skus and facts == self._facts and retail is self._read_prices
+        if same and self._current():
             return self._with_overlays()
+        listed = with_retail(self._cloud.list_prices(region), retail, region)
         obstacle = self._obstacles()
         answers: dict[Offering, str] = {}
 
@@ -151,18 +168,19 @@ class InstanceTypeCache:
             answers[offering] = obstacle(offering)
             return answers[offering]
 
-        found = self._cloud.instance_types(region, recorded, skus, facts, every_size=self._every_size)
+        found = self._cloud.instance_types(region, recorded, skus, facts, listed, every_size=self._every_size)
         if self._prices:
             found = tuple(_stated(kind, self._prices) for kind in found)
         self._types = InstanceTypes(
             types=found,
             well_known=_well_known(found),
             cloud=self._cloud,
+            listed=listed,
             table=self._prices,
             quotas=frozenset(name for kind in found for one in kind.offerings for name in one.quotas),
         )
         self._region, self._skus, self._facts, self._answers = region, skus, facts, answers
-        self._read = None
+        self._read, self._read_prices = None, retail
         return self._with_overlays()
 
     def _with_overlays(self) -> InstanceTypes:

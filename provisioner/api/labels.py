@@ -81,6 +81,8 @@ CONFIRMED_REMOVALS = "gpu-provisioner.sh/confirmed-removals"
 INFERRED_REMOVALS = "gpu-provisioner.sh/inferred-removals"
 # Set on the Lease: repairs of the last days, for the next leader.
 RECENT_REPAIRS = "gpu-provisioner.sh/recent-repairs"
+# Set on the Lease: the retail prices that were read last, for the next leader and for commands (JSON).
+RETAIL_PRICES = "gpu-provisioner.sh/retail-prices"
 # On a claim, set by a user: "disabled" prevents repair, a time within a day allows it although it is suspended.
 REPAIR = "gpu-provisioner.sh/repair"
 # Set on a claim: the labels that the controller copied from its machine, as key=value, separated by commas.

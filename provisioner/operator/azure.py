@@ -4,17 +4,19 @@ Nothing here opens a connection before a request is sent.
 """
 
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from cloudprovider.azure.checks import AzureChecks
 from cloudprovider.azure.client import API_VERSION, Arm, AzureConfig, build_arm
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
+from cloudprovider.azure.retail_client import open_retail_prices
 from cloudprovider.azure.subscription import SubscriptionClient
 from cloudprovider.checks import CloudChecks
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import CloudProvider
+from cloudprovider.prices import PriceSource
 from provisioner.runtime.clock import Clock, SystemClock
 from provisioner.settings import Settings
 from provisioner.version import own_version
@@ -41,15 +43,25 @@ def build_provider(settings: Settings, clock: Clock) -> CloudProvider:
 
 
 @asynccontextmanager
+async def open_price_source(settings: Settings, clock: Clock) -> AsyncIterator[PriceSource | None]:
+    """Where retail prices are read, None unless the settings enable it. Raises OSError for unusable certificates."""
+    if not settings.retail_prices:
+        yield None
+        return
+    async with open_retail_prices(_config(settings), clock, version=own_version()) as source:
+        yield source
+
+
+@asynccontextmanager
 async def open_azure(settings: Settings) -> AsyncIterator[Azure]:
     """Clients of ARM, until the context ends. Raises as `build_provider` does."""
     config = _config(settings)
     arm, provider = _connect(config, SystemClock())
     inspector = SubscriptionClient(arm.client, arm.credential, config)
-    try:
-        yield Azure(AzureChecks(provider, inspector, config), inspector)
-    finally:
-        await provider.close()
+    async with AsyncExitStack() as stack:
+        stack.push_async_callback(provider.close)
+        prices = await stack.enter_async_context(open_price_source(settings, SystemClock()))
+        yield Azure(AzureChecks(provider, inspector, config, prices), inspector)
 
 
 def _connect(config: AzureConfig, clock: Clock) -> tuple[Arm, AzureProvider]:

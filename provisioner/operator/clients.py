@@ -22,7 +22,7 @@ from provisioner.runtime.metrics import Metrics
 from provisioner.settings import Settings, SettingsError
 from provisioner.version import own_version
 
-from .azure import CLOUD, build_provider
+from .azure import CLOUD, build_provider, open_price_source
 from .config import Clients
 
 LEASE_TIMEOUT_SECONDS = 4.0
@@ -40,11 +40,12 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
         lease_kube = await _open_kube(settings, stack, metrics, timeout_seconds=LEASE_TIMEOUT_SECONDS)
         try:
             provider = decorate(build_provider(settings, clock), metrics)
+            stack.push_async_callback(provider.close)
+            price_source = await stack.enter_async_context(open_price_source(settings, clock))
         except OSError as error:  # ssl.SSLError is one
             why, remedy = f"it cannot be used: {error.strerror or error}", "Set it to a file of PEM certificates."
             invalid = FieldError("SSL_CERT_FILE", "FieldValueInvalid", why, settings.ssl_cert_file, remedy)
             raise SettingsError([invalid]) from None
-        stack.push_async_callback(provider.close)
         yield Clients(
             kube=kube,
             lease_kube=lease_kube,
@@ -54,6 +55,7 @@ async def open_clients(settings: Settings) -> AsyncIterator[Clients]:
             rng=SystemRandom(),
             metrics=metrics,
             compute=ThreadCompute(),
+            price_source=price_source,
         )
 
 

@@ -15,6 +15,7 @@ import yaml
 
 from cloudprovider.cloud import Cloud
 from cloudprovider.interface import CloudProvider
+from cloudprovider.prices import PriceSource
 from controllers.model.policy import Policy
 from controllers.provisioning.instances import PriceTable
 from provisioner.api.field_error import FieldError
@@ -40,7 +41,7 @@ class Clients:
     """The clients, clock, random generator, metrics registry and thread for computations of one process.
 
     `provider` sends the requests to `cloud`. `lease_kube` has its own connection, so that requests of the controllers
-    cannot delay a renewal of the Lease.
+    cannot delay a renewal of the Lease. `price_source` None: retail prices are not read.
     """
 
     kube: Kube
@@ -51,6 +52,7 @@ class Clients:
     rng: Random
     metrics: Metrics
     compute: Compute
+    price_source: PriceSource | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from prometheus_client import Counter
 
 from cloudprovider.inventory import Inventory
+from cloudprovider.prices import PriceWatch
 from cloudprovider.watches import QuotaWatch, SkuWatch
 from controllers.actuator.actuator import Actuator
 from controllers.actuator.cache_nodes import CacheNodeActuator
@@ -47,6 +48,7 @@ from controllers.state.unhealthy_nodes import UnhealthyNodes
 from provisioner.metrics.observers.gpus import register_gpu_metrics
 from provisioner.metrics.observers.nodepools import register_nodepool_metrics
 from provisioner.metrics.observers.observer import Observer
+from provisioner.metrics.observers.prices import register_price_metrics
 from provisioner.metrics.observers.removals import register_removal_metrics
 from provisioner.runtime.controller import Controller
 from provisioner.runtime.events import EventRecorder
@@ -61,7 +63,7 @@ from .caches import Caches, known_node_pools
 from .config import Clients, Config
 from .disruption import add_abandoned_commands
 from .offerings import build_offering_tracker, offerings_in
-from .prices import PricedTypes
+from .prices import PricedTypes, build_price_watch
 from .provisioning import Provisioning, Supply, build_provisioning
 
 WORKERS = 20
@@ -87,6 +89,7 @@ class Controllers:
     event_handlers: EventHandlers
     observer: Observer
     quota_watch: QuotaWatch
+    price_watch: PriceWatch
     provisioning: Provisioning | None
     readiness: ReadinessRules
     objects: WatchedObjects
@@ -145,8 +148,24 @@ def build_controllers(
     register_removal_metrics(clients.metrics, cluster_state, unhealthy_nodes, clients.clock)
     fence = build_fence(elector)
     sku_watch = SkuWatch(clients.provider)
-    prices = PricedTypes(clients.cloud, config, caches=caches, inventory=inventory, skus=sku_watch)
+    price_watch = build_price_watch(clients, inventory, build_save(elector))
+    prices = PricedTypes(
+        clients.cloud,
+        config,
+        caches=caches,
+        inventory=inventory,
+        skus=sku_watch,
+        retail=lambda: price_watch.current,
+    )
     observer = build_observer(clients, caches, inventory, fence, prices)
+    register_price_metrics(
+        clients.metrics,
+        types=prices.known,
+        retail=lambda: price_watch.current,
+        leading=lambda: fence.leads,
+        clock=clients.clock,
+        errors=observer.errors,
+    )
     register_gpu_metrics(
         clients.metrics, clients.cloud, lambda: map(facts, tuple(memories)), lambda: fence.leads, observer.errors
     )
@@ -285,6 +304,7 @@ def build_controllers(
         objects=objects,
         observer=observer,
         quota_watch=quota_watch,
+        price_watch=price_watch,
         provisioning=provisioning,
         manager=manager,
     )

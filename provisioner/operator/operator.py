@@ -85,14 +85,18 @@ class Operator:
         objects, age = self._clients.metrics.cache("agentpools")
         objects.set_function(lambda: float(len(self._inventory.names())))
         age.set_function(self._inventory.staleness_seconds)
+        annotations = self._elector.annotations if self._elector is not None else {}
         if self._elector is not None:
-            self._restore_removals(self._elector.annotations)
+            self._restore_removals(annotations)
         try:
             async with asyncio.TaskGroup() as tasks:
                 tasks.create_task(self._inventory.run(), name="inventory")
                 tasks.create_task(self._controllers.controller.run(), name="controller")
                 self._controllers.manager.start(tasks)
                 tasks.create_task(self._controllers.quota_watch.run(), name="quota")
+                kept = annotations.get(labels.RETAIL_PRICES, "")
+                if kept or self._clients.price_source is not None:
+                    tasks.create_task(self._controllers.price_watch.lead(kept), name="prices")
                 if self._controllers.provisioning is not None:
                     tasks.create_task(self._controllers.provisioning.run(), name="provisioning")
         finally:

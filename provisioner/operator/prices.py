@@ -1,20 +1,29 @@
 """What machines cost, as one process knows it, for its decisions, launches and metrics.
 
-Source: docs/adr/0088-stated-prices.md.
+Source: docs/adr/0088-stated-prices.md, docs/adr/0090-retail-prices.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
+
+import structlog
 
 from cloudprovider.cloud import UNKNOWN_CLUSTER, Cloud, ClusterFacts, Obstacle
 from cloudprovider.inventory import Inventory
+from cloudprovider.prices import PriceWatch, RetailPrices
 from cloudprovider.watches import SkuWatch
 from controllers.provisioning.instances import InstanceTypeCache, InstanceTypes, PriceTable, no_obstacle
+from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclass import is_own
 from provisioner.api.nodepool import NodePool
+from provisioner.metrics.observers.prices import PriceReads
+from provisioner.runtime.kube_errors import KubeError
 
 from .caches import Caches, known_node_pools, overlays_known
-from .config import Config
+from .config import Clients, Config
+from .offerings import location_of
+
+log = structlog.get_logger("prices")
 
 
 def unknown_sizes(cloud: Cloud, prices: PriceTable) -> Iterator[str]:
@@ -27,14 +36,27 @@ def unknown_sizes(cloud: Cloud, prices: PriceTable) -> Iterator[str]:
 
 
 class PricedTypes:
-    """The instance types of the cluster's region with all that changes their prices."""
+    """The instance types of the cluster's region with all that changes their prices.
 
-    def __init__(self, cloud: Cloud, config: Config, *, caches: Caches, inventory: Inventory, skus: SkuWatch) -> None:
+    `retail()`: the prices that were read last.
+    """
+
+    def __init__(
+        self,
+        cloud: Cloud,
+        config: Config,
+        *,
+        caches: Caches,
+        inventory: Inventory,
+        skus: SkuWatch,
+        retail: Callable[[], RetailPrices | None] = lambda: None,
+    ) -> None:
         self._cloud = cloud
         self._config = config
         self._caches = caches
         self._inventory = inventory
         self._skus = skus
+        self._retail = retail
         self._all = self._cache(lambda: no_obstacle, every_size=True)
         self._facts: ClusterFacts | None = None
         caches.nodes.add_event_handler(self._node_changed)
@@ -70,6 +92,7 @@ class PricedTypes:
             pools=self._node_pools,
             prices=self._config.prices,
             every_size=every_size,
+            retail=self._retail,
         )
 
     def _node_pools(self) -> tuple[NodePool, ...]:
@@ -98,3 +121,23 @@ class PricedTypes:
             return None
         facts = facts if facts is not None else self._of_cluster(cluster.max_pods)
         return cache.in_region(cluster.location, self._skus.skus, facts)
+
+
+def build_price_watch(
+    clients: Clients, inventory: Inventory, save: Callable[[str, str], Awaitable[None]]
+) -> PriceWatch:
+    """The retail prices of the cluster's region. `save` sets an annotation of the Lease, and raises KubeError."""
+
+    async def keep(text: str) -> None:
+        try:
+            await save(labels.RETAIL_PRICES, text)
+        except KubeError as error:
+            log.warning("failed to keep the retail prices on the Lease", error=str(error))
+
+    return PriceWatch(
+        clients.price_source,
+        region=lambda: location_of(inventory),
+        save=keep,
+        observer=PriceReads(clients.metrics),
+        clock=clients.clock,
+    )

@@ -160,6 +160,9 @@ class Settings(RuleSettings, frozen=True, kw_only=True):
     prices: Annotated[tuple[tuple[str, Decimal], ...], Row(
         "price of a machine in USD an hour by VM size, instead of the list price",
         kinds.PRICES)] = ()
+    retail_prices: Annotated[bool, Row(
+        "read the retail prices of the region from Azure's public price list every 12 hours, instead of the list prices"
+        " of this version")] = False
     # Enabled, as in Azure/gpu-provisioner. As in Karpenter, setting any gate replaces the whole default.
     feature_gates: Annotated[tuple[tuple[str, bool], ...], Row("optional features", kinds.GATES)] = (
         ("NodeRepair", True),

@@ -52,7 +52,7 @@ from provisioner.simulator.kube.reviews import KINDS, Caller
 
 from .azure_role import QUOTA_ACTIONS, READER_ACTIONS
 from .harness import EPOCH, Sim
-from .program import kube_client
+from .program import kube_client, retail_client
 from .vms import Vms
 
 WHO = "admin"
@@ -167,6 +167,7 @@ async def check(
     location: str = "",
     elect: bool = True,
     besides: frozenset[str] = READER_ACTIONS,
+    retail_prices: bool = False,
 ) -> Ended:
     """`gpu-provisioner check` without its settings. `besides`: permissions in Azure beyond the world's role."""
     out, err = io.StringIO(), io.StringIO()
@@ -178,7 +179,9 @@ async def check(
         section, seen = await kubernetes(tools.clients.kube, tools.clients.cloud, config, tools.clients.clock)
         provider, inspector = await _azure(sim, sessions)
         named = msgspec.structs.replace(_config(sim.world.settings.azure), location=location)
-        azure_side = await AzureChecks(provider, inspector, named).run(
+        session = await sessions.enter_async_context(_session(sim))
+        prices = retail_client(session, tools.clients.clock) if retail_prices else None
+        azure_side = await AzureChecks(provider, inspector, named, prices).run(
             Subject(
                 claims=seen.claims or (),
                 resource_groups=seen.resource_groups,

@@ -8,16 +8,21 @@ from kubernetes_asyncio.client import ApiClient, Configuration
 from cloudprovider.azure.client import AzureConfig, StaticToken, build_client, disable_retries
 from cloudprovider.azure.cloud import AksCloud
 from cloudprovider.azure.provider import AzureProvider
+from cloudprovider.azure.retail_client import RetailPriceClient
 from controllers.model.policy import Policy
 from provisioner.operator import clients, operator
 from provisioner.operator.config import Clients, Config
+from provisioner.runtime.clock import Clock
 from provisioner.runtime.compute import inline
 from provisioner.runtime.connection import Connection, build_api_client, client_over
 from provisioner.runtime.kube import Kube
 from provisioner.runtime.metrics import Metrics
 from provisioner.simulator.world import KUBE_HOST
+from tests.retail_api import PATH
 
 from .process import Process
+
+PRICES_HOST = "prices.azure.com"
 
 
 async def launch_controller(process: Process, *, lease_times: tuple[float, float]) -> None:
@@ -29,7 +34,7 @@ async def launch_controller(process: Process, *, lease_times: tuple[float, float
     `former_lease_namespace`, `identity`, `metrics` (a Metrics, to read), `compute` (how decisions run, else inline),
     `prices` (a price table), `node_pools` (False: disabled), `gkm_cleanup`, `nvsentinel` (an NVSentinel),
     `service_account` (a folder with its files, as in a pod), `tags` (of all agent pools), `vms` (a Vms, in place of
-    Azure).
+    Azure), `retail_prices` (True: they are read at `PRICES_HOST`).
     """
     settings, options = process.world.settings, process.options
     config = AzureConfig(
@@ -48,6 +53,9 @@ async def launch_controller(process: Process, *, lease_times: tuple[float, float
             azure = await sessions.enter_async_context(process.session())
             client = build_client(config, disable_retries(azure), StaticToken("simulator"), version="test")
             provider, cloud = AzureProvider(client, config, clock=process.clock), AksCloud()
+        prices = None
+        if options.get("retail_prices"):
+            prices = retail_client(await sessions.enter_async_context(process.session()), process.clock)
         controller = operator.Operator(
             Clients(
                 kube=Kube(kube.api_client, renew_credentials=kube.renew_credentials, on_request=metrics.kube_request),
@@ -62,6 +70,7 @@ async def launch_controller(process: Process, *, lease_times: tuple[float, float
                 rng=process.rng,
                 metrics=metrics,
                 compute=options.get("compute", inline),
+                price_source=prices,
             ),
             Config(
                 policy=options.get("policy") or Policy(),
@@ -92,6 +101,11 @@ async def connect(process: Process, sessions: AsyncExitStack) -> Connection:
         pass
 
     return Connection(kube_client(session, process.world.settings.token), nothing_to_renew)
+
+
+def retail_client(session: aiohttp.ClientSession, clock: Clock) -> RetailPriceClient:
+    """The client of the retail price API at `PRICES_HOST`."""
+    return RetailPriceClient(disable_retries(session), clock, address=f"http://{PRICES_HOST}{PATH}")
 
 
 def kube_client(session: aiohttp.ClientSession, token: str | None = None) -> ApiClient:

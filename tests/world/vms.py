@@ -237,6 +237,7 @@ class Vms:
         obstacle: Obstacle,
         skus: Skus = None,
         facts: ClusterFacts = UNKNOWN_CLUSTER,
+        prices: PriceList | None = None,
         *,
         every_size: bool = False,
     ) -> tuple[InstanceType, ...]:

@@ -225,6 +225,13 @@ ANNOTATIONS = (
         CONTROLLER,
         "The inferred removals of the last ten minutes; a new leader counts them for the circuit breaker.",
     ),
+    Mark(
+        k.RETAIL_PRICES,
+        ("Lease",),
+        CONTROLLER,
+        "The retail prices that were read last, with `settings.retailPrices`, for the next leader and for the commands"
+        " `cost` and `explain`.",
+    ),
 )
 
 LABELS = (

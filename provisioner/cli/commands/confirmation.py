@@ -8,6 +8,8 @@ from datetime import datetime, timedelta
 
 import msgspec
 
+from cloudprovider import prices
+from cloudprovider.prices import RetailPrices
 from controllers.model import recent_removals
 from controllers.model.confirmation import CONFIRMED_SECONDS, Confirmation, decode, encode
 from controllers.model.recent_removals import RecentRemoval
@@ -29,10 +31,14 @@ START = "Start the controller, and name its Lease with --leader-election-namespa
 
 
 class LeaseState(msgspec.Struct, frozen=True):
-    """`confirmation`: the one in effect, if any; `removals`: inferred removals that count toward the limit."""
+    """`confirmation`: the one in effect, if any; `removals`: inferred removals that count toward the limit.
+
+    `prices`: the retail prices by which the controller decides, None without any.
+    """
 
     confirmation: Confirmation | None = None
     removals: tuple[RecentRemoval, ...] = ()
+    prices: RetailPrices | None = None
 
 
 async def leader(tools: Tools) -> Lease:
@@ -54,7 +60,7 @@ async def leader(tools: Tools) -> Lease:
 
 
 async def current(tools: Tools) -> LeaseState:
-    """What the Lease says of inferred removals. Raises Refused."""
+    """What the Lease says of inferred removals and of prices. Raises Refused."""
     try:
         lease = await tools.clients.kube.get(LEASES, tools.config.lease_name, namespace=tools.config.lease_namespace)
     except KubeError as error:
@@ -65,12 +71,13 @@ async def current(tools: Tools) -> LeaseState:
 
 
 def lease_state(lease: Lease, now: datetime) -> LeaseState:
-    """What this Lease says of inferred removals; a confirmation that has expired is left out."""
+    """What this Lease says of inferred removals and of prices; a confirmation that has expired is left out."""
     annotations = lease.metadata.annotations
     found = decode(annotations.get(labels.CONFIRMED_REMOVALS, ""))
     return LeaseState(
         confirmation=found if found is not None and now < found.until else None,
         removals=recent_removals.decode(annotations.get(labels.INFERRED_REMOVALS, "")) or (),
+        prices=prices.decode(annotations.get(labels.RETAIL_PRICES, "")),
     )
 
 

@@ -9,6 +9,7 @@ import asyncio
 from typing import TextIO
 
 from cloudprovider.interface import Cluster
+from cloudprovider.prices import RetailPrices
 from cloudprovider.watches import SkuWatch
 from controllers.actuator.kept import resource_claims
 from provisioner.api.deviceclaim import ResourceClaim
@@ -22,6 +23,7 @@ from provisioner.settings import Settings
 
 from .clients import Tools
 from .cluster_or_files import cluster_or_files
+from .confirmation import current
 from .console import Console
 from .cost_machines import machines, pod_use, with_claimed_devices
 from .cost_report import CostReport, report, shown
@@ -67,16 +69,33 @@ async def _read(tools: Tools, by: str, location: str) -> CostReport:
     region = location or region_of_nodes(caches)
     where = Cluster(running=True, location=region or clients.cloud.default_region)
     inventory.record_cluster(where, asyncio.get_running_loop().time())
-    prices = PricedTypes(clients.cloud, config, caches=caches, inventory=inventory, skus=SkuWatch(clients.provider))
+    retail, unread = await _retail_prices(tools)
+    prices = PricedTypes(
+        clients.cloud,
+        config,
+        caches=caches,
+        inventory=inventory,
+        skus=SkuWatch(clients.provider),
+        retail=lambda: retail,
+    )
     types = prices.known()
     if types is None:
         raise Refused(UNSERVED, "Install the chart gpu-provisioner-crd of this version.")
     uses = (await clients.kube.list(PODS, digest=pod_use, field_selector=f"{LIVE_PODS},spec.nodeName!=")).items
     if any(one.claims for one in uses):
         uses = with_claimed_devices(uses, await _resource_claims(clients.kube))
-    found = machines(caches.claims.items(), caches.nodes.items(), uses, types, where.location)
+    found = machines(caches.claims.items(), caches.nodes.items(), uses, types)
     unknown = [] if region else [f"No Node names its region: prices are those of {where.location}."]
+    unknown += unread
     return report(found, by, prices_of(where.location, types), unknown if found else ())
+
+
+async def _retail_prices(tools: Tools) -> tuple[RetailPrices | None, list[str]]:
+    """The retail prices by which the controller decides, and why they are not known."""
+    try:
+        return (await current(tools)).prices, []
+    except Refused as refused:
+        return None, [f"Retail prices, which the controller may use, are not known: {refused.cause}."]
 
 
 async def _resource_claims(kube: Kube) -> tuple[ResourceClaim, ...]:

@@ -93,13 +93,12 @@ def with_claimed_devices(uses: Iterable[PodUse], claims: Iterable[ResourceClaim]
 
 
 def machines(
-    claims: Iterable[NodeClaim], nodes: Iterable[Node], uses: Iterable[PodUse], types: InstanceTypes, region: str
+    claims: Iterable[NodeClaim], nodes: Iterable[Node], uses: Iterable[PodUse], types: InstanceTypes
 ) -> tuple[MachineCost, ...]:
     """All machines of this controller, also one whose NodeClaim is gone, and one whose Node has not appeared yet."""
     by_node = defaultdict[str, list[PodUse]](list)
     for use in uses:
         by_node[use.node].append(use)
-    listed = types.cloud.list_prices(region)
     found = []
     for claim, node in _pairs(claims, nodes, types.cloud):
         of_claim = claim.metadata.labels if claim is not None else EMPTY
@@ -108,7 +107,7 @@ def machines(
         pool = counted_in(claim) if claim is not None else known.get(labels.NODEPOOL, "")
         offered = sum(allocatable(node, one) for one in node.status.allocatable if is_gpu(one)) if node else 0
         price = types.price(pool, size, capacity_type, known.get(labels.ZONE, ""))
-        list_price = listed.on_demand.get(size.lower())
+        list_price = types.listed.on_demand.get(size.lower())
         gpus, pods = types.cloud.gpus_of(size).count, tuple(by_node[node.name]) if node is not None else ()
         found.append(
             MachineCost(
@@ -124,7 +123,7 @@ def machines(
                 spot_unknown=capacity_type == SPOT
                 and price is not None
                 and price == list_price
-                and not listed.has_spot,
+                and size.lower() not in types.listed.spot,
             )
         )
     return tuple(found)

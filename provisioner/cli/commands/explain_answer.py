@@ -10,6 +10,8 @@ from controllers.provisioning.instances import InstanceTypes
 from provisioner.api.text import printable
 from provisioner.cli.output import encoded
 
+from .console import moment
+
 COLUMNS = 100
 SPOT_UNKNOWN = "Spot prices are not known: spot machines count with their price on demand, which they do not exceed."
 # The names of kinds in headings that are made of names in camel case.
@@ -54,8 +56,10 @@ def usd(price: float | None) -> str:
 
 def prices_of(region: str, types: InstanceTypes) -> str:
     """Where prices come from."""
-    prices = types.cloud.list_prices(region)
+    prices = types.listed
     listed = f"list prices of {region}, {prices.date}" if prices.on_demand else f"no list prices of {region}"
+    if prices.read_at is not None:
+        listed = f"retail prices of {region}, read {moment(prices.read_at)}; sizes without one: list of {prices.date}"
     stated = (("--prices", types.stated), ("NodeOverlays", bool(types.overlaid.types)))
     sources = " and ".join(name for name, changes in stated if changes)
     return f"{listed}, and prices of {sources}" if sources else listed

@@ -67,6 +67,7 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
     await _read_cluster(caches, provisioning, pods=pods)
     lease = await _lease(tools, unread)
     controllers.cluster_state.confirmation = lease.confirmation
+    controllers.price_watch.current = lease.prices
     now, loop_now = clients.clock.now(), asyncio.get_running_loop().time()
     controllers.cluster_state.restore_removals(lease.removals, now, loop_now)
     if inventory.cluster is None:
@@ -77,7 +78,14 @@ async def read_world(tools: Tools, *, without_azure: str, location: str, pods: b
     for key in (*caches.indexes.keys(),):  # what conditions report of offerings is restored, as by a new leader
         controllers.reconciler.observe(key, Memory())
     types = provisioning.instance_types()
-    stated = PricedTypes(clients.cloud, config, caches=caches, inventory=inventory, skus=provisioning.sku_watch)
+    stated = PricedTypes(
+        clients.cloud,
+        config,
+        caches=caches,
+        inventory=inventory,
+        skus=provisioning.sku_watch,
+        retail=lambda: controllers.price_watch.current,
+    )
     if types is None or inventory.cluster is None or (prices := stated.known()) is None:
         raise AssertionError("unreachable: the cluster is known and the read of sizes has ended")
     return World(
@@ -117,7 +125,7 @@ async def _lease(tools: Tools, unread: list[str]) -> LeaseState:
     try:
         return await current(tools)
     except Refused as refused:
-        unread.append(f"removals that the Lease records: {refused.cause}")
+        unread.append(f"removals and retail prices that the Lease records: {refused.cause}")
         return LeaseState()
 
 

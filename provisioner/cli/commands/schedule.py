@@ -105,7 +105,7 @@ def _report(decided: DecisionOutput, region: str, types: InstanceTypes) -> Itera
             yield f"{new}, {sum(known):.3f} USD an hour{without} ({prices_of(region, types)})"
         else:
             yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
-        if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.has_spot:
+        if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.spot:
             yield SPOT_UNKNOWN
     for node, pods in sorted(decided.existing.items()):
         yield f"{node} has room for {_listed(pods)}"

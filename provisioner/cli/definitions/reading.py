@@ -177,8 +177,8 @@ COST = Command(
     summary="print what the machines cost now, who requests their GPUs, and what is idle",
     description="""\
 Prints what the machines of this controller cost now, in USD an hour and a day (24 hours), by NodePool, by NodeClaim, or
-by the Pods that request their GPUs. Prices are those by which the controller decides: list prices, those of --prices,
-and NodeOverlays. They are for the machines alone, without disks, network and taxes.
+by the Pods that request their GPUs. Prices are those by which the controller decides: list prices, retail prices that
+it read, those of --prices, and NodeOverlays. They are for the machines alone, without disks, network and taxes.
 
   MACHINES    from the creation of the agent pool until NodeClaim and Node are gone; <none>: without a NodePool
   REQUESTED   the GPUs that Pods on the machines request, as extended resources or by ResourceClaims
@@ -194,7 +194,7 @@ has a part of it, and once in the total.
 The command reads the cluster once, writes nothing, and needs no settings of Azure. It needs the permissions to list
 nodeclaims, nodes, pods, customresourcedefinitions, nodepools and nodeoverlays, and resourceclaims if Pods have some;
 the controller has all of them. It reads --prices of the controller from the Helm release, with the permission to list
-deployments.""",
+deployments, and its retail prices from the Lease, with the permission to get leases.""",
     examples="""\
   gpu-provisioner cost
   gpu-provisioner cost --by namespace

@@ -36,6 +36,8 @@ ADMISSION_REASONS = ("unregistered", "unhealthy", "unavailable", "too_large", OT
 MISFIT_REASONS = ("resources", "label", "taint", "fits", "taken", "abandoned", OTHER)
 # "Unknown": the absence of GPUs was not diagnosed.
 GATE_REASONS = (*Cause, "Unknown")
+# Why the retail prices could not be read; "empty": the answer has no price of a known size.
+PRICE_READ_REASONS = ("network", "timeout", "throttled", "status", "body", "empty")
 CREDENTIAL_REASONS = ("no_token", "unauthenticated", "forbidden")
 
 # AKS creates a GPU pool in 3 to 30 minutes, which is +Inf in Karpenter's buckets.
@@ -192,8 +194,8 @@ NODE_COST = gauge(
     "ALPHA",
     "Price per hour of the managed agent pools",
     ("instance_type", "capacity_type"),
-    use="In USD: list prices, those of `--prices`, as NodeOverlays change them. Machines without a price are counted in"
-    " `gpu_provisioner_nodes_without_price`.",
+    use="In USD: list or retail prices, those of `--prices`, as NodeOverlays change them. Machines without a price are"
+    " counted in `gpu_provisioner_nodes_without_price`.",
 )
 UNPRICED = gauge(
     "gpu_provisioner_nodes_without_price",
@@ -201,6 +203,35 @@ UNPRICED = gauge(
     "Machines of the managed agent pools whose price is not known",
     ("instance_type", "capacity_type"),
     use="They are part of no cost. `--prices` or a NodeOverlay states their price.",
+)
+
+PRICE_AGE = gauge(
+    "gpu_provisioner_price_list_age_seconds",
+    "ALPHA",
+    "Age of the list prices by which the controller decides: since the retail prices were read, else since the date of"
+    " the packaged list",
+    use="`--retail-prices` reads them every 12 hours; while that fails, the last ones stay in use.",
+)
+RETAIL_PRICES = gauge(
+    "gpu_provisioner_retail_prices",
+    "ALPHA",
+    "Prices of the last successful read of the retail price API",
+    ("capacity_type",),
+    use="Of the sizes that this version knows, in the region of the cluster.",
+)
+PRICE_FAILURES = counter(
+    "gpu_provisioner_retail_price_failures_total",
+    "ALPHA",
+    "Failed reads of the retail price API",
+    ("reason",),
+    reasons=PRICE_READ_REASONS,
+    use="The next read follows an hour later. No decision waits for it.",
+)
+PRICE_ROWS_DROPPED = counter(
+    "gpu_provisioner_retail_price_rows_dropped_total",
+    "ALPHA",
+    "Rows of the retail price API that could not be used",
+    use="Their form, currency or unit was not the requested one, or the price was 0 or less.",
 )
 
 CONSOLIDATION_SAVING = counter(

@@ -179,7 +179,7 @@ def test_the_machines_of_a_cluster() -> None:
     claims = [*fleet.claims, *(msgspec.convert(one, NodeClaim) for one in (new, karpenter))]
     uses = [PodUse(node=nodes[1].name, devices=4.0), PodUse(node=nodes[4].name, devices=1.0)]
     types = InstanceTypeCache(CLOUD, prices=[(f"{A100}/spot", Decimal("1.5"))]).in_region(REGION)
-    found = {one.node_claim or "left": one for one in machines(claims, nodes, uses, types, REGION)}
+    found = {one.node_claim or "left": one for one in machines(claims, nodes, uses, types)}
     facts = {name: (one.node_pool, one.gpus, one.devices, one.list_price) for name, one in found.items()}
     assert facts == {
         "spot": ("gpu", 1, 7, 3.673),
@@ -191,8 +191,8 @@ def test_the_machines_of_a_cluster() -> None:
     prices = {name: one.price for name, one in found.items()}
     assert prices == {**{name: one.list_price for name, one in found.items()}, "spot": 1.5}
     assert not any(one.spot_unknown for one in found.values())
-    (spot,) = machines(claims[:1], (), (), TYPES, REGION)
-    assert (spot.price, spot.spot_unknown) == (3.673, not CLOUD.list_prices(REGION).has_spot)
+    (spot,) = machines(claims[:1], (), (), TYPES)
+    assert (spot.price, spot.spot_unknown) == (3.673, A100.lower() not in CLOUD.list_prices(REGION).spot)
     assert [len(found[name].uses) for name in ("lost", "left")] == [1, 0]
 
 
@@ -204,7 +204,7 @@ def test_a_claim_that_was_restored_from_a_backup() -> None:
         "status": {"conditions": [LAUNCHED]},
     }
     node = _node("ws1", {labels.CLAIM_UID: "old", labels.INSTANCE_TYPE: T4})
-    (found,) = machines([msgspec.convert(restored, NodeClaim)], [node], (), TYPES, REGION)
+    (found,) = machines([msgspec.convert(restored, NodeClaim)], [node], (), TYPES)
     assert (found.node, found.price) == (node.name, 0.526)
 
 

@@ -1,8 +1,5 @@
 """The table of list prices, and the tool that writes it."""
 
-import json
-import urllib.parse
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -10,68 +7,37 @@ import pytest
 
 from cloudprovider.azure import pricing
 from cloudprovider.interface import Offering
+from tests.retail_api import RetailApi, item
 from tools import prices
 
+from .retail import retail_api
 
-def _item(price: float = 1.0, **changes: Any) -> dict[str, Any]:
-    return {
-        "armRegionName": "eastus",
-        "productName": "Virtual Machines NC",
-        "skuName": "NC4as T4 v3",
-        "unitOfMeasure": "1 Hour",
-        "retailPrice": price,
-        "isPrimaryMeterRegion": True,
-        "effectiveStartDate": "2026-01-01T00:00:00Z",
-        **changes,
-    }
+T4, A100 = "Standard_NC4as_T4_v3", "Standard_NC24ads_A100_v4"
 
 
 def test_every_size_of_the_table_is_complete() -> None:
     """Each region has sizes with vCPUs, memory and a price; the cheapest one is first."""
     assert "eastus" in pricing.regions()
     for region in pricing.regions():
-        sizes = pricing.sizes(region)
+        sizes = pricing.sizes(pricing.list_prices(region))
         assert sizes
         assert all(size.vcpus > 0 and size.memory_gib > 0 and size.price for size in sizes)
         assert [size.price for size in sizes] == sorted(size.price or 0.0 for size in sizes)
-    assert pricing.sizes("mars") == ()
-    assert not pricing.list_prices("mars").has_spot
+    mars = pricing.list_prices("mars")
+    assert (pricing.sizes(mars), mars.on_demand, mars.spot) == ((), {}, {})
 
 
 def test_sizes_without_a_price() -> None:
     """They come after all others, or by their prices elsewhere in a region without any."""
-    here = {size.name: size.order_price for size in pricing.unpriced("eastus")}
+    here = {size.name: size.order_price for size in pricing.unpriced(pricing.list_prices("eastus"))}
     assert min(here.values()) >= pricing.UNPRICED
     assert {"Standard_ND128isr_GB300_v6", "Standard_NG32adms_V620_v1"} <= here.keys()
-    elsewhere = {size.name: size.order_price for size in pricing.unpriced("usgovvirginia")}
+    elsewhere = {size.name: size.order_price for size in pricing.unpriced(pricing.list_prices("usgovvirginia"))}
     assert 0 < elsewhere["Standard_NC4as_T4_v3"] < elsewhere["Standard_ND96isr_H100_v5"] < pricing.UNPRICED
     assert elsewhere["Standard_ND128isr_GB300_v6"] > pricing.UNPRICED
 
 
-ON_DEMAND, SPOT = ("on-demand", "eastus"), ("spot", "eastus")
 TODAY = "2026-06-18"
-
-
-@pytest.mark.parametrize(
-    ("items", "expected"),
-    [
-        ([_item(2.0)], {ON_DEMAND: 2.0}),
-        ([_item(2.0, productName="Virtual Machines NC Windows")], {}),
-        ([_item(2.0, skuName="NC4as T4 v3 Spot"), _item(3.0)], {SPOT: 2.0, ON_DEMAND: 3.0}),
-        ([_item(2.0, skuName="NC4as T4 v3 Low Priority")], {}),
-        ([_item(2.0, isPrimaryMeterRegion=False), _item(3.0)], {ON_DEMAND: 3.0}),
-        ([_item(2.0), _item(3.0, effectiveStartDate="2026-05-01T00:00:00Z")], {ON_DEMAND: 3.0}),
-        ([_item(2.0), _item(3.0, effectiveStartDate="2026-07-01T00:00:00Z")], {ON_DEMAND: 2.0}),
-        ([_item(2.0, unitOfMeasure="1 Month"), _item(0.0)], {}),
-    ],
-)
-def test_the_tool_chooses_prices_of_linux(items: list[dict[str, Any]], expected: dict[tuple[str, str], float]) -> None:
-    """Of several rows the newest of the primary region that is in force counts."""
-    assert prices.prices(items, TODAY) == expected
-
-
-# The form of the API's responses, two pages for the first size.
-RECORDED = Path(__file__).with_name("retail_prices.json")
 OLD = """# Retail list prices, as of 2025-01-01.
 size,capacity_type,vcpus,memory_gib,eastus
 Standard_NC4as_T4_v3,on-demand,4,28,9
@@ -85,18 +51,20 @@ Standard_NC24ads_A100_v4,on-demand,24,220,3.673,
 """
 
 
-def test_the_tool_on_a_recorded_answer() -> None:
+@pytest.mark.asyncio
+async def test_the_tool_on_pages_of_the_api() -> None:
     """All pages are read; a missing price is an empty cell, and a size without spot prices has no row for spot."""
-    bodies: dict[str, Any] = json.loads(RECORDED.read_text(encoding="utf-8"))
-    read: list[str] = []
-
-    def get(address: str) -> Any:
-        query = urllib.parse.unquote(address)
-        read.append(query)
-        return next(body for name, body in bodies.items() if name in query)
-
-    assert prices.updated(OLD, get, TODAY) == NEW
-    assert len(read) == 3
+    rows = [
+        item(T4, "eastus", 0.526),
+        item(T4, "eastus", 0.1052, suffix=" Spot"),
+        item(T4, "eastus", 0.1052, suffix=" Low Priority"),
+        item(T4, "eastus", 0.71, productName="Virtual Machines NCasT4 v3 Series Windows"),
+        item(T4, "westeurope", 0.631),
+        item(A100, "eastus", 3.673),
+    ]
+    async with retail_api(RetailApi(rows, page=3)) as (api, client):
+        assert await prices.updated(OLD, client, TODAY) == NEW
+        assert len(api.seen) == 3
     table = pricing.read_table(NEW)
     assert (table.date, table.regions) == (TODAY, ("eastus", "westeurope"))
     assert [(row.capacity_type, dict(row.prices)) for row in table.rows[1:]] == [
@@ -105,10 +73,12 @@ def test_the_tool_on_a_recorded_answer() -> None:
     ]
 
 
-def test_the_tool_keeps_the_file_if_the_api_has_no_price() -> None:
+@pytest.mark.asyncio
+async def test_the_tool_keeps_the_file_if_the_api_has_no_price() -> None:
     """A changed name of a filter would empty the table."""
-    with pytest.raises(ValueError, match="no price of any size"):
-        prices.updated(OLD, lambda _: {"Items": [], "NextPageLink": None}, TODAY)
+    async with retail_api(RetailApi()) as (_, client):
+        with pytest.raises(ValueError, match="no price of any size"):
+            await prices.updated(OLD, client, TODAY)
 
 
 @pytest.mark.parametrize(
@@ -127,6 +97,8 @@ def test_a_table_in_another_form(text: str, why: str) -> None:
         (2.0, 0.5, "on-demand", 2.0),
         (2.0, None, "spot", 2.0),
         (2.0, 3.0, "spot", 2.0),
+        (None, 0.5, "spot", 0.5),
+        (None, 0.5, "on-demand", None),
         (None, None, "spot", None),
     ],
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from cloudprovider.azure.pricing import is_known_size, known_sizes, sizes
+from cloudprovider.azure.pricing import is_known_size, known_sizes, list_prices, sizes
 from cloudprovider.azure.size_names import nearest_size
 
 A100, TWO_A100, T4 = "Standard_NC24ads_A100_v4", "Standard_NC48ads_A100_v4", "Standard_NC4as_T4_v3"
@@ -56,7 +56,7 @@ def test_a_known_size_is_meant_as_it_is(size: str) -> None:
     """Also in another case; and a size with one wrong character never becomes one of three times its price."""
     assert is_known_size(size)
     assert nearest_size(size) == nearest_size(size.upper()) == size
-    prices = {one.name: one.price for one in sizes(REGION)}
+    prices = {one.name: one.price for one in sizes(list_prices(REGION))}
     for place in range(len("Standard_"), len(size)):
         meant = nearest_size(f"{size[:place]}{size[place + 1 :]}")
         price, right = prices.get(meant), prices.get(size)
