@@ -446,5 +446,5 @@ GROUPS: dict[str, Group] = {
     )
 }
 # A group that is added comes last, so that seeds keep those that they have.
-GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty} | bounded_groups.GROUPS
-GROUPS |= limit_groups.GROUPS | room_groups.GROUPS
+GROUPS |= gpu_groups.GROUPS | {half_empty.__name__: half_empty} | limit_groups.GROUPS | room_groups.GROUPS
+GROUPS |= bounded_groups.GROUPS
