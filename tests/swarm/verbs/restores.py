@@ -5,16 +5,20 @@ docs/how-to/restore-backup.md.
 """
 
 import asyncio
+import contextvars
 import math
 from typing import TYPE_CHECKING, Any
 
+from aiohttp import web
+
 from provisioner.api import labels
+from provisioner.simulator.audit_log import Call
 from provisioner.simulator.kube.resources import CRD_KEY
 from tests.swarm.plan import Event
 from tests.world.commands import command
 from tests.world.harness import Json, crds
 
-from .base import one_of, verb
+from .base import by_controller, hooked, one_of, verb
 from .nodes import ready
 from .truth import remains
 
@@ -92,6 +96,40 @@ async def backup_restored(run: "Run", event: Event) -> None:
     if by_command:
         await asyncio.sleep(min(event.seconds, ADOPTED_SECONDS))
         await command(run.sim, "adopt", "--all", "--yes")
+
+
+@verb("collected-at-hand-over")
+async def collected_at_hand_over(run: "Run", event: Event) -> None:
+    """A restored NodeClaim adopts its machine; Kubernetes' garbage collector deletes the Node just before its owner is
+    changed, because the former one is gone.
+    """
+    store = run.sim.store
+    nodes = {one["metadata"]["uid"]: (one.get("status") or {}).get("nodeName", "") for one in run.claims()}
+    # The agent pools of the others are named after their UIDs, and nobody can adopt them.
+    named = [one for one in run.claims() if labels.KAITO_WORKSPACE in one["metadata"].get("labels", {})]
+    found = [one for one in named if store.get("nodes", nodes[one["metadata"]["uid"]])]
+    claim: Json | None = run.chosen(event.pick, found)
+    if claim is None:
+        return
+    node = nodes[claim["metadata"]["uid"]]
+    run.sim.invariants.gc_bound_seconds = math.inf
+    collected = False
+
+    async def before(call: Call, _: web.Request) -> web.StreamResponse | None:
+        nonlocal collected
+        here = store.get("nodes", node)
+        hands_over = by_controller(run, call) and call.is_write and call.target[:2] == ("nodes", node)
+        if hands_over and not collected and here is not None and "deletionTimestamp" not in here["metadata"]:
+            collected = True
+            run.injected(event)
+            # Outside of the request.
+            contextvars.Context().run(store.delete, "nodes", node)
+        return None
+
+    stripped(run, CLAIMS, claim["metadata"]["name"])
+    store.create(CLAIMS, adopting(claim))
+    with hooked(run, before=before):
+        await run.lasts(event)
 
 
 @verb("old-backup-restored")
