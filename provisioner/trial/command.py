@@ -15,15 +15,15 @@ from provisioner.runtime.signals import Signalled, until_signalled
 
 from .manifests import InvalidFile, examples, pod_examples, read_claims, read_faults
 from .output.select import select_renderer, stop_at_closed_pipe
+from .scenarios import SCENARIOS
 
 OK, USAGE = 0, 2
 
 
 def run(wanted: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     """Run `gpu-provisioner try` with these flags; returns the exit code."""
-    if wanted.pods and (wanted.filename or wanted.fail):
-        other = "-f" if wanted.filename else "--fail"
-        err.write(f"gpu-provisioner try: --pods: not allowed with {other}\n    See gpu-provisioner try --help.\n")
+    if refused := conflict(wanted):
+        err.write(f"gpu-provisioner try: --pods: not allowed with {refused}\n    See gpu-provisioner try --help.\n")
         return USAGE
     try:
         if wanted.pods:
@@ -52,3 +52,13 @@ def run(wanted: argparse.Namespace, out: TextIO, err: TextIO) -> int:
     except StartError as error:
         err.write(f"gpu-provisioner try: {error}\n")
         return USAGE
+
+
+def conflict(wanted: argparse.Namespace) -> str:
+    """What `--pods` cannot be combined with, "" if all is well."""
+    if not wanted.pods:
+        return ""
+    if wanted.filename:
+        return "-f"
+    endless = wanted.once and wanted.fail and not SCENARIOS[wanted.fail].recovers
+    return f"--once and --fail {wanted.fail}, with which its pods never run" if endless else ""

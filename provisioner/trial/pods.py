@@ -61,7 +61,7 @@ async def run_pods(
         missing = await until(play.not_deleted, timeout_seconds)
         missing = missing or await until(lambda: remaining(client), timeout_seconds)
         uids = {name: claim["metadata"]["uid"] for name, claim in claims.items()}
-        missing = missing or wrong_order(session, uids) or await play.not_pending()
+        missing = missing or wrong_order(session, uids, replaced=True) or await play.not_pending()
         return PodStory(region=region, missing=tuple(missing), prices=prices, intruder=play.why)
 
 

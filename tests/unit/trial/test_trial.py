@@ -12,8 +12,10 @@ from typing import Any
 import pytest
 
 from provisioner.cli.main import run_command
+from provisioner.cli.parser import parse
 from provisioner.simulator.azure.settings import AzureSettings
 from provisioner.trial import messages
+from provisioner.trial.command import conflict
 from provisioner.trial.diff import claim_changes, node_changes
 from provisioner.trial.end_to_end import is_order_with_retries
 from provisioner.trial.manifests import examples, read_claims
@@ -55,7 +57,10 @@ def claim(*conditions: tuple[str, str, str, str], **metadata: Any) -> Json:
         (("--port", "https"), "'https' is not a port"),
         (("--fail", "nothing"), "invalid choice: 'nothing' (choose from"),
         (("--fail", "quota", "--faults", "plan.yaml"), "--faults: not allowed with argument --fail"),
-        (("--pods", "--fail", "quota"), "--pods: not allowed with --fail"),
+        (
+            ("--pods", "--once", "--fail", "quota"),
+            "not allowed with --once and --fail quota, with which its pods never run",
+        ),
         (("--pods", "-f", "claim.yaml"), "--pods: not allowed with -f"),
         (("--bogus",), "unrecognized arguments: --bogus"),
     ],
@@ -69,6 +74,14 @@ def test_an_invalid_flag_is_named(arguments: tuple[str, ...], cause: str, capsys
     assert found.startswith("gpu-provisioner try: ")
     assert cause in found
     assert remedy == "    See gpu-provisioner try --help." or "--bogus" in arguments
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS)
+def test_pods_can_be_run_with_each_failure(scenario: str) -> None:
+    """To the end only with those after which a machine runs."""
+    words = ["try", "--pods", "--fail", scenario]
+    assert conflict(parse(words).arguments) == ""
+    assert bool(conflict(parse([*words, "--once"]).arguments)) is not SCENARIOS[scenario].recovers
 
 
 @pytest.mark.parametrize(
