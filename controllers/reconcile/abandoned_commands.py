@@ -56,7 +56,7 @@ class AbandonedCommands:
         self._node_pools = node_pools
         self._known_node_pools = known_node_pools
         self._wake = wake
-        self._marks = CommandMarks(nodes, actuator, clock)
+        self._marks = CommandMarks(claims, nodes, actuator, clock)
         self._refusals = RefusedMarks(actuator.record_event)
 
     def add_event_handlers(self) -> None:

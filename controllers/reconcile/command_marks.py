@@ -2,6 +2,8 @@
 
 The annotation of the NodeClaim is written first and removed last, so that a command is found after a crash at any
 write. A write that conflicts with another one is repeated at once with a fresh object, if the command still fits it.
+What another controller of this process has written meanwhile is in the cache, so that a write does not conflict with
+it.
 
 Source: docs/references/karpenter.md#disruption-queue.
 """
@@ -29,6 +31,7 @@ from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
 from provisioner.runtime.clock import Clock
 from provisioner.runtime.kube import KubeError
+from provisioner.runtime.own_writes import reached
 from provisioner.runtime.reflector import Reflector
 
 # An object that changes between each read and its write.
@@ -50,7 +53,8 @@ class NotWritten(Exception):
 class CommandMarks:
     """All methods raise NotWritten, and KubeError for a request that can succeed when it is repeated."""
 
-    def __init__(self, nodes: Reflector[Node], actuator: Actuator, clock: Clock) -> None:
+    def __init__(self, claims: Reflector[NodeClaim], nodes: Reflector[Node], actuator: Actuator, clock: Clock) -> None:
+        self._claims = claims
         self._nodes = nodes
         self._actuator = actuator
         self._clock = clock
@@ -129,6 +133,11 @@ class CommandMarks:
         self, claim: NodeClaim, step: Callable[[NodeClaim], Write], why_not: Callable[[NodeClaim], str]
     ) -> NodeClaim:
         """The NodeClaim after the write. `why_not(fresh)`: why a fresh one is not written to, "" if it is."""
+        cached = self._claims.get(claim.name)
+        if cached is not None and cached.uid == claim.uid and _is_newer(cached, claim):
+            if why := why_not(cached):
+                raise NotWritten(why)
+            claim = cached
         for _ in range(TRIES):
             try:
                 written = await self._actuator.write(step(claim), None)
@@ -179,6 +188,11 @@ class CommandMarks:
             return node  # it cannot be listed by the label
         nodes = await self._actuator.reads.nodes(pool)
         return next((one for one in nodes if one.metadata.uid == node.metadata.uid), None)
+
+
+def _is_newer(cached: NodeClaim, read: NodeClaim) -> bool:
+    seen, version = cached.metadata.resource_version, read.metadata.resource_version
+    return seen != version and reached(seen, version)
 
 
 def _without(keys: Sequence[str]) -> Callable[[NodeClaim], Write]:

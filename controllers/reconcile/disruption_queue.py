@@ -96,7 +96,7 @@ class DisruptionQueue:
         self._destinations: dict[str, tuple[str, ...]] = {}
         self._look_at: dict[str, float] = {}
         self._limit_seconds = limit_seconds
-        self._marks = CommandMarks(caches.nodes, actuator, clock)
+        self._marks = CommandMarks(caches.claims, caches.nodes, actuator, clock)
         self._ages = ObservedAges(clock)
         self._held: dict[str, float] = {}
         self._undoing = Undoing(
