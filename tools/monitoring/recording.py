@@ -21,6 +21,7 @@ from .kube_state import kube_state
 from .prometheus import SCRAPE_SECONDS, Labels, Prometheus
 
 SCRAPES_AROUND = 3
+SCRAPED_SECONDS = 60.0
 JOB = "gpu-provisioner"
 
 
@@ -52,9 +53,23 @@ async def record(home: Path, until_then: ExitStack, rules: Sequence[Path] = ()) 
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
         await scenario.run(running)
         await asyncio.sleep(SCRAPES_AROUND * SCRAPE_SECONDS)
-        end = clock.now().timestamp()
+        end = await _scraped(prometheus, clock, scenario.SECOND)
         exposition = await _exposed(running.targets[scenario.SECOND])
-    return Recording(prometheus, float(int(start)), float(int(end)), exposition)
+    return Recording(prometheus, float(int(start)), end, exposition)
+
+
+async def _scraped(prometheus: Prometheus, clock: SystemClock, pod: str) -> float:
+    """A whole second, now, whose last scrape of this replica succeeded. Raises TimeoutError.
+
+    On a busy machine a scrape can fail, because the whole simulated cluster shares the replica's event loop.
+    """
+    async with asyncio.timeout(SCRAPED_SECONDS):
+        while True:
+            now = float(int(clock.now().timestamp()))
+            found = prometheus.instant(f'up{{job="{JOB}",pod="{pod}"}}', now)
+            if [one["value"][1] for one in found] == ["1"]:
+                return now
+            await asyncio.sleep(SCRAPE_SECONDS / 4)
 
 
 async def _exposed(target: str) -> str:
