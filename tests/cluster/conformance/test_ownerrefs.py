@@ -29,6 +29,14 @@ async def gone(server: Server, collection: str, obj: Json) -> None:
         await watch.until(lambda event: event.type == "DELETED")
 
 
+async def seen_by_the_collector(server: Server, owner: Json) -> None:
+    """Wait until the garbage collector has seen all Nodes that exist: it has deleted one that was created last.
+
+    A dependent that it has not seen when its owner is deleted is neither waited for nor orphaned.
+    """
+    await gone(server, NODES, await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)]))
+
+
 async def test_a_dependent_is_deleted_after_its_owner(server: Server) -> None:
     """The owner is deleted at once, its dependent afterwards."""
     owner = await claim(server)
@@ -62,10 +70,8 @@ async def test_a_deleting_owner_keeps_its_dependents(server: Server) -> None:
     """While a finalizer keeps the owner, its dependent stays; then it is deleted."""
     owner = await claim(server, finalizers=["example.com/a"])
     owned = await node(server, ownerReferences=[owned_by(owner)])
-    bait = await node(server, ownerReferences=[owned_by(owner, uid=OTHER_UID)])
     await server.delete(at(CLAIMS, owner))
-    # When the collector has deleted the other dependent, it has processed this one.
-    await gone(server, NODES, bait)
+    await seen_by_the_collector(server, owner)
     assert "deletionTimestamp" not in (await server.get(at(NODES, owned)))["metadata"]
     await server.patch(at(CLAIMS, owner), {"metadata": {"finalizers": None}})
     await gone(server, NODES, owned)
@@ -75,6 +81,7 @@ async def test_foreground_deletion_waits_for_dependents(server: Server) -> None:
     """The owner has a finalizer until its dependent, which our finalizer keeps, is gone."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)], finalizers=["example.com/a"])
+    await seen_by_the_collector(server, owner)
     deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Foreground"})
     assert deleted["metadata"]["finalizers"] == ["foregroundDeletion"]
     async with server.stream(NODES, fieldSelector=f"metadata.name={owned['metadata']['name']}") as watch:
@@ -88,6 +95,7 @@ async def test_orphaned_dependents_stay(server: Server) -> None:
     """With propagationPolicy=Orphan the reference is removed, and the object stays."""
     owner = await claim(server)
     owned = await node(server, ownerReferences=[owned_by(owner)])
+    await seen_by_the_collector(server, owner)
     deleted = await server.delete(at(CLAIMS, owner), {"propagationPolicy": "Orphan"})
     assert deleted["metadata"]["finalizers"] == ["orphan"]
     await gone(server, CLAIMS, deleted)
