@@ -15,7 +15,17 @@ from typing import Any
 from provisioner.api import labels
 
 from .audit_log import CURRENT_CALL, Call
-from .snapshot import Snapshot, annotations_of, condition, deleting, is_expired, labels_of, lacks_gpus, owner_name
+from .snapshot import (
+    Snapshot,
+    annotations_of,
+    condition,
+    deleting,
+    has_no_gpus,
+    is_expired,
+    labels_of,
+    lacks_gpus,
+    owner_name,
+)
 
 Json = dict[str, Any]
 Violated = Callable[[str, str], None]
@@ -94,13 +104,14 @@ class InferenceInvariants:
             self._with_crd.add(claim["metadata"]["uid"])
         if call is None or self._is_confirmed() or not self._is_unasked(claim, before):
             return
-        if condition(before, "Initialized") != "True" and not self._snapshot.healthy(claim["metadata"]["uid"]):
+        uid, inferred = claim["metadata"]["uid"], self._is_inferred(claim)
+        if condition(before, "Initialized") != "True" and not inferred and not self._snapshot.healthy(uid):
             self._check_row(call, claim)
-        if self._snapshot.is_empty(claim["metadata"]["uid"]):
+        if self._snapshot.is_empty(uid):
             return
-        if self._is_repair(claim) and not self._snapshot.healthy(claim["metadata"]["uid"]):
+        if self._is_repair(claim) and not self._snapshot.healthy(uid):
             self._check_repairs(call, claim)
-        if self._is_inferred(claim):
+        if inferred:
             self._check_removals(call, claim)
 
     def _check_repairs(self, call: Call, claim: Json) -> None:
@@ -137,7 +148,8 @@ class InferenceInvariants:
         parts = {
             "not registered": labels.REGISTERED not in labels_of(node),
             "not Ready": condition(node, "Ready") != "True",
-            "without its GPUs": lacks_gpus(node, pool),
+            "without its GPUs": has_no_gpus(node, pool) and lacks_gpus(node, pool),
+            "with some of its GPUs": not has_no_gpus(node, pool) and lacks_gpus(node, pool),
         }
         how = ", ".join(part for part, holds in parts.items() if holds) or "not Initialized"
         return owner_name(claim), pool.size, labels_of(node).get(labels.AKS_IMAGE_VERSION, ""), how

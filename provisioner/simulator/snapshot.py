@@ -121,6 +121,12 @@ def capacity(node: Json, resource: str) -> int:
     return int((node.get("status") or {}).get("capacity", {}).get(resource, "0"))
 
 
+def has_no_gpus(node: Json, pool: Pool) -> bool:
+    """Whether the Node offers none of the GPUs of its size."""
+    size = sizes.find(pool.size) or sizes.Size()
+    return allocatable(node, GPU_RESOURCES.get(size.vendor, "")) == 0
+
+
 def lacks_gpus(node: Json, pool: Pool) -> bool:
     """Whether the Node offers fewer GPUs than its size has."""
     size = sizes.find(pool.size) or sizes.Size()
@@ -137,7 +143,7 @@ class Snapshot:
         self.nodes: dict[str, Json] = {}
         self.pools: dict[str, Pool] = {}
         self.our_pool_names: dict[str, None] = {}
-        self._replicas: dict[str, int] = {}
+        self._replicas: dict[str, Json] = {}
         self._scheduled: dict[str, list[int]] = {}
         self._pods: dict[str, tuple[str, bool]] = {}
         self._deadlines: dict[str, list[tuple[str, str, float]]] = {}
@@ -211,12 +217,12 @@ class Snapshot:
         return bool(pool.machines) and instance not in pool.machines
 
     def set_replicas(self, node_pool: Json, *, gone: bool) -> None:
-        """Record `spec.replicas` of a NodePool; one without it is dynamic."""
-        uid, replicas = node_pool["metadata"]["uid"], node_pool["spec"].get("replicas")
-        if gone or replicas is None:
+        """Record a NodePool with `spec.replicas`; one without it is dynamic."""
+        uid = node_pool["metadata"]["uid"]
+        if gone or node_pool["spec"].get("replicas") is None:
             self._replicas.pop(uid, None)
         else:
-            self._replicas[uid] = replicas
+            self._replicas[uid] = node_pool
 
     def least_replicas(self, node_pool: Json) -> int | None:
         """How many NodeClaims the NodePool has at any time of day; None for a dynamic one."""
@@ -249,9 +255,10 @@ class Snapshot:
         return uid in self._requested
 
     def is_surplus(self, uid: str) -> bool:
-        """Whether the claim belongs to a static NodePool with more claims than replicas."""
+        """Whether the claim belongs to a static NodePool with more claims than replicas, at some time of day."""
         owners = {owner["uid"] for owner in self.claims[uid]["metadata"].get("ownerReferences", ())}
-        return any(self._running(pool) > replicas for pool, replicas in self._replicas.items() if pool in owners)
+        pools = [pool for pool in self._replicas if pool in owners]
+        return any(self._running(pool) > (self.least_replicas(self._replicas[pool]) or 0) for pool in pools)
 
     def set_pod(self, pod: Json, *, gone: bool) -> None:
         """Record the Node of a pod that has not ended and that no DaemonSet owns."""

@@ -31,7 +31,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (
         planted.no_fence,
         test_leadership.test_a_leader_cut_off_from_the_api_server_stops_writing_to_azure_in_time,
-        "- 15.0",
+        "I6",
     ),
     (planted.no_finalizer_on_nodes, test_main_job.test_claim_becomes_a_ready_gpu_node_and_goes_again, "I2"),
     (planted.every_claim_tries, lambda: test_offerings.test_many_claims_cost_one_put_a_step("later"), "<= 15"),

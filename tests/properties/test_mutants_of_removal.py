@@ -69,7 +69,7 @@ MUTANTS: list[tuple[Callable[[Patch], None], Callable[[], object], str]] = [
     (
         planted.adopted_from_a_live_claim,
         test_inferred_removals.test_a_living_claims_uid_is_not_adopted,
-        "it is reported",
+        "I29",
     ),
     (
         planted.current_owner_decides_on_deleted_nodes,

@@ -204,7 +204,7 @@ def test_a_replica_of_before_comes_back(pick: float) -> None:
 
 def test_each_group_is_drawn() -> None:
     """By one of the first seeds; a group has NodePools, and its workloads name them."""
-    assert {groups.chosen(seed) for seed in range(1, 400)} == {"", *groups.GROUPS}
+    assert {groups.chosen(seed) for seed in range(1, 500)} == {"", *groups.GROUPS}
     for group in groups.GROUPS.values():
         for number in range(20):
             plan = group(Random(number), Plan(seed=1, faults_seconds=900.0))
