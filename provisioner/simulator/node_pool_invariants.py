@@ -45,6 +45,8 @@ class NodePoolInvariants:
         # The Node of each pod that no DaemonSet owns, and when one was bound to a Node or left it.
         self._places: dict[str, str] = {}
         self._quiet_since: dict[str, datetime] = {}
+        # Since when a NodeClaim has been Initialized: the condition has the time of a clock that may be wrong.
+        self._initialized_since: dict[str, datetime] = {}
         # Since when a NodeClaim must not be disrupted, and since when controllers may not know it.
         self._kept_since: dict[str, float] = {}
         self._known_since: dict[str, float] = {}
@@ -85,6 +87,10 @@ class NodePoolInvariants:
             self._kept_since.setdefault(uid, self._time())
         else:
             self._kept_since.pop(uid, None)
+        if condition(claim, "Initialized") == "True":
+            self._initialized_since.setdefault(uid, self._now())
+        else:
+            self._initialized_since.pop(uid, None)
         reason = _reason(claim)
         if reason and not leaves and controller and uid not in self._begun:
             self._check_disruption(claim, [reason])
@@ -95,8 +101,8 @@ class NodePoolInvariants:
         else:
             self._begun.discard(uid)
         if gone:
-            self._known_since.pop(uid, None)
-            self._kept_since.pop(uid, None)
+            for times in (self._known_since, self._kept_since, self._initialized_since):
+                times.pop(uid, None)
 
     def pool_created(self, pool: Pool, uid: str) -> None:
         """I26: a controller has created this agent pool for the NodeClaim."""
@@ -147,7 +153,7 @@ class NodePoolInvariants:
         """Since the machine was initialized, and a pod was bound to its Node or left it."""
         uid = claim["metadata"]["uid"]
         times = [
-            datetime.fromisoformat(one["lastTransitionTime"])
+            min(datetime.fromisoformat(one["lastTransitionTime"]), self._initialized_since.get(uid, self._now()))
             for one in conditions(claim)
             if (one["type"], one["status"]) == ("Initialized", "True")
         ]

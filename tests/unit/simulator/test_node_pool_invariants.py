@@ -123,6 +123,18 @@ def test_i25_more_is_bought_than_the_limit(limits: dict[str, str], over: str) ->
 
 
 @run_by(play, given=3)
+async def test_i24_is_kept_by_a_clock_that_is_ahead(world, controller, person) -> None:
+    """The condition states tomorrow; the machine has been Initialized and unused for its time."""
+    pool = await node_pool(person, **consolidation("10m"))
+    await machine(world, controller, person, pool, "a")
+    found = world.store.get("nodeclaims.karpenter.sh", "a")["status"]["conditions"]
+    ahead = [{**one, "lastTransitionTime": "2031-01-01T00:00:00Z"} for one in found]
+    await controller.kube("PATCH", f"{CLAIMS}/a/status", {"status": {"conditions": ahead}})
+    await asyncio.sleep(600)
+    await delete(controller, "a")
+
+
+@run_by(play, given=3)
 async def test_i25_is_kept_by_permitted_changes(world, controller, person) -> None:
     """After a deletion; one that a person creates; before the controller can know a lower limit."""
     pool = await node_pool(person, ONE, limits={"nodes": "2"})
