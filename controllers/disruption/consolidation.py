@@ -13,6 +13,8 @@ from collections import Counter
 
 import msgspec
 
+from controllers.provisioning.price_messages import usd_per_hour
+
 from .blockers import NOMINATED
 from .candidates import Candidate, candidates
 from .command import Command, Evaluation
@@ -72,5 +74,5 @@ def _simulated(command: Command, removed: list[Candidate], simulation: Simulatio
     if len(decision.machines) > len(command.replacements):
         return f"scheduling: {len(decision.machines)} replacements are needed, not {len(command.replacements)}"
     if decision.price > sum(one.price or 0.0 for one in command.replacements) + 1e-9:
-        return f"scheduling: the replacements cost {decision.price:.3f} USD an hour now"
+        return f"scheduling: the replacements cost {usd_per_hour(decision.price)} now"
     return msgspec.structs.replace(command, destinations=tuple(decision.existing))

@@ -15,7 +15,6 @@ from provisioner.api import cron
 from provisioner.api.causes import Reason
 from provisioner.api.field_error import FieldError
 from provisioner.api.nodepool import Budget, NodePool
-from provisioner.api.time import parse_duration
 
 FIELD = "spec.disruption.budgets"
 # Enough for any count; Karpenter reads an int, and Python converts no more than 4,300 digits.
@@ -39,9 +38,8 @@ def errors(pool: NodePool) -> Iterator[FieldError]:
     for index, budget in enumerate(pool.spec.disruption.budgets):
         if budget.schedule is not None and (why := cron.why_unreadable(budget.schedule)):
             yield _invalid(f"{FIELD}[{index}].schedule", budget.schedule, why, cron.REMEDY)
-        if budget.duration is not None and _seconds(budget.duration) <= 0:
-            yield _invalid(f"{FIELD}[{index}].duration", budget.duration, "no duration",
-                           "write hours and minutes, such as 8h or 1h30m")  # fmt: skip
+        if budget.duration is not None and cron.seconds_of(budget.duration) <= 0:
+            yield _invalid(f"{FIELD}[{index}].duration", budget.duration, "no duration", cron.DURATION_REMEDY)
         if not _is_number(budget.nodes):
             yield _invalid(f"{FIELD}[{index}].nodes", budget.nodes, "no number",
                            "write a number such as 5, or a percentage such as 20%")  # fmt: skip
@@ -52,11 +50,7 @@ def _invalid(field: str, value: str, why: str, remedy: str) -> FieldError:
 
 
 def _active(budget: Budget, now: datetime) -> bool:
-    return budget.schedule is None or cron.is_active(budget.schedule, _seconds(budget.duration or ""), now)
-
-
-def _seconds(duration: str) -> float:
-    return (parse_duration(duration) if len(duration) <= cron.CHARACTERS else None) or 0.0
+    return budget.schedule is None or cron.is_active(budget.schedule, cron.seconds_of(budget.duration or ""), now)
 
 
 def _is_number(nodes: str) -> bool:

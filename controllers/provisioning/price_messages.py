@@ -1,4 +1,4 @@
-"""Prices in the Events of purchases and disruption: what a decision costs or saves, in USD an hour. Pure."""
+"""Prices in the Events of purchases and disruption, and in what commands print: USD an hour. Pure."""
 
 from collections import Counter
 from collections.abc import Sequence

@@ -9,7 +9,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from cronsim import CronSim, CronSimError
 
-from .time import LATEST, shifted
+from .time import LATEST, parse_duration, shifted
 
 MACROS = {
     "@hourly": "0 * * * *",
@@ -23,6 +23,7 @@ MACROS = {
 FIELDS = 5
 # A list of all minutes, hours, days, months and weekdays has fewer.
 CHARACTERS = 512
+DURATION_REMEDY = "write hours and minutes, such as 8h or 1h30m"
 REMEDY = "write five fields of cron or one of @hourly, @daily, @weekly, @monthly, @yearly"
 
 
@@ -31,6 +32,11 @@ def why_unreadable(schedule: str) -> str:
     if len(schedule) > CHARACTERS:
         return f"it has {len(schedule)} characters, more than {CHARACTERS}"
     return _never_active(schedule)
+
+
+def seconds_of(duration: str) -> float:
+    """How long a schedule with this duration is active; 0 for a duration that cannot be read."""
+    return (parse_duration(duration) if len(duration) <= CHARACTERS else None) or 0.0
 
 
 def is_active(schedule: str, seconds: float, now: datetime, zone: tzinfo = UTC) -> bool:

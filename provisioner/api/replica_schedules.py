@@ -9,7 +9,6 @@ from datetime import datetime
 from . import cron
 from .field_error import FieldError
 from .nodeclass import ReplicaSchedule
-from .time import parse_duration
 
 
 def errors(schedules: Iterable[ReplicaSchedule], field: str) -> Iterator[FieldError]:
@@ -21,8 +20,8 @@ def errors(schedules: Iterable[ReplicaSchedule], field: str) -> Iterator[FieldEr
         if cron.time_zone(one.time_zone) is None:
             remedy = "write a name of the IANA time zone database, such as Europe/Berlin"
             yield _error(f"{at}.timeZone", one.time_zone, "no time zone of this name", remedy)
-        if _seconds(one) <= 0:
-            yield _error(f"{at}.duration", one.duration, "no duration", "write hours and minutes, such as 8h or 1h30m")
+        if cron.seconds_of(one.duration) <= 0:
+            yield _error(f"{at}.duration", one.duration, "no duration", cron.DURATION_REMEDY)
         if one.replicas < 0:
             yield _error(f"{at}.replicas", str(one.replicas), "it is less than 0", "set it to 0 or more")
 
@@ -33,11 +32,7 @@ def _error(field: str, value: str, why: str, remedy: str) -> FieldError:
 
 def is_active(one: ReplicaSchedule, now: datetime) -> bool:
     """Whether it is active now; one that cannot be read never is."""
-    zone, seconds = cron.time_zone(one.time_zone), _seconds(one)
+    zone, seconds = cron.time_zone(one.time_zone), cron.seconds_of(one.duration)
     if zone is None or seconds <= 0 or cron.why_unreadable(one.schedule):
         return False
     return cron.is_active(one.schedule, seconds, now, zone)
-
-
-def _seconds(one: ReplicaSchedule) -> float:
-    return (parse_duration(one.duration) if len(one.duration) <= cron.CHARACTERS else None) or 0.0

@@ -228,7 +228,7 @@ class Snapshot:
         """How many NodeClaims the NodePool has at any time of day; None for a dynamic one."""
         replicas = node_pool["spec"].get("replicas")
         node_class = node_pool["spec"]["template"]["spec"]["nodeClassRef"]["name"]
-        return replicas if replicas is None else min(replicas, *self._scheduled.get(node_class, ()), replicas)
+        return replicas if replicas is None else min([replicas, *self._scheduled.get(node_class, ())])
 
     def set_node_class(self, node_class: Json, *, gone: bool) -> None:
         """Record the readiness rules of a node class that let a machine be replaced: key and effect, seconds.

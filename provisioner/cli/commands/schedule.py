@@ -19,6 +19,7 @@ from cloudprovider.cloud import Cloud
 from cloudprovider.interface import SPOT
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
+from controllers.provisioning.price_messages import usd_per_hour
 from controllers.provisioning.solver.solver import solve
 from provisioner.api import labels
 
@@ -102,7 +103,7 @@ def _report(decided: DecisionOutput, region: str, types: InstanceTypes) -> Itera
         if known or prices.on_demand:
             without = f", without {unknown} whose price is unknown" if unknown else ""
             new = counted(len(claims), "new machine")
-            yield f"{new}, {sum(known):.3f} USD an hour{without} ({prices_of(region, types)})"
+            yield f"{new}, {usd_per_hour(sum(known))}{without} ({prices_of(region, types)})"
         else:
             yield f"{counted(len(claims), 'new machine')} ({region} has no list prices)"
         if known and any(SPOT in _capacity_types(claim) for claim in claims) and not prices.spot:

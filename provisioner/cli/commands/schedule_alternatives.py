@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator
 import msgspec
 
 from cloudprovider.cloud import InstanceType
+from controllers.provisioning.price_messages import usd_per_hour
 from controllers.provisioning.solver.model import NewMachine, NodePool, Snapshot
 from controllers.provisioning.solver.reasons import quantity
 from provisioner.api import labels
@@ -100,4 +101,4 @@ def _why(machine: NewMachine, pool: NodePool, wanted: Requirements, kind: Instan
 
 
 def _dearer(more: float) -> str:
-    return f"{more:.3f} USD an hour more" if more > 0 else "as expensive, and later in the order of types"
+    return f"{usd_per_hour(more)} more" if more > 0 else "as expensive, and later in the order of types"

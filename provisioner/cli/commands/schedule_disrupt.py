@@ -16,6 +16,7 @@ import msgspec
 from cloudprovider.cloud import Cloud
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import with_capacity_type
+from controllers.provisioning.price_messages import usd_per_hour
 from provisioner.runtime.clock import SystemClock
 
 from .console import Console, counted, table
@@ -74,7 +75,7 @@ def _report(decided: PassOutput, region: str, types: InstanceTypes) -> Iterator[
         saved = sum(one.saving for one in decided.commands)
         if saved or types.cloud.list_prices(region).on_demand:
             source = prices_of(region, types)
-            yield f"{count} would be disrupted now, which saves {saved:.3f} USD an hour ({source})"
+            yield f"{count} would be disrupted now, which saves {usd_per_hour(saved)} ({source})"
         else:
             yield f"{count} would be disrupted now ({region} has no list prices)"
     else:

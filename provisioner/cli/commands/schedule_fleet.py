@@ -7,6 +7,7 @@ import msgspec
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.machines import machines
 from controllers.provisioning.observed import Observed
+from controllers.provisioning.price_messages import usd_per_hour
 from controllers.provisioning.solver.model import ExistingNode
 from controllers.provisioning.solver.reasons import quantities
 from controllers.provisioning.solver.resources import total, without
@@ -80,7 +81,7 @@ def fleet_lines(found: Sequence[FleetMachine], region: str, types: InstanceTypes
         yield from table(HEAD, [tuple(_cells(one)) for one in found])
         yield ""
     known = sum(one.price or 0.0 for one in found)
-    yield f"No Pod is pending. {counted(len(found), 'machine')}, {known:.3f} USD an hour ({prices_of(region, types)})"
+    yield f"No Pod is pending. {counted(len(found), 'machine')}, {usd_per_hour(known)} ({prices_of(region, types)})"
     if unpriced := sum(one.price is None for one in found):
         yield f"{counted(unpriced, 'machine')} without a price: not part of the sum."
 

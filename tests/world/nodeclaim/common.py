@@ -31,6 +31,24 @@ TAINT = {"key": "example.com/wait", "effect": "NoSchedule"}
 HEALTHY = {"condition": {"type": "GPUHealthy"}}
 
 
+def spot_claim(name: str) -> Json:
+    made = node_claim(name)
+    made["spec"]["requirements"].append({"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]})
+    return made
+
+
+async def spot_fleet(sim: Sim) -> list[str]:
+    """A controller, eight Ready claims of spot machines, whose names it returns, and `steady` on demand."""
+    spots = [f"spot{n}" for n in range(8)]
+    await sim.start_controller(elect=False)
+    for name in spots:
+        await sim.apply(spot_claim(name))
+    await sim.apply(node_claim("steady"))
+    for name in (*spots, "steady"):
+        await ready(sim, name)
+    return spots
+
+
 def dra_class() -> Json:
     return {**node_class("dra"), "spec": {"gpu": {"mode": "DRA"}}}
 

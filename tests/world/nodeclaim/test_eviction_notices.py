@@ -11,19 +11,15 @@ from provisioner.api import labels
 from tests.world.claims import CLAIMS, events, ready
 from tests.world.demand import T4, TOLERATION, claims_of, node_class, node_pool, pod, workload
 from tests.world.disruption.common import disruption
-from tests.world.harness import EPOCH, Json, Sim, node_claim, simulate, simulated
+from tests.world.harness import EPOCH, Json, Sim, simulate, simulated
+
+from .common import spot_claim, spot_fleet
 
 SPOT = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}
 SIZE = {"key": labels.INSTANCE_TYPE, "operator": "In", "values": [T4]}
 TOLERATES = [TOLERATION, {"key": labels.AKS_SPOT, "operator": "Exists"}]
 NOTICE_SECONDS = 30.0
 WHOLE = ["pool", "node", "claim"]
-
-
-def spot_claim(name: str) -> Json:
-    made = node_claim(name)
-    made["spec"]["requirements"].append(SPOT)
-    return made
 
 
 def running(sim: Sim, name: str) -> Json | None:
@@ -94,13 +90,7 @@ def going(sim: Sim, name: str) -> Json | None:
 @simulated()
 async def test_a_mass_eviction_passes_the_circuit_breaker(sim: Sim) -> None:
     """All claims of spot machines go at once; one on demand with the same condition stays, and so does its pool."""
-    spots = [f"spot{n}" for n in range(8)]
-    await sim.start_controller(elect=False)
-    for name in spots:
-        await sim.apply(spot_claim(name))
-    await sim.apply(node_claim("steady"))
-    for name in (*spots, "steady"):
-        await ready(sim, name)
+    spots = await spot_fleet(sim)
     for name in spots:
         (node,) = sim.nodes_of(name)
         sim.nodes.announce_eviction(node["metadata"]["name"])

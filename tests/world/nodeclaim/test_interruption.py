@@ -1,7 +1,6 @@
 """Spot machines: their creation, their eviction by Azure, and the effect on their claims."""
 
 import asyncio
-from typing import Any
 
 import pytest
 
@@ -13,15 +12,10 @@ from tests.world.kaito_actor import Workspace, at_work
 from tests.world.kaito_predicates import Owner
 from tests.world.kaito_stage import QUICK, Most, actor_of, claims_of, serves
 
+from .common import spot_claim, spot_fleet
+
 HOUR_SECONDS = 3600.0
-TERMS = {"key": labels.CAPACITY_TYPE, "operator": "In", "values": ["spot"]}
 TAINT = {"key": labels.AKS_SPOT, "value": "spot", "effect": "NoSchedule"}
-
-
-def spot_claim(name: str) -> dict[str, Any]:
-    made = node_claim(name)
-    made["spec"]["requirements"].append(TERMS)
-    return made
 
 
 async def gone(sim: Sim, name: str, within_seconds: float = 900.0) -> None:
@@ -82,13 +76,7 @@ async def test_claim_and_pool_of_an_evicted_machine_are_removed(sim: Sim, fate: 
 @simulated()
 async def test_a_mass_eviction_passes_the_circuit_breaker(sim: Sim) -> None:
     """Azure evicts whole sizes: these machines are removed past the circuit breaker; the others stay."""
-    spots = [f"spot{n}" for n in range(8)]
-    await sim.start_controller(elect=False)
-    for name in spots:
-        await sim.apply(spot_claim(name))
-    await sim.apply(node_claim("steady"))
-    for name in (*spots, "steady"):
-        await ready(sim, name)
+    spots = await spot_fleet(sim)
     for name in spots:
         sim.cloud.evict(name)
     for name in spots:
