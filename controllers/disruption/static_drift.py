@@ -11,14 +11,12 @@ from datetime import datetime
 
 import msgspec
 
-from controllers.nodepool.cost_limit import affordable
 from controllers.nodepool.replica_schedules import Desired, desired
 from controllers.nodepool.static_capacity import NODES, node_limit
-from controllers.provisioning.cost import cost_of, dearest
+from controllers.provisioning.cost import room_for
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.offered import settings_of
 from controllers.provisioning.solver.model import NewMachine
-from controllers.provisioning.solver.resources import cost
 from controllers.provisioning.static_machine import static_machine
 from provisioner.api.meta import EMPTY
 from provisioner.api.nodepool import NodePool
@@ -151,11 +149,10 @@ def _beyond_replicas(surplus: int, target: Desired) -> str:
 
 def _beyond_cost(pool: NodePool, machines: Sequence[Machine], replacement: NewMachine, types: InstanceTypes) -> str:
     """Why the limit on the cost allows no replacement beside all machines, "" if it does."""
-    cost_now = cost_of(((one.claim, one.node) for one in machines), types)
-    price = dearest(pool.name, replacement.requirements, types)
     # The replacements of commands that have just been decided may not exist yet.
     coming = sum(one.leaving for one in machines)
-    allowed, why = affordable(pool, cost_now, None if price is None else cost(price), coming=coming)
+    own = ((one.claim, one.node) for one in machines)
+    allowed, why = room_for(pool, own, replacement.requirements, types, coming=coming)
     return why if allowed == 0 else ""
 
 

@@ -9,10 +9,11 @@ Source: docs/how-to/prices.md#a-limit-in-money.
 from collections.abc import Iterable
 
 from cloudprovider.interface import ON_DEMAND
-from controllers.nodepool.cost_limit import Cost
+from controllers.nodepool.cost_limit import Cost, affordable, limit
 from provisioner.api import labels
 from provisioner.api.node import Node
 from provisioner.api.nodeclaim import NodeClaim
+from provisioner.api.nodepool import NodePool
 from provisioner.api.owner import counted_in
 from provisioner.api.requirements import Requirements
 from provisioner.api.value_sets import ANY, one_of
@@ -59,3 +60,22 @@ def cost_of(machines: Iterable[tuple[NodeClaim, Node | None]], types: InstanceTy
     prices = [(claim.name, price_of(claim, node, types)) for claim, node in machines]
     unpriced = tuple(sorted(name for name, price in prices if price is None))
     return Cost(thousandths=sum(cost(price) for _, price in prices if price is not None), unpriced=unpriced)
+
+
+def room_for(
+    pool: NodePool,
+    machines: Iterable[tuple[NodeClaim, Node | None]],
+    allowed: Requirements,
+    types: InstanceTypes,
+    *,
+    coming: int = 0,
+) -> tuple[int | None, str]:
+    """How many more machines with these requirements the limit allows, None for any number; and why not more.
+
+    `machines`: all of the NodePool, which are looked at only if it has a limit. `coming`: further ones that are not
+    among them yet.
+    """
+    if limit(pool) is None:
+        return None, ""
+    price = dearest(pool.name, allowed, types)
+    return affordable(pool, cost_of(machines, types), None if price is None else cost(price), coming=coming)

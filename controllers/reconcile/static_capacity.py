@@ -15,14 +15,12 @@ from controllers.disruption.blockers import MOVABLE
 from controllers.gate.gate import Evidence
 from controllers.model.conditions import was_usable
 from controllers.model.ownership import managed
-from controllers.nodepool.cost_limit import affordable
 from controllers.nodepool.replica_schedules import Desired, desired
 from controllers.nodepool.static_capacity import Replica, limited, scale
-from controllers.provisioning.cost import cost_of, dearest
+from controllers.provisioning.cost import room_for
 from controllers.provisioning.instances import InstanceTypes
 from controllers.provisioning.nodepools import why_unusable
 from controllers.provisioning.pods import BY_NOMINATED_NODE
-from controllers.provisioning.solver.resources import cost
 from controllers.provisioning.static_machine import is_outdated, static_machine
 from controllers.state.indexes import NODEPOOL
 from provisioner.api import labels, reasons
@@ -161,8 +159,7 @@ class StaticCapacity:
         if machine is None:
             return RESYNC_SECONDS
         own = ((one, self._caches.node_of(one)) for one in claims if counted_in(one) == pool.name)
-        price = dearest(pool.name, machine.requirements, types)
-        allowed, why = affordable(pool, cost_of(own, types), None if price is None else cost(price))
+        allowed, why = room_for(pool, own, machine.requirements, types)
         if allowed is not None and allowed < count:
             self._actuator.record_event(pool, disruption_event(pool, reasons.POOL_LIMIT_REACHED, why))
         if allowed == 0:
